@@ -1,0 +1,67 @@
+# One command per check, the same for people and for CI. Each target sets itself up:
+# the environment is .venv, and a stamp in it says which extra is installed already.
+
+VENV := .venv
+BIN := $(VENV)/bin
+CANDIDATES := $(PYTHON) python3 python3.14 python3.13 python3.12 python3.11
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
+
+# The pytest workers run side by side, so each gets one thread.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+
+BENCHMARKS := fit_speed predict_speed uci import_time
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: demo test lint bench clean help
+
+demo: $(VENV)/.extra-demo ## run examples/quickstart.py
+	@echo "demo: examples/quickstart.py"
+	@$(BIN)/python examples/quickstart.py
+
+test: $(VENV)/.extra-test ## run the tests and the doctests (ARGS="-k name" goes to pytest)
+	@echo "test: pytest"
+	@$(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.extra-dev ## ruff check, ruff format --check, mypy
+	@echo "lint: ruff check"
+	@$(BIN)/ruff check .
+	@echo "lint: ruff format --check"
+	@$(BIN)/ruff format --check .
+	@echo "lint: mypy skbayesnn"
+	@$(BIN)/mypy skbayesnn
+
+bench: $(VENV)/.extra-bench ## run the benchmarks one after another
+	@set -e; for name in $(BENCHMARKS); do \
+		echo "bench: benchmarks/$$name.py"; \
+		$(BIN)/python benchmarks/$$name.py; \
+	done
+
+clean: ## remove the environment, the caches and what was built
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache htmlcov .coverage .coverage.*
+	find skbayesnn tests examples benchmarks -type d -name __pycache__ -prune \
+		-exec rm -rf {} + 2>/dev/null || true
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+# The first candidate that is new enough and can make an environment.
+$(VENV)/.python:
+	@found=; for candidate in $(CANDIDATES); do \
+		if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+			2>/dev/null; then found=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo "skbayesnn needs Python >= 3.11 with its venv module; none of these is one:" \
+			"$(strip $(CANDIDATES)). Install one, or name it: make PYTHON=/path/to/python" >&2; \
+		exit 1; \
+	fi; \
+	echo "set-up: $(VENV) with $$("$$found" --version) ($$found)"; \
+	"$$found" -m venv $(VENV)
+	@touch $@
+
+# Always under the constraints: they hold the versions the tests were run with.
+$(VENV)/.extra-%: $(VENV)/.python pyproject.toml constraints.txt
+	@echo "set-up: pip install -c constraints.txt -e '.[$*]'"
+	@$(PIP_INSTALL) -c constraints.txt -e '.[$*]'
+	@touch $@

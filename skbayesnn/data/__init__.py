@@ -1,0 +1,1 @@
+"""Frame -> table (validate) -> design on a device (design)."""

@@ -1,0 +1,308 @@
+"""What the estimators of all methods have in common: ``fit`` and the way to draws."""
+
+import warnings
+from abc import ABCMeta, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import sklearn
+import torch
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from skbayesnn.data.design import Design
+from skbayesnn.data.validate import Table, check_inputs
+from skbayesnn.estimators import fitting, parameters, state
+from skbayesnn.estimators.progress import CallbackSupportMixin, with_callbacks
+from skbayesnn.inference.posterior import Posterior
+from skbayesnn.inference.predictive import all_draws, stream
+
+# Steps of `partial_fit` after which the likelihood's warm-up is over.
+PARTIAL_FIT_HORIZON = 2000
+
+
+class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
+    """Base of all estimators; see the classes for the parameters.
+
+    A method gives ``_families``, a kind of task (regression, classification) gives
+    ``_check``, ``_likelihood``, ``_row_weights`` and the predictions.
+    """
+
+    @abstractmethod
+    def _families(self, dropout: np.ndarray) -> list[str]:
+        """The variational family of each weight layer; dropout (layers,)."""
+
+    @abstractmethod
+    def _check(self, X, y, sample_weight, *, reset: bool) -> tuple[Table, dict]:
+        """Table, and the fitted attributes that follow from y alone."""
+
+    @abstractmethod
+    def _likelihood(self, n: int, learned: bool):
+        """The likelihood for n targets or classes."""
+
+    @abstractmethod
+    def _row_weights(self, table: Table, rows, classes) -> np.ndarray:
+        """Weights of the rows ``rows`` in the likelihood."""
+
+    @with_callbacks
+    def fit(self, X, y, sample_weight=None, X_val=None, y_val=None):
+        """Fit the posterior to training data.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Numbers; computed in float32 if X is float32, else in float64.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets, or labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows in the likelihood (the prior has none): weight 2
+            counts as a row that is there twice, weight 0 as a row that is absent.
+        X_val, y_val : array-like, default=None
+            Rows that decide when to stop, with ``early_stopping=True``; by default
+            ``validation_fraction`` of the training rows.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator. After an error or an interruption it is as it was
+            before; with ``warm_start=True`` an interrupted fit keeps the finished
+            epochs and warns.
+        """
+        with self._restored_on_failure():
+            warm = parameters.check_bool("warm_start", self.warm_start)
+            warm = warm and hasattr(self, "parameters_")
+            table, of_y = self._check(X, y, sample_weight, reset=not warm)
+            _warn_of_constants(table, of_y.get("classes_"))
+            rows = np.flatnonzero(table.sample_weight > 0)
+            table, validation = self._with_validation(table, X_val, y_val, of_y)
+            if warm:
+                fitted = self._continue(table, rows, validation, of_y)
+            else:
+                [fitted] = fitting.fit_together(
+                    [self], table, [rows], [validation], of_y.get("classes_")
+                )
+            self._adopt(fitted, of_y, seen=0.0)
+            self.n_epochs_seen_ = self.n_iter_ + (self.n_epochs_seen_ if warm else 0)
+        return self
+
+    def _partial_fit(self, X, y, sample_weight, **check_params):
+        """One epoch over new rows; see ``partial_fit`` of the estimators."""
+        if self.early_stopping:
+            raise ValueError(
+                "`partial_fit` takes the rows as they come and cannot hold any out; "
+                "got early_stopping=True. Set it to False, or use `fit`."
+            )
+        with self._restored_on_failure():
+            first = not hasattr(self, "parameters_")
+            table, of_y = self._check(
+                X, y, sample_weight, reset=first, **check_params
+            )
+            rows = np.flatnonzero(table.sample_weight > 0)
+            fitted = self._continue(
+                table, rows, None, of_y, streaming=True, fresh=first
+            )
+            seen = 0.0 if first else self.total_weight_
+            self._adopt(fitted, of_y, seen=seen)
+            self.n_epochs_seen_ = 1 + (0 if first else self.n_epochs_seen_)
+            self.n_iter_ = self.n_epochs_seen_
+        return self
+
+    def _continue(self, table, rows, validation, of_y, *, streaming=False, fresh=False):
+        """Train on from the present weights, in the present scaling."""
+        classes = of_y.get("classes_")
+        device = parameters.device_for_fit(self.device)
+        dtype = fitting.precision(table, device)
+        task = fitting.make_task(self, table, rows, validation, classes)
+        if streaming:
+            task = task.for_streaming(PARTIAL_FIT_HORIZON)
+        if not fresh:
+            self._check_same_shape(task, of_y)
+            task = task.going_on(state.scaling_of(self), self.seeds_)
+        posterior = (
+            fitting.start(task.plan, task.members, device, dtype)
+            if fresh
+            else state.posterior_of(self, device, dtype)
+        )
+        seen = self.total_weight_ if streaming and not fresh else 0.0
+        design = Design(table, [task.share], device, dtype, seen)
+        trained = fitting.run(
+            [self],
+            task.plan,
+            task.members,
+            design,
+            posterior,
+            self.optimizer_ if streaming and not fresh else None,
+            0 if fresh else self.n_epochs_seen_,
+        )
+        return fitting.Fitted(task, trained)
+
+    def _check_same_shape(self, task, of_y):
+        """What is continued must be the same network."""
+        old = self.network_
+        new = state.description_of(task.plan.network, task.plan.likelihood)
+        if new != old:
+            raise ValueError(
+                "a fit that goes on (warm_start, partial_fit) must keep the network "
+                f"as it was; it was {old}, and is asked to be {new}. Set "
+                "warm_start=False, or fit a clone."
+            )
+        if "classes_" in of_y and not np.array_equal(of_y["classes_"], self.classes_):
+            raise ValueError(
+                "warm_start needs the classes of the fit before; they were "
+                f"{list(self.classes_)}, y has {list(of_y['classes_'])}. Set "
+                "warm_start=False."
+            )
+
+    def _with_validation(self, table, X_val, y_val, of_y):
+        """The table with the given validation rows below, and their numbers."""
+        if X_val is None and y_val is None:
+            return table, None
+        if X_val is None or y_val is None or not self.early_stopping:
+            raise ValueError(
+                "`X_val` and `y_val` must be given together, with "
+                f"early_stopping=True; got X_val {'missing' if X_val is None else 'given'}"
+                f", y_val {'missing' if y_val is None else 'given'}, "
+                f"early_stopping={self.early_stopping!r}."
+            )
+        held_out = self._check_held_out(X_val, y_val, of_y)
+        n = len(table.sample_weight)
+        both = table.append(held_out)
+        return both, np.arange(n, len(both.sample_weight))
+
+    @abstractmethod
+    def _check_held_out(self, X, y, of_y) -> Table:
+        """Validation rows as a table of the same kind as the training rows."""
+
+    def _adopt(self, fitted, of_y: dict, *, seen: float) -> None:
+        """Make the trained networks the fitted state."""
+        failed = fitted.trained.failed
+        if failed.any():
+            warnings.warn(
+                f"{(failed > 0).sum()} of {len(failed)} networks were left out: their "
+                f"loss became infinite or NaN, first in epoch {failed[failed > 0].min()}"
+                f". Lower learning_rate_init ({self.learning_rate_init:g} here).",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        if fitted.trained.interrupted:
+            warnings.warn(
+                f"the fit was interrupted; {fitted.trained.n_epochs.max()} finished "
+                "epochs are kept (warm_start=True), a further fit goes on from there.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        total_weight = seen + float(fitted.task.share.weights.sum())
+        attributes = state.fitted_attributes(fitted, total_weight)
+        attributes |= of_y | {"total_weight_": total_weight}
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+    @contextmanager
+    def _restored_on_failure(self):
+        """A failed or interrupted fit leaves the estimator as it was."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            for name in [n for n in self.__dict__ if not n.startswith("_")]:
+                if name in before:
+                    setattr(self, name, before[name])
+                else:
+                    delattr(self, name)
+            raise
+
+    def _posterior(self, X) -> Posterior:
+        """The fitted posterior, on the device and in the precision for X."""
+        device = parameters.device_for_prediction(self.device)
+        dtype = torch.float32 if X.dtype == np.float32 else torch.float64
+        dtype = torch.float32 if device.type == "mps" else dtype
+        return state.posterior_of(self, device, dtype)
+
+    def _checked_inputs(self, X):
+        """X of a prediction, checked."""
+        check_is_fitted(self)
+        parameters.check_number(
+            "n_draws", self.n_draws, kind=parameters.Integral, low=1
+        )
+        return check_inputs(self, X, reset=False)
+
+    def _components(
+        self, X, posterior: Posterior, n_draws: int
+    ) -> Iterator[tuple[slice, tuple]]:
+        """Chunks of the predictive in the network's scale; see ``predictive.stream``."""
+        scale, mean = self.x_scale_, self.x_mean_
+
+        def rows(chunk: slice) -> torch.Tensor:
+            values = X[chunk].toarray() if sparse.issparse(X) else X[chunk]
+            values = ((values - mean) / scale).astype(X.dtype, copy=False)
+            return torch.as_tensor(values).to(posterior.device, posterior.dtype)
+
+        budget = int(sklearn.get_config()["working_memory"] * 2**20)
+        yield from stream(posterior, rows, X.shape[0], n_draws, budget)
+
+    def _random_functions(self, X, n_samples: int, random_state):
+        """Components of freshly drawn functions: arrays (n_samples, rows, outputs).
+
+        Each sample is a draw of the weights of a network picked at random.
+        """
+        X = self._checked_inputs(X)
+        parameters.check_number(
+            "n_samples", n_samples, kind=parameters.Integral, low=1
+        )
+        random = np.random.default_rng(_stream_of(random_state))
+        posterior = self._posterior(X).reseed(int(random.integers(2**31)))
+        member_of_sample = random.integers(posterior.n_members, size=n_samples)
+        results: tuple[np.ndarray, ...] = ()
+        for member in np.unique(member_of_sample):
+            samples = np.flatnonzero(member_of_sample == member)
+            one = posterior.select(np.array([member]))
+            n_draws = one.distinct_draws(len(samples))
+            for chunk, parts in all_draws(self._components(X, one, n_draws)):
+                if not results:
+                    results = tuple(
+                        np.empty((n_samples, X.shape[0], p.shape[-1]), p.dtype)
+                        for p in parts
+                    )
+                for result, part in zip(results, parts, strict=True):
+                    result[samples, chunk] = part
+        return results, random
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _stream_of(random_state):
+    """A seed for NumPy's generators from scikit-learn's random_state."""
+    if random_state is None or isinstance(random_state, int | np.integer):
+        return random_state
+    return random_state.randint(2**31)
+
+
+def _warn_of_constants(table: Table, classes) -> None:
+    """Constant columns and targets can be fitted, but what they tell is doubtful."""
+    used = table.sample_weight > 0
+    X = table.X[used]
+    span = X.max(axis=0) - X.min(axis=0)
+    span = span.toarray().ravel() if sparse.issparse(span) else span
+    columns = np.flatnonzero(span == 0)
+    if len(columns):
+        warnings.warn(
+            f"{len(columns)} columns of X are constant in the training rows (numbers "
+            f"{columns[:10].tolist()}): nothing can be learned from them, and other "
+            "values at prediction give arbitrary results. Remove them, for instance "
+            "with sklearn.feature_selection.VarianceThreshold.",
+            UserWarning,
+            stacklevel=3,
+        )
+    if classes is None and (table.y[used] == table.y[used][0]).all(0).any():
+        warnings.warn(
+            "y is constant in the training rows: its noise cannot be told, and the "
+            "predicted uncertainty is that of the smallest noise allowed.",
+            UserWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,278 @@
+"""Estimators + one table -> one batched program -> each estimator's trained networks.
+
+``fit_together`` is the engine's door: a single ``fit`` is the case of one estimator.
+What the members of one program must share is collected in a :class:`Plan`; tau,
+dropout, length scale, seed and rows may differ.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+
+from skbayesnn.data.design import Design, Scaling, Share
+from skbayesnn.data.validate import Table
+from skbayesnn.estimators import parameters
+from skbayesnn.estimators.progress import epochs_reported
+from skbayesnn.inference.posterior import Likelihood, Posterior
+from skbayesnn.inference.training import Members, Plan, Trained, start, train
+from skbayesnn.networks import MLP
+
+
+@dataclass(frozen=True)
+class Task:
+    """One estimator's part of a program.
+
+    Parameters
+    ----------
+    plan : Plan
+    members : Members
+        The estimator's networks.
+    share : Share
+        The rows that they see.
+    dropout, length_scale : ndarray of shape (layers,)
+    tau : ndarray of shape (targets,), or None
+        Given precision in y's units; None where it is learned.
+    """
+
+    plan: Plan
+    members: Members
+    share: Share
+    dropout: np.ndarray
+    length_scale: np.ndarray
+    tau: np.ndarray | None
+
+    def for_streaming(self, horizon: int) -> "Task":
+        """One epoch at a constant learning rate, within a warm-up of ``horizon``."""
+        plan = replace(
+            self.plan,
+            n_epochs=1,
+            cosine=False,
+            horizon=horizon,
+            keep_interrupted=False,
+        )
+        return replace(self, plan=plan)
+
+    def going_on(self, scaling: Scaling, seeds: np.ndarray) -> "Task":
+        """The same in the scaling and with the networks of an earlier fit."""
+        members = _members(
+            seeds, self.dropout, self.length_scale, self.tau, scaling
+        )
+        return replace(
+            self, members=members, share=replace(self.share, scaling=scaling)
+        )
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """One estimator's trained networks, before they become plain arrays."""
+
+    task: Task
+    trained: Trained
+
+
+def fit_together(
+    estimators: Sequence,
+    table: Table,
+    rows: Sequence[np.ndarray],
+    validation: Sequence[np.ndarray] | None = None,
+    classes: np.ndarray | None = None,
+) -> list[Fitted]:
+    """Train the networks of several estimators as the members of one program.
+
+    Parameters
+    ----------
+    estimators : sequence of estimators
+        Alike in everything that the members of a program share.
+    table : Table
+        The rows that any of them sees.
+    rows : sequence of ndarray of int
+        Training rows of each estimator, equally many for all.
+    validation : sequence of ndarray of int, optional
+        Rows that stop the training early; by default a part of ``rows`` where
+        ``early_stopping`` is set.
+    classes : ndarray, optional
+        Labels of a classification.
+
+    Raises
+    ------
+    ValueError
+        A parameter outside of its range, or estimators that cannot share a program.
+    FloatingPointError
+        All networks' losses became infinite or NaN.
+    """
+    device = parameters.device_for_fit(estimators[0].device)
+    dtype = precision(table, device)
+    validation = validation or [None] * len(estimators)
+    tasks = [
+        make_task(estimator, table, r, v, classes)
+        for estimator, r, v in zip(estimators, rows, validation, strict=True)
+    ]
+    plan = tasks[0].plan
+    for estimator, task in zip(estimators, tasks, strict=True):
+        if task.plan != plan:
+            raise ValueError(
+                "estimators of one program may differ in tau, dropout, length_scale, "
+                f"random_state and rows only; got {estimators[0]!r} with {plan} and "
+                f"{estimator!r} with {task.plan}."
+            )
+    sizes = {len(task.share.rows) for task in tasks}
+    if len(sizes) > 1:
+        raise ValueError(
+            "estimators of one program must be trained on equally many rows; got "
+            f"{sorted(sizes)} rows."
+        )
+    members = Members.concatenate([task.members for task in tasks])
+    design = Design(table, [task.share for task in tasks], device, dtype)
+    posterior = start(plan, members, device, dtype)
+    trained = run(estimators, plan, members, design, posterior)
+    ends = np.cumsum([len(task.members.seeds) for task in tasks])
+    return [
+        Fitted(task, trained.select(np.arange(end - len(task.members.seeds), end)))
+        for task, end in zip(tasks, ends, strict=True)
+    ]
+
+
+def run(
+    estimators,
+    plan: Plan,
+    members: Members,
+    design: Design,
+    posterior: Posterior,
+    optimizer_state=None,
+    first_epoch: int = 0,
+) -> Trained:
+    """Train, with progress shown; all members failing is an error."""
+    verbose = parameters.check_bool("verbose", estimators[0].verbose)
+    with epochs_reported(estimators, plan.n_epochs, verbose) as report:
+        trained = train(
+            plan, members, design, posterior, optimizer_state, first_epoch, report
+        )
+    if trained.failed.all():
+        raise FloatingPointError(
+            "the loss of every network became infinite or NaN, first in epoch "
+            f"{trained.failed.min()}. Lower learning_rate_init "
+            f"({plan.learning_rate:g} here), or scale the data (standardize=True)."
+        )
+    return trained
+
+
+def precision(table: Table, device: torch.device) -> torch.dtype:
+    """Compute in X's precision, as scikit-learn does; Apple GPUs have float32 only."""
+    if device.type == "mps" or table.X.dtype == np.float32:
+        return torch.float32
+    return torch.float64
+
+
+def make_task(estimator, table: Table, rows, validation, classes) -> Task:
+    """Checked parameters and rows of one estimator."""
+    random_state = check_random_state(estimator.random_state)
+    n_members = parameters.check_number(
+        "n_estimators", estimator.n_estimators, kind=parameters.Integral, low=1
+    )
+    seeds = random_state.randint(0, 2**31 - 1, size=n_members)
+    early_stopping = parameters.check_bool("early_stopping", estimator.early_stopping)
+    rows, validation = _split(
+        estimator, table, rows, validation, early_stopping, classes, random_state
+    )
+    weights = estimator._row_weights(table, rows, classes)
+    rows, weights = rows[weights > 0], weights[weights > 0]
+
+    standardize = parameters.check_bool("standardize", estimator.standardize)
+    scaling = Scaling.of(table, rows, weights, standardize, classes is not None)
+    n_targets = len(scaling.y_mean)
+    tau = parameters.precisions(estimator.tau, n_targets)
+    likelihood = estimator._likelihood(
+        n_targets if classes is None else len(classes), learned=tau is None
+    )
+    network = _network(estimator, table.X.shape[1], likelihood)
+    dropout = parameters.dropout_rates(estimator.dropout, len(network.fan_ins))
+    length_scale = parameters.length_scales(estimator.length_scale, network.fan_ins)
+    return Task(
+        plan=_plan(estimator, network, likelihood, len(rows), len(validation) > 0),
+        members=_members(seeds, dropout, length_scale, tau, scaling),
+        share=Share(n_members, rows, weights, validation, scaling),
+        dropout=dropout,
+        length_scale=length_scale,
+        tau=tau,
+    )
+
+
+def _members(seeds, dropout, length_scale, tau, scaling: Scaling) -> Members:
+    """Networks that differ in their seeds only; tau goes to the network's scale."""
+    if tau is None:
+        tau = 1 / scaling.y_scale**2
+    network_tau = tau * scaling.y_scale**2
+    n_members = len(seeds)
+    return Members(
+        seeds=seeds,
+        keep=np.repeat(1 - dropout[:, None], n_members, axis=1),
+        length_scale=np.repeat(length_scale[:, None], n_members, axis=1),
+        tau=np.repeat(network_tau[None], n_members, axis=0),
+    )
+
+
+def _network(estimator, n_inputs: int, likelihood: Likelihood) -> MLP:
+    hidden = parameters.hidden_sizes(estimator.hidden_layer_sizes)
+    sizes = (n_inputs, *hidden, likelihood.n_outputs)
+    rates = parameters.dropout_rates(estimator.dropout, len(sizes) - 1)
+    return MLP(
+        sizes=sizes,
+        activation=parameters.activation_name(estimator.activation),
+        families=tuple(estimator._families(rates)),
+    )
+
+
+def _plan(estimator, network, likelihood, n_rows, stops_early) -> Plan:
+    batch_size = parameters.batch_rows(estimator.batch_size, n_rows)
+    schedule = parameters.check_option(
+        "learning_rate", estimator.learning_rate, ["cosine", "constant"]
+    )
+    patience = parameters.check_number(
+        "n_iter_no_change",
+        estimator.n_iter_no_change,
+        kind=parameters.Integral,
+        low=1,
+    )
+    return Plan(
+        network=network,
+        likelihood=likelihood,
+        n_epochs=parameters.epochs(estimator.max_iter, n_rows, batch_size),
+        batch_size=batch_size,
+        learning_rate=parameters.check_number(
+            "learning_rate_init", estimator.learning_rate_init, low=0, open_low=True
+        ),
+        cosine=schedule == "cosine",
+        patience=patience if stops_early else None,
+        tol=parameters.check_number("tol", estimator.tol, low=0),
+        keep_interrupted=parameters.check_bool("warm_start", estimator.warm_start),
+    )
+
+
+def _split(estimator, table, rows, validation, early_stopping, classes, random_state):
+    """Training rows and validation rows; the latter may be empty."""
+    fraction = parameters.check_number(
+        "validation_fraction",
+        estimator.validation_fraction,
+        low=0,
+        high=1,
+        open_low=True,
+    )
+    if not early_stopping:
+        return rows, np.empty(0, dtype=int)
+    if validation is not None:
+        return rows, validation
+    stratify = None if classes is None else table.y[rows]
+    try:
+        return train_test_split(
+            rows, test_size=fraction, random_state=random_state, stratify=stratify
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"early_stopping holds out validation_fraction={fraction:g} of the rows; "
+            f"got {len(rows)} rows, too few to split. Set early_stopping=False, or "
+            f"give `X_val` and `y_val`. ({error})"
+        ) from error

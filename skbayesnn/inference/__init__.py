@@ -1,0 +1,1 @@
+"""The engine: noise, objective, training, posterior, predictive."""

@@ -1,0 +1,449 @@
+"""The training loop: all members of one program, side by side.
+
+Members never touch each other: the loss is a sum over members, Adam works element by
+element, and stopping, best weights and failures are kept per member. So member i
+gets the result (to rounding) that it gets when it is trained alone.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from skbayesnn.inference.noise import TrainingNoise, initial_normal
+from skbayesnn.inference.objective import Objective
+from skbayesnn.inference.posterior import Likelihood, Posterior
+from skbayesnn.networks import MLP
+from skbayesnn.priors import GaussianPrior
+
+Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
+
+# Draws that score the validation rows after each epoch.
+_VALIDATION_DRAWS = 8
+# Steps between two looks for members whose loss is no longer finite.
+_STEPS_BETWEEN_CHECKS = 200
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the members of one program share.
+
+    Parameters
+    ----------
+    network, likelihood : MLP, Likelihood
+    n_epochs : int
+    batch_size : int
+        Upper bound: an epoch is cut into equal batches.
+    learning_rate : float
+        Adam's step size at the start.
+    cosine : bool
+        Whether it decays to zero along half a cosine over ``n_epochs``.
+    patience : int or None
+        Epochs without improvement of the validation score (by more than ``tol``)
+        after which a member stops; None: no early stopping.
+    tol : float
+    keep_interrupted : bool
+        Whether a KeyboardInterrupt ends the training instead of passing through.
+    horizon : int or None
+        Steps that count as a whole training for the likelihood's warm-up; by default
+        those of ``n_epochs``.
+    """
+
+    network: MLP
+    likelihood: Likelihood
+    n_epochs: int
+    batch_size: int
+    learning_rate: float
+    cosine: bool = True
+    patience: int | None = None
+    tol: float = 0.0
+    keep_interrupted: bool = False
+    horizon: int | None = None
+
+
+@dataclass(frozen=True)
+class Members:
+    """What may differ between the members of one program.
+
+    Parameters
+    ----------
+    seeds : ndarray of shape (members,), int
+    keep, length_scale : ndarray of shape (layers, members)
+    tau : ndarray of shape (members, targets)
+        Precision in the network's scale: given, or where learning starts.
+    """
+
+    seeds: np.ndarray
+    keep: np.ndarray
+    length_scale: np.ndarray
+    tau: np.ndarray
+
+    @classmethod
+    def concatenate(cls, parts: "list[Members]") -> "Members":
+        """All members of the parts, one after the other."""
+        return cls(
+            seeds=np.concatenate([part.seeds for part in parts]),
+            keep=np.concatenate([part.keep for part in parts], axis=1),
+            length_scale=np.concatenate([p.length_scale for p in parts], axis=1),
+            tau=np.concatenate([part.tau for part in parts]),
+        )
+
+
+class Rows(Protocol):
+    """The training rows of every member, on the device."""
+
+    n_rows: int
+    mean_weight: torch.Tensor  # (members,), of these rows
+    total_weight: torch.Tensor  # (members,), of all rows that count as seen
+
+    def take(self, positions: torch.Tensor) -> Batch:
+        """positions (members or 1, batch) in range(n_rows) -> inputs, y, weights."""
+
+    def validation(self) -> Batch:
+        """Held-out rows, all of them."""
+
+
+@dataclass
+class Trained:
+    """Outcome of :func:`train`.
+
+    ``nll`` and ``kl`` (epochs, members) are per training row, in nats of the
+    network's scale; ``validation`` likewise, higher is better, None without early
+    stopping. ``n_epochs`` (members,) counts the epochs until a member stopped;
+    ``failed`` (members,) is the epoch in which the loss was first not finite, or 0.
+    """
+
+    posterior: Posterior
+    nll: np.ndarray
+    kl: np.ndarray
+    validation: np.ndarray | None
+    n_epochs: np.ndarray
+    failed: np.ndarray
+    interrupted: bool
+    optimizer: dict[str, np.ndarray]
+
+    def select(self, members: np.ndarray) -> "Trained":
+        """Some of the members, by index."""
+        return replace(
+            self,
+            posterior=self.posterior.select(members),
+            nll=self.nll[:, members],
+            kl=self.kl[:, members],
+            validation=None if self.validation is None else self.validation[:, members],
+            n_epochs=self.n_epochs[members],
+            failed=self.failed[members],
+            optimizer={
+                name: value if value.ndim == 0 else value[members]
+                for name, value in self.optimizer.items()
+            },
+        )
+
+
+def start(plan: Plan, members: Members, device, dtype) -> Posterior:
+    """The untrained posterior: start values from the members' seeds."""
+    sizes = plan.network.sizes
+    normal = [
+        torch.as_tensor(
+            initial_normal(members.seeds, i, sizes[i] + 1, sizes[i + 1])
+        ).to(device, dtype)
+        for i in range(len(sizes) - 1)
+    ]
+    keep = tuple(torch.as_tensor(p).to(device, dtype) for p in members.keep)
+    tau = torch.as_tensor(members.tau).to(device, dtype)
+    return Posterior(
+        network=plan.network,
+        likelihood=plan.likelihood,
+        layers=plan.network.init(normal, keep),
+        noise=plan.likelihood.init(tau),
+        keep=keep,
+        seeds=members.seeds,
+    )
+
+
+def train(
+    plan: Plan,
+    members: Members,
+    rows: Rows,
+    posterior: Posterior,
+    optimizer_state: dict[str, np.ndarray] | None = None,
+    first_epoch: int = 0,
+    on_epoch: Callable[[int], None] = lambda epoch: None,
+) -> Trained:
+    """Minimise F / (N tau) of every member from ``posterior`` on.
+
+    Parameters
+    ----------
+    plan, members, rows : Plan, Members, Rows
+    posterior : Posterior
+        Where to start; it is not changed.
+    optimizer_state : dict, optional
+        ``Trained.optimizer`` of the run that is continued.
+    first_epoch : int
+        Epochs that earlier runs have done: the noise goes on from there.
+    on_epoch : callable
+        Called with the number of epochs done, after each.
+    """
+    device, dtype = posterior.keep[0].device, posterior.keep[0].dtype
+    flat = _Flat(posterior)
+    optimizer = torch.optim.Adam([flat.values], lr=plan.learning_rate, fused=True)
+    if optimizer_state:
+        _load_optimizer(optimizer, flat, optimizer_state)
+
+    noise = TrainingNoise(members.seeds, device, dtype)
+    prior = tuple(
+        GaussianPrior(torch.as_tensor(of_layer).to(device, dtype))
+        for of_layer in members.length_scale
+    )
+    objective = Objective(
+        prior,
+        rows.mean_weight,
+        rows.total_weight,
+        _loss_scale(plan, members, flat.values),
+    )
+    decay = _constant_decay(flat, objective)
+    n_batches = -(-rows.n_rows // plan.batch_size)
+    n_steps = plan.n_epochs * n_batches
+    record = _Record(len(members.seeds))
+    best = _Best(plan, flat, len(members.seeds))
+    interrupted = False
+    first_step = int(optimizer_state["step"]) if optimizer_state else 0
+    step = 0
+
+    try:
+        for epoch in range(plan.n_epochs):
+            noise.start_epoch(first_epoch + epoch)
+            progress = (first_step + step) / (plan.horizon or n_steps)
+            plan.likelihood.schedule(flat.detached().noise, progress)
+            nll_sum = torch.zeros_like(rows.total_weight)
+            for positions in _batches(noise, rows.n_rows, n_batches):
+                if plan.cosine:
+                    decayed = 0.5 * (1 + math.cos(math.pi * step / n_steps))
+                    optimizer.param_groups[0]["lr"] = plan.learning_rate * decayed
+                x, y, weights = rows.take(positions)
+                nll = objective.nll(flat.posterior(), x, y, weights, noise)
+                loss = nll if decay is not None else nll + objective.kl(flat.posterior())
+                flat.values.grad = None
+                (loss * objective.scale).sum().backward()
+                if decay is not None:
+                    flat.values.grad.addcmul_(flat.values.detach(), decay)
+                optimizer.step()
+                nll_sum += nll.detach()
+                step += 1
+            record.add(nll_sum / n_batches, objective.kl(flat.detached()))
+            if plan.patience is not None:
+                record.validation.append(_validation_score(flat.detached(), rows))
+            last = epoch == plan.n_epochs - 1
+            if last or step % _STEPS_BETWEEN_CHECKS < n_batches:
+                record.find_failures()
+            if best.update(record):
+                break
+            on_epoch(epoch + 1)
+    except KeyboardInterrupt:
+        if not plan.keep_interrupted or not best.n_epochs.any():
+            raise
+        interrupted = True
+        record.find_failures()
+
+    nll, kl, validation = record.history()
+    return Trained(
+        posterior=flat.posterior(best.final(interrupted).clone()),
+        nll=nll,
+        kl=kl,
+        validation=validation,
+        n_epochs=best.n_epochs,
+        failed=record.failed,
+        interrupted=interrupted,
+        optimizer=_save_optimizer(optimizer, flat),
+    )
+
+
+def _batches(
+    noise: TrainingNoise, n_rows: int, n_batches: int
+) -> Iterator[torch.Tensor]:
+    """Positions of each batch of an epoch, (members or 1, batch).
+
+    Equal sizes: the last batch is filled up from the start of the order.
+    """
+    if n_batches == 1:
+        yield torch.arange(n_rows, device=noise.device).unsqueeze(0)
+        return
+    size = -(-n_rows // n_batches)
+    order = noise.permutations(n_rows)
+    order = torch.cat([order, order[:, : n_batches * size - n_rows]], dim=1)
+    yield from order.split(size, dim=1)
+
+
+def _loss_scale(plan: Plan, members: Members, like: torch.Tensor) -> torch.Tensor:
+    """1 / tau per member where tau is given, so that the loss is eq. 3; else 1."""
+    if plan.likelihood.learned:
+        return like.new_ones(len(members.tau))
+    return torch.as_tensor(1 / members.tau.mean(1)).to(like)
+
+
+def _constant_decay(flat: "_Flat", objective: Objective) -> torch.Tensor | None:
+    """2 lambda (eq. 4) per parameter, where KL / (N tau) is lambda ||theta||^2.
+
+    The gradient of such a KL is one product per step. None where a family's KL is
+    not quadratic: then autograd has to take its gradient.
+    """
+    if not flat.posterior().network.quadratic_kl:
+        return None
+    ones = torch.ones_like(flat.values, requires_grad=True)
+    kl = objective.kl(flat.posterior(ones)) * objective.scale
+    return torch.autograd.grad(kl.sum(), ones)[0]
+
+
+def _validation_score(posterior: Posterior, rows: Rows) -> torch.Tensor:
+    """Mean log predictive density of the validation rows (eq. 8), (members,)."""
+    x, y, weights = rows.validation()
+    n_draws = posterior.distinct_draws(_VALIDATION_DRAWS)
+    with torch.no_grad():
+        outputs = posterior.outputs(x, range(n_draws))
+        density = posterior.likelihood.log_density(posterior.noise, outputs, y)
+        density = density.logsumexp(0) - math.log(n_draws)
+        if weights is None:
+            return density.mean(1)
+        return (density * weights).sum(1) / weights.sum(1)
+
+
+class _Flat:
+    """All parameters in one vector: one leaf for autograd, one kernel for Adam."""
+
+    def __init__(self, posterior: Posterior):
+        self._template = posterior
+        groups = [*posterior.layers, posterior.noise]
+        self._names = [(i, name) for i, group in enumerate(groups) for name in group]
+        self._shapes = [groups[i][name].shape for i, name in self._names]
+        self._sizes = [shape.numel() for shape in self._shapes]
+        self.values = torch.cat([groups[i][n].flatten() for i, n in self._names])
+        self.values.requires_grad_()
+        members = torch.arange(posterior.n_members, device=self.values.device)
+        self.member_of = torch.cat(
+            [
+                members.repeat_interleave(size // posterior.n_members)
+                for size in self._sizes
+            ]
+        )
+
+    def posterior(self, vector: torch.Tensor | None = None) -> Posterior:
+        """The posterior whose parameters are views of ``vector`` (the values)."""
+        vector = self.values if vector is None else vector
+        trainable = self._template.likelihood.trainable
+        groups: list[Params] = [{} for _ in range(len(self._template.layers) + 1)]
+        parts = vector.split_with_sizes(self._sizes)
+        for (i, name), shape, part in zip(
+            self._names, self._shapes, parts, strict=True
+        ):
+            fixed = i == len(self._template.layers) and name not in trainable
+            groups[i][name] = (part.detach() if fixed else part).view(shape)
+        return replace(self._template, layers=groups[:-1], noise=groups[-1])
+
+    def detached(self) -> Posterior:
+        """The posterior outside of any graph; shares memory with the values."""
+        return self.posterior(self.values.detach())
+
+
+class _Record:
+    """What happened in each epoch, per member; kept on the device until asked for."""
+
+    def __init__(self, n_members: int):
+        self._nll: list[torch.Tensor] = []
+        self._kl: list[torch.Tensor] = []
+        self.validation: list[torch.Tensor] = []
+        self.failed = np.zeros(n_members, dtype=int)
+        self._checked = 0
+
+    def add(self, nll: torch.Tensor, kl: torch.Tensor) -> None:
+        """nll, kl : (members,), means over the epoch's steps, per row."""
+        self._nll.append(nll)
+        self._kl.append(kl)
+
+    def find_failures(self) -> None:
+        """Note the first epoch with a loss that is not finite."""
+        if self._checked == len(self._nll):
+            return
+        loss = torch.stack(self._nll[self._checked :]) + torch.stack(
+            self._kl[self._checked :]
+        )
+        bad = ~torch.isfinite(loss).cpu().numpy()
+        first = self._checked + 1 + bad.argmax(0)
+        new = bad.any(0) & (self.failed == 0)
+        self.failed[new] = first[new]
+        self._checked = len(self._nll)
+
+    def history(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """nll, kl and validation score, (epochs, members) each."""
+        nll, kl = (torch.stack(v).double().cpu().numpy() for v in (self._nll, self._kl))
+        if not self.validation:
+            return nll, kl, None
+        return nll, kl, torch.stack(self.validation).double().cpu().numpy()
+
+
+class _Best:
+    """Which weights are kept: the last ones, or each member's best ones."""
+
+    def __init__(self, plan: Plan, flat: _Flat, n_members: int):
+        self._plan, self._flat = plan, flat
+        self._score = np.full(n_members, -np.inf)
+        self._epoch = np.zeros(n_members, dtype=int)
+        self._stopped = np.zeros(n_members, dtype=bool)
+        self.n_epochs = np.zeros(n_members, dtype=int)
+        self._kept = flat.values.detach().clone()
+
+    def update(self, record: _Record) -> bool:
+        """After an epoch; returns whether no member is left to be trained."""
+        running = ~self._stopped & (record.failed == 0)
+        self.n_epochs[running] += 1
+        if self._plan.patience is None:
+            if self._plan.keep_interrupted:
+                self._kept.copy_(self._flat.values.detach())
+            return not running.any()
+        score = record.validation[-1].double().cpu().numpy()
+        better = running & (score > self._score + self._plan.tol)
+        self._keep(better)
+        self._score[better] = score[better]
+        self._epoch[better] = self.n_epochs[better]
+        waited = self.n_epochs - self._epoch
+        self._stopped |= running & (waited >= self._plan.patience)
+        return bool(self._stopped[record.failed == 0].all())
+
+    def _keep(self, members: np.ndarray) -> None:
+        chosen = torch.as_tensor(members).to(self._flat.values.device)
+        chosen = chosen[self._flat.member_of]
+        self._kept = torch.where(chosen, self._flat.values.detach(), self._kept)
+
+    def final(self, interrupted: bool) -> torch.Tensor:
+        """The parameters to go on with, as one vector."""
+        whole_run = self._plan.patience is None and not interrupted
+        return self._flat.values.detach() if whole_run else self._kept
+
+
+def _save_optimizer(optimizer, flat: _Flat) -> dict[str, np.ndarray]:
+    """Adam's moments by name, (members, ...) each, and the number of steps."""
+    state = optimizer.state[flat.values]
+    saved = {"step": np.asarray(state["step"].cpu())}
+    for moment in ("exp_avg", "exp_avg_sq"):
+        part = flat.posterior(state[moment])
+        for i, group in enumerate([*part.layers, part.noise]):
+            for name, value in group.items():
+                saved[f"{moment}/{i}/{name}"] = value.cpu().numpy()
+    return saved
+
+
+def _load_optimizer(optimizer, flat: _Flat, saved: dict[str, np.ndarray]) -> None:
+    """Undo :func:`_save_optimizer`."""
+    part = flat.detached()
+    groups = [*part.layers, part.noise]
+    state = {"step": torch.as_tensor(saved["step"], device=flat.values.device)}
+    for moment in ("exp_avg", "exp_avg_sq"):
+        state[moment] = torch.cat(
+            [
+                torch.as_tensor(saved[f"{moment}/{i}/{name}"]).flatten()
+                for i, group in enumerate(groups)
+                for name in group
+            ]
+        ).to(flat.values)
+    optimizer.state[flat.values] = state

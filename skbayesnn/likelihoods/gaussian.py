@@ -1,0 +1,86 @@
+"""Homoscedastic Gaussian likelihood N(y; f, 1 / tau), one precision per target."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+# A learned noise never falls below this share of y's own standard deviation, so that
+# targets that a network can interpolate do not drive the precision to infinity.
+SMALLEST_NOISE = 1e-3
+LARGEST_LOG_TAU = -2 * math.log(SMALLEST_NOISE)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """tau given, or learned with the weights (``learned=True``).
+
+    All quantities are in the network's scale (y standardised); nats.
+    """
+
+    n_targets: int
+    learned: bool
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs of the network: one mean per target."""
+        return self.n_targets
+
+    @property
+    def trainable(self) -> tuple[str, ...]:
+        """Names of the parameters that are learned."""
+        return ("log_tau",) if self.learned else ()
+
+    def init(self, tau: torch.Tensor) -> dict[str, torch.Tensor]:
+        """tau : (members, targets), the given precision, or where learning starts."""
+        return {"log_tau": tau.log()}
+
+    def schedule(self, params: dict[str, torch.Tensor], progress: float) -> None:
+        """Told before each epoch how far the training has come, in [0, 1]."""
+
+    def log_tau(self, params: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Log precision, (members, 1, targets)."""
+        log_tau = params["log_tau"].unsqueeze(1)
+        return log_tau.clamp(max=LARGEST_LOG_TAU) if self.learned else log_tau
+
+    def nll(
+        self, params: dict[str, torch.Tensor], outputs: torch.Tensor, y: torch.Tensor
+    ) -> torch.Tensor:
+        """-log p(y | f), (..., members, rows).
+
+        outputs : (..., members, rows, n_outputs)
+        y : (members or 1, rows, targets)
+        """
+        return -self.log_density(params, outputs, y)
+
+    def log_density(
+        self, params: dict[str, torch.Tensor], outputs: torch.Tensor, y: torch.Tensor
+    ) -> torch.Tensor:
+        """log p(y | f), (..., members, rows); shapes as in ``nll``."""
+        return gaussian_log_density(outputs, self.log_tau(params), y)
+
+    def components(
+        self, params: dict[str, torch.Tensor], outputs: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and noise variance of every draw.
+
+        outputs : (draws, members, rows, targets)
+        returns : two tensors (draws, members, rows, targets)
+        """
+        variance = self.log_tau(params).neg().exp()
+        return outputs, variance.expand_as(outputs)
+
+
+def gaussian_log_density(
+    mean: torch.Tensor, log_tau: torch.Tensor, y: torch.Tensor
+) -> torch.Tensor:
+    """log N(y; mean, 1 / tau), summed over the last axis (targets)."""
+    if mean.shape[-2:] != y.shape[-2:]:
+        raise ValueError(
+            "outputs and y must agree in rows and targets; got "
+            f"{tuple(mean.shape)} and {tuple(y.shape)}."
+        )
+    half = 0.5 * (log_tau - log_tau.exp() * (y - mean).square())
+    return half.sum(-1) - mean.shape[-1] * HALF_LOG_2PI

@@ -1,0 +1,151 @@
+"""Multi-layer perceptron over the members axis."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from skbayesnn.families import FAMILIES, Noise, Params
+from skbayesnn.priors import GaussianPrior
+
+Keep = Sequence[torch.Tensor]
+
+# name -> (function, in-place function, variance gain of the initial weights)
+ACTIVATIONS = {
+    "relu": (torch.relu, torch.relu_, 2.0),
+    "tanh": (torch.tanh, torch.tanh_, 1.0),
+    "logistic": (torch.sigmoid, torch.sigmoid_, 1.0),
+    "identity": (lambda x: x, lambda x: x, 1.0),
+}
+
+
+@dataclass(frozen=True)
+class MLP:
+    """Layers of linear maps with an activation between them.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Inputs, hidden units of each layer, outputs.
+    activation : str
+        A key of ``ACTIVATIONS``.
+    families : tuple of str
+        The variational family of every linear map, a key of ``FAMILIES``.
+    """
+
+    sizes: tuple[int, ...]
+    activation: str
+    families: tuple[str, ...]
+
+    @property
+    def fan_ins(self) -> tuple[int, ...]:
+        """Inputs of every linear map."""
+        return self.sizes[:-1]
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether two draws of the weights can differ."""
+        return any(FAMILIES[name].stochastic for name in self.families)
+
+    @property
+    def quadratic_kl(self) -> bool:
+        """Whether KL(q || p) is a weighted sum of the squared parameters."""
+        return all(FAMILIES[name].quadratic_kl for name in self.families)
+
+    def init(
+        self,
+        normal: Sequence[torch.Tensor],
+        keep: Keep,
+    ) -> list[Params]:
+        """Start values of every layer (He et al. 2015, arXiv 1502.01852, eq. 10).
+
+        normal : per layer (members, inputs + 1, outputs), standard normal; the last
+            row starts the bias, so that units bend at different places
+        keep : per layer (members,)
+        """
+        layers = []
+        gain = ACTIVATIONS[self.activation][2]
+        last = len(self.families) - 1
+        for i, name in enumerate(self.families):
+            variance = (gain if i < last else 1.0) / self.fan_ins[i]
+            params = FAMILIES[name].init(
+                normal[i][:, :-1] * math.sqrt(variance), keep[i]
+            )
+            bias_std = math.sqrt(1 / (3 * self.fan_ins[i])) if i < last else 0.0
+            params["bias"] = normal[i][:, -1] * bias_std
+            layers.append(params)
+        return layers
+
+    def forward(
+        self, layers: list[Params], keep: Keep, x: torch.Tensor, noise: Noise
+    ) -> torch.Tensor:
+        """One stochastic pass, noise per row.
+
+        keep : per layer (members,)
+        x : (members or 1, rows, inputs)
+        returns : (members, rows, outputs)
+        """
+        activate = ACTIVATIONS[self.activation][0]
+        for i, (name, params) in enumerate(zip(self.families, layers, strict=True)):
+            if i:
+                x = activate(x)
+            x = FAMILIES[name].linear(params, keep[i], x, params["bias"], noise)
+        return x
+
+    def draw(
+        self, layers: list[Params], keep: Keep, noise: Noise
+    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Weights (draws, members, inputs, outputs) and biases (members, outputs).
+
+        Layers without randomness have one draw, which stands for all.
+        """
+        return [
+            (FAMILIES[name].draw(params, keep[i], noise), params["bias"])
+            for i, (name, params) in enumerate(zip(self.families, layers, strict=True))
+        ]
+
+    def apply(
+        self, weights: list[tuple[torch.Tensor, torch.Tensor]], x: torch.Tensor
+    ) -> torch.Tensor:
+        """The drawn networks on the same rows; no gradients.
+
+        x : (members or 1, rows, inputs)
+        returns : (draws, members, rows, outputs)
+        """
+        activate_ = ACTIVATIONS[self.activation][1]
+        h = x.unsqueeze(0)
+        for i, (weight, bias) in enumerate(weights):
+            if i:
+                h = activate_(h)
+            h = _batched_product(h, weight).add_(bias.unsqueeze(1))
+        return h
+
+    def kl(
+        self, layers: list[Params], keep: Keep, prior: Sequence[GaussianPrior]
+    ) -> torch.Tensor:
+        """KL(q || p) of all weights and biases, (members,), nats.
+
+        prior : of every layer
+        """
+        terms = []
+        for i, (name, params) in enumerate(zip(self.families, layers, strict=True)):
+            terms.append(FAMILIES[name].kl(params, keep[i], prior[i]))
+            terms.append(prior[i].cross_entropy(params["bias"].square().sum(1)))
+        return torch.stack(terms).sum(0)
+
+
+def _batched_product(h: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """(draws, members, rows, inputs) @ (draws, members, inputs, outputs).
+
+    Axes of length 1 stand for all; activations are never copied to spread them.
+    """
+    lead = torch.broadcast_shapes(h.shape[:2], weight.shape[:2])
+    if h.shape[:2] in ((1, 1), lead):
+        spread = h.expand(*lead, -1, -1).flatten(0, 1)
+        product = torch.bmm(spread, weight.expand(*lead, -1, -1).flatten(0, 1))
+        return product.view(*lead, *product.shape[1:])
+    product = h.new_empty(*lead, h.shape[2], weight.shape[3])
+    for out, weight_of_draw in zip(product, weight, strict=True):
+        torch.bmm(h[0], weight_of_draw, out=out)
+    return product
