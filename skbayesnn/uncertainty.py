@@ -5,8 +5,6 @@ means and noise variances ``(draws, rows, targets)`` of a Gaussian mixture, or c
 probabilities ``(draws, rows, classes)``. The mixture has equal weights.
 """
 
-from numbers import Real
-
 import numpy as np
 from scipy.special import logsumexp, ndtr, ndtri, xlogy
 
@@ -50,7 +48,7 @@ def chosen(kind, kinds: tuple[str, ...], compute):
 
 def interval_levels(coverage) -> tuple[float, float]:
     """Quantile levels of the central interval of a coverage in (0, 1)."""
-    if isinstance(coverage, bool) or not isinstance(coverage, Real):
+    if isinstance(coverage, bool) or not isinstance(coverage, int | float | np.number):
         raise TypeError(f"`coverage` must be a number in (0, 1); got {coverage!r}.")
     if not 0 < coverage < 1:
         raise ValueError(f"`coverage` must be in (0, 1); got {coverage!r}.")
@@ -102,17 +100,17 @@ class MeanProbability:
 
     def __init__(self):
         self.n_draws = 0
+        self._sum: np.ndarray | float = 0.0
 
     def add(self, probability: np.ndarray) -> None:
         """probability : (draws, rows, classes)."""
-        total = probability.sum(0, dtype=np.float64)
-        self._sum = total if self.n_draws == 0 else self._sum + total
+        self._sum = self._sum + probability.sum(0, dtype=np.float64)
         self.n_draws += len(probability)
 
     @property
     def mean(self) -> np.ndarray:
         """(rows, classes); rows sum to one."""
-        return self._sum / self._sum.sum(-1, keepdims=True)
+        return self._sum / np.sum(self._sum, axis=-1, keepdims=True)
 
 
 class LogDensity:

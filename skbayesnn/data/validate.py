@@ -35,10 +35,12 @@ class Table:
 
     def append(self, other: "Table") -> "Table":
         """Both tables, one below the other."""
-        stack = sparse.vstack if sparse.issparse(self.X) else np.concatenate
-        X = stack([self.X, other.X])
+        if sparse.issparse(self.X):
+            X = sparse.vstack([self.X, other.X], format="csr")
+        else:
+            X = np.concatenate([self.X, other.X])
         return Table(
-            X=X.tocsr() if sparse.issparse(X) else X,
+            X=X,
             y=np.concatenate([self.y, other.y]),
             sample_weight=np.concatenate([self.sample_weight, other.sample_weight]),
         )
@@ -171,8 +173,8 @@ def _refuse_columns_that_are_not_numbers(X):
 
 def _is_numeric(column, dtype):
     """Whether a pandas column holds numbers; object columns are looked into."""
-    if dtype != object:
-        return getattr(dtype, "kind", "O") in "biuf"
+    if dtype.kind != "O":
+        return dtype.kind in "biuf"
     return all(isinstance(value, numbers.Number) for value in column)
 
 

@@ -31,6 +31,10 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     ``_check``, ``_likelihood``, ``_row_weights`` and the predictions.
     """
 
+    n_iter_: int
+    n_epochs_seen_: int
+    total_weight_: float
+
     @abstractmethod
     def _families(self, dropout: np.ndarray) -> list[str]:
         """The variational family of each weight layer; dropout (layers,)."""
@@ -97,9 +101,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             )
         with self._restored_on_failure():
             first = not hasattr(self, "parameters_")
-            table, of_y = self._check(
-                X, y, sample_weight, reset=first, **check_params
-            )
+            table, of_y = self._check(X, y, sample_weight, reset=first, **check_params)
             rows = np.flatnonzero(table.sample_weight > 0)
             fitted = self._continue(
                 table, rows, None, of_y, streaming=True, fresh=first
@@ -163,9 +165,8 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         if X_val is None or y_val is None or not self.early_stopping:
             raise ValueError(
                 "`X_val` and `y_val` must be given together, with "
-                f"early_stopping=True; got X_val {'missing' if X_val is None else 'given'}"
-                f", y_val {'missing' if y_val is None else 'given'}, "
-                f"early_stopping={self.early_stopping!r}."
+                f"early_stopping=True; got X_val={_given(X_val)}, "
+                f"y_val={_given(y_val)}, early_stopping={self.early_stopping!r}."
             )
         held_out = self._check_held_out(X_val, y_val, of_y)
         n = len(table.sample_weight)
@@ -180,10 +181,10 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """Make the trained networks the fitted state."""
         failed = fitted.trained.failed
         if failed.any():
+            epochs = failed[failed > 0]
             warnings.warn(
-                f"{(failed > 0).sum()} of {len(failed)} networks were left out: their "
-                f"loss became infinite or NaN, first in epoch {failed[failed > 0].min()}"
-                f". Lower learning_rate_init ({self.learning_rate_init:g} here).",
+                f"{len(epochs)} of {len(failed)} networks were left out: their loss "
+                f"became infinite or NaN, first in epoch {epochs.min()}. Lower learning_rate_init ({self.learning_rate_init:g} here).",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -232,7 +233,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _components(
         self, X, posterior: Posterior, n_draws: int
     ) -> Iterator[tuple[slice, tuple]]:
-        """Chunks of the predictive in the network's scale; see ``predictive.stream``."""
+        """Chunks of the predictive, network's scale; see ``predictive.stream``."""
         scale, mean = self.x_scale_, self.x_mean_
 
         def rows(chunk: slice) -> torch.Tensor:
@@ -249,9 +250,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         Each sample is a draw of the weights of a network picked at random.
         """
         X = self._checked_inputs(X)
-        parameters.check_number(
-            "n_samples", n_samples, kind=parameters.Integral, low=1
-        )
+        parameters.check_number("n_samples", n_samples, kind=parameters.Integral, low=1)
         random = np.random.default_rng(_stream_of(random_state))
         posterior = self._posterior(X).reseed(int(random.integers(2**31)))
         member_of_sample = random.integers(posterior.n_members, size=n_samples)
@@ -274,6 +273,10 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _given(value):
+    return None if value is None else type(value).__name__
 
 
 def _stream_of(random_state):

@@ -88,7 +88,8 @@ class BayesianClassifier(ClassifierMixin, BayesianNetwork):
         -------
         labels : ndarray of shape (n_samples,)
         """
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        codes = self.predict_proba(X).argmax(1)
+        return self.classes_[codes]
 
     def predict_proba(self, X):
         """Mean over the draws of the class probabilities.
@@ -134,7 +135,9 @@ class BayesianClassifier(ClassifierMixin, BayesianNetwork):
         uncertainty : ndarray of shape (n_samples,), or dict of them
             A dict for a list of kinds or ``"all"``.
         """
-        return chosen(kind, CLASSIFICATION_KINDS, lambda kinds: self._measures(X, kinds))
+        return chosen(
+            kind, CLASSIFICATION_KINDS, lambda kinds: self._measures(X, kinds)
+        )
 
     def sample_f(self, X, n_samples=1, random_state=0):
         """Class probabilities of networks drawn from the posterior.

@@ -7,6 +7,7 @@ dropout, length scale, seed and rows may differ.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import numpy as np
 import torch
@@ -58,9 +59,7 @@ class Task:
 
     def going_on(self, scaling: Scaling, seeds: np.ndarray) -> "Task":
         """The same in the scaling and with the networks of an earlier fit."""
-        members = _members(
-            seeds, self.dropout, self.length_scale, self.tau, scaling
-        )
+        members = _members(seeds, self.dropout, self.length_scale, self.tau, scaling)
         return replace(
             self, members=members, share=replace(self.share, scaling=scaling)
         )
@@ -78,7 +77,7 @@ def fit_together(
     estimators: Sequence,
     table: Table,
     rows: Sequence[np.ndarray],
-    validation: Sequence[np.ndarray] | None = None,
+    validation: Sequence[np.ndarray | None] | None = None,
     classes: np.ndarray | None = None,
 ) -> list[Fitted]:
     """Train the networks of several estimators as the members of one program.
@@ -106,10 +105,11 @@ def fit_together(
     """
     device = parameters.device_for_fit(estimators[0].device)
     dtype = precision(table, device)
-    validation = validation or [None] * len(estimators)
     tasks = [
         make_task(estimator, table, r, v, classes)
-        for estimator, r, v in zip(estimators, rows, validation, strict=True)
+        for estimator, r, v in zip(
+            estimators, rows, validation or repeat(None), strict=False
+        )
     ]
     plan = tasks[0].plan
     for estimator, task in zip(estimators, tasks, strict=True):

@@ -19,9 +19,7 @@ BATCHES_PER_EPOCH = 40
 BATCH_BOUNDS = (128, 1024)
 
 
-def check_number(
-    name, value, *, kind=Real, low=None, high=None, open_low=False
-):
+def check_number(name, value, *, kind=Real, low=None, high=None, open_low=False):
     """``value``, if it is a number of the kind inside [low, high).
 
     Raises
@@ -36,7 +34,9 @@ def check_number(
     too_low = low is not None and (value < low or (open_low and value == low))
     too_high = high is not None and value >= high
     if too_low or too_high or not np.isfinite(value):
-        raise ValueError(f"`{name}` must be {_interval(low, high, open_low)}; got {value!r}.")
+        raise ValueError(
+            f"`{name}` must be {_interval(low, high, open_low)}; got {value!r}."
+        )
     return value
 
 

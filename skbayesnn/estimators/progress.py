@@ -36,7 +36,11 @@ def epochs_reported(estimators, n_epochs: int, verbose: bool) -> Iterator:
     ]
     for estimator, context in contexts:
         context.call_on_fit_task_begin(estimator=estimator)
-    bar = _tqdm()(total=n_epochs, desc=_title(estimators), unit="epoch") if verbose else None
+    bar = (
+        _tqdm()(total=n_epochs, desc=_title(estimators), unit="epoch")
+        if verbose
+        else None
+    )
 
     def report(epoch: int) -> None:
         if bar is not None:

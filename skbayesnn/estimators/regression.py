@@ -228,9 +228,7 @@ class BayesianRegressor(RegressorMixin, BayesianNetwork):
     def _in_units_of_y(self, values, dtype):
         """(rows, targets, ...) in the network's scale -> y's units and shape."""
         ones = (1,) * (values.ndim - 2)
-        scale, mean = (
-            v.reshape(-1, *ones) for v in (self.y_scale_, self.y_mean_)
-        )
+        scale, mean = (v.reshape(-1, *ones) for v in (self.y_scale_, self.y_mean_))
         return self._one_target_flat(values * scale + mean).astype(dtype)
 
     def _one_target_flat(self, values):

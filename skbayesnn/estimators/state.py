@@ -56,9 +56,7 @@ def likelihood_named(name: str, n: int, learned: bool) -> Likelihood:
 def posterior_of(estimator, device: torch.device, dtype: torch.dtype) -> Posterior:
     """The posterior of a fitted estimator, on a device."""
     about, arrays = estimator.network_, estimator.parameters_
-    network = MLP(
-        tuple(about["sizes"]), about["activation"], tuple(about["families"])
-    )
+    network = MLP(tuple(about["sizes"]), about["activation"], tuple(about["families"]))
     groups: list[dict] = [{} for _ in network.families]
     noise = {}
     for key, value in arrays.items():
@@ -142,10 +140,11 @@ def _per_layer_and_target(dropout, length_scale, total_weight, tau):
 
 def _precision(fitted: Fitted, posterior: Posterior, scaling: Scaling):
     """tau in y's units: given, or that of the networks' mean noise variance."""
-    if fitted.task.tau is not None:
-        tau = fitted.task.tau
-    else:
-        log_tau = posterior.likelihood.log_tau(posterior.noise)[:, 0].double()
+    likelihood = posterior.likelihood
+    tau = fitted.task.tau
+    if tau is None:
+        assert isinstance(likelihood, Gaussian)
+        log_tau = likelihood.log_tau(posterior.noise)[:, 0].double()
         variance = log_tau.neg().exp().mean(0).cpu().numpy()
         tau = 1 / (variance * scaling.y_scale**2)
     return float(tau[0]) if len(tau) == 1 else tau

@@ -22,7 +22,9 @@ INIT, EPOCH, DRAW = 0, 1, 2
 _STEPS_OF_16_BITS = 1 << 16
 
 
-def philox(seed: int, purpose: int, place: int = 0, offset: int = 0) -> np.random.Philox:
+def philox(
+    seed: int, purpose: int, place: int = 0, offset: int = 0
+) -> np.random.Philox:
     """Counter-based generator, keyed by seed and purpose [Salmon et al. 2011].
 
     ``place`` separates 2^64 streams of the same key; ``offset`` starts a stream
@@ -83,10 +85,9 @@ class TrainingNoise:
         ]
         return self._spread(torch.stack(orders))
 
-    def bernoulli(
-        self, probability: torch.Tensor, rows: int, units: int
-    ) -> torch.Tensor:
-        """Zeros and ones, (members or 1, rows, units)."""
+    def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
+        """Zeros and ones, (members or 1, rows, units); shape is (rows, units)."""
+        rows, units = shape
         if (rows, units) not in self._buffers:
             self._buffers[rows, units] = self._new_buffer(rows, units)
         words, bits = self._buffers[rows, units]
@@ -98,10 +99,10 @@ class TrainingNoise:
         keep = torch.empty(shape, dtype=self.dtype, device=self.device)
         return torch.ge(bits, threshold, out=keep)
 
-    def normal(self, rows: int, units: int) -> torch.Tensor:
-        """Standard normal numbers, (members or 1, rows, units)."""
+    def normal(self, *shape: int) -> torch.Tensor:
+        """Standard normal numbers, (members or 1, *shape)."""
         values = torch.empty(
-            (len(self._seeds), rows, units), dtype=self.dtype, device=self.device
+            (len(self._seeds), *shape), dtype=self.dtype, device=self.device
         )
         for row, generator in zip(values, self._generators, strict=True):
             row.normal_(generator=generator)

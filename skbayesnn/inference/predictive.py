@@ -1,7 +1,7 @@
 """Posterior -> draws of the predictive, streamed within a budget of memory."""
 
 from collections.abc import Callable, Iterator
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 
 import numpy as np
@@ -74,8 +74,9 @@ def by_rows(chunks) -> Iterator[tuple[slice, Iterator[Component]]]:
 def all_draws(chunks) -> Iterator[tuple[slice, Component]]:
     """One item per chunk of rows, with all draws in one component."""
     for chunk, parts in by_rows(chunks):
-        yield chunk, tuple(
-            np.concatenate(arrays) for arrays in zip(*parts, strict=True)
+        yield (
+            chunk,
+            tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True)),
         )
 
 
@@ -89,19 +90,17 @@ def chunk_sizes(
     sizes = posterior.network.sizes
     item = posterior.keep[0].element_size() * posterior.n_members
     per_row = item * sum(sorted(sizes[1:])[-2:])
-    per_draw = item * sum(a * b for a, b in zip(sizes, sizes[1:], strict=False))
+    per_draw = item * sum(a * b for a, b in pairwise(sizes))
     device = posterior.device.type
     target = min(budget // 4, _CHUNK_BYTES.get(device, _LARGE_CHUNK_BYTES))
     row_step = int(np.clip(target // per_row, 1, min(n_rows, 1024)))
-    draw_step = int(
-        np.clip(target // (per_row * row_step + per_draw), 1, n_draws)
-    )
+    draw_step = int(np.clip(target // (per_row * row_step + per_draw), 1, n_draws))
     return row_step, draw_step
 
 
 def _held_weights(posterior, draw_ranges, budget):
     """The weights of all draws, where they fit in half of the budget; else None."""
-    shapes = zip(posterior.network.sizes, posterior.network.sizes[1:], strict=False)
+    shapes = pairwise(posterior.network.sizes)
     n_weights = sum((a + 1) * b for a, b in shapes)
     n_draws = draw_ranges[-1].stop
     size = posterior.keep[0].element_size() * posterior.n_members * n_draws * n_weights

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from skbayesnn.families import Params
 from skbayesnn.inference.noise import TrainingNoise, initial_normal
 from skbayesnn.inference.objective import Objective
 from skbayesnn.inference.posterior import Likelihood, Posterior
@@ -224,10 +225,12 @@ def train(
                     optimizer.param_groups[0]["lr"] = plan.learning_rate * decayed
                 x, y, weights = rows.take(positions)
                 nll = objective.nll(flat.posterior(), x, y, weights, noise)
-                loss = nll if decay is not None else nll + objective.kl(flat.posterior())
+                loss = (
+                    nll if decay is not None else nll + objective.kl(flat.posterior())
+                )
                 flat.values.grad = None
                 (loss * objective.scale).sum().backward()
-                if decay is not None:
+                if decay is not None and flat.values.grad is not None:
                     flat.values.grad.addcmul_(flat.values.detach(), decay)
                 optimizer.step()
                 nll_sum += nll.detach()
@@ -247,11 +250,11 @@ def train(
         interrupted = True
         record.find_failures()
 
-    nll, kl, validation = record.history()
+    nll_per_epoch, kl_per_epoch, validation = record.history()
     return Trained(
         posterior=flat.posterior(best.final(interrupted).clone()),
-        nll=nll,
-        kl=kl,
+        nll=nll_per_epoch,
+        kl=kl_per_epoch,
         validation=validation,
         n_epochs=best.n_epochs,
         failed=record.failed,

@@ -15,7 +15,11 @@ from dataclasses import dataclass
 
 import torch
 
-from skbayesnn.likelihoods.gaussian import LARGEST_LOG_TAU, Gaussian, gaussian_log_density
+from skbayesnn.likelihoods.gaussian import (
+    LARGEST_LOG_TAU,
+    Gaussian,
+    gaussian_log_density,
+)
 
 WARM_UP = 0.25  # share of the training that is homoscedastic; the ramp is as long
 
