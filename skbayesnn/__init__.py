@@ -1,7 +1,22 @@
 """Bayesian neural networks that are ordinary scikit-learn estimators."""
 
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.meta import (
+    log_predictive_density,
+    predict_interval,
+    predict_quantile,
+    predict_uncertainty,
+    sample_y,
+)
 
 __version__ = "0.1.0"
 
-__all__ = ["MCDropoutClassifier", "MCDropoutRegressor"]
+__all__ = [
+    "MCDropoutClassifier",
+    "MCDropoutRegressor",
+    "log_predictive_density",
+    "predict_interval",
+    "predict_quantile",
+    "predict_uncertainty",
+    "sample_y",
+]

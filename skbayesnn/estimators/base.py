@@ -184,7 +184,8 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             epochs = failed[failed > 0]
             warnings.warn(
                 f"{len(epochs)} of {len(failed)} networks were left out: their loss "
-                f"became infinite or NaN, first in epoch {epochs.min()}. Lower learning_rate_init ({self.learning_rate_init:g} here).",
+                f"became infinite or NaN, first in epoch {epochs.min()}. Lower "
+                f"learning_rate_init ({self.learning_rate_init:g} here).",
                 ConvergenceWarning,
                 stacklevel=4,
             )

@@ -8,7 +8,8 @@ from sklearn.utils.validation import column_or_1d
 from skbayesnn.data.validate import check_classification
 from skbayesnn.estimators.base import BayesianNetwork
 from skbayesnn.estimators.state import likelihood_named
-from skbayesnn.inference.predictive import all_draws, by_rows
+from skbayesnn.inference.predictive import all_draws, by_rows, whole
+from skbayesnn.mixtures import LabelMixture, label_log_density
 from skbayesnn.uncertainty import (
     CLASSIFICATION_KINDS,
     MeanProbability,
@@ -182,17 +183,17 @@ class BayesianClassifier(ClassifierMixin, BayesianNetwork):
         density : ndarray of shape (n_samples,)
             Nats; minus infinity for a label that was not seen in ``fit``.
         """
-        log_proba = self.predict_log_proba(X)
-        y = column_or_1d(y)
-        known = np.isin(y, self.classes_)
-        codes = np.searchsorted(self.classes_, y[known])
-        result = np.full(len(y), -np.inf)
-        result[known] = log_proba[known, codes]
-        return result
+        log_probability = self.predict_log_proba(X)
+        return label_log_density(log_probability, self.classes_, column_or_1d(y))
 
     def _probabilities(self, X):
         """Chunks of the draws' class probabilities."""
         return self._components(X, self._posterior(X), self.n_draws)
+
+    def _mixture(self, X) -> LabelMixture:
+        """The predictive of a few rows, all draws held."""
+        [probability] = whole(self._probabilities(self._checked_inputs(X)))
+        return LabelMixture(probability.astype(np.float64), self.classes_)
 
     def _measures(self, X, kinds) -> dict[str, np.ndarray]:
         X = self._checked_inputs(X)

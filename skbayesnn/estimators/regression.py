@@ -8,7 +8,8 @@ from skbayesnn.data.validate import check_regression
 from skbayesnn.estimators import parameters
 from skbayesnn.estimators.base import BayesianNetwork
 from skbayesnn.estimators.state import likelihood_named
-from skbayesnn.inference.predictive import all_draws, by_rows
+from skbayesnn.inference.predictive import all_draws, by_rows, whole
+from skbayesnn.mixtures import GaussianMixture
 from skbayesnn.uncertainty import (
     REGRESSION_KINDS,
     GaussianMoments,
@@ -190,6 +191,15 @@ class BayesianRegressor(RegressorMixin, BayesianNetwork):
     def _gaussians(self, X):
         """Chunks of (mean, variance) of the draws, in the network's scale."""
         return self._components(X, self._posterior(X), self.n_draws)
+
+    def _mixture(self, X) -> GaussianMixture:
+        """The predictive of a few rows in y's units, all draws held."""
+        mean, variance = whole(self._gaussians(self._checked_inputs(X)))
+        return GaussianMixture(
+            mean * self.y_scale_ + self.y_mean_,
+            variance * np.square(self.y_scale_),
+            flat=self.y_ndim_ == 1,
+        )
 
     def _moments(self, X) -> dict[str, np.ndarray]:
         """Predictive mean and the stds of all kinds, in y's units."""

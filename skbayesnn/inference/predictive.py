@@ -80,6 +80,12 @@ def all_draws(chunks) -> Iterator[tuple[slice, Component]]:
         )
 
 
+def whole(chunks) -> Component:
+    """All draws of all rows, for a few rows: (draws * members, rows, outputs)."""
+    parts = [component for _, component in all_draws(chunks)]
+    return tuple(np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
+
+
 def chunk_sizes(
     posterior: Posterior, n_rows: int, n_draws: int, budget: int
 ) -> tuple[int, int]:
