@@ -34,7 +34,7 @@ from sklearn.utils.validation import (
     check_is_fitted,
 )
 
-from skbayesnn.estimators.base import BayesianNetwork
+from skbayesnn.estimators.base import BayesianNetwork, stream_of
 from skbayesnn.mixtures import GaussianMixture, LabelMixture
 from skbayesnn.uncertainty import chosen, interval_levels
 
@@ -104,7 +104,7 @@ def sample_y(model, X, n_samples=1, random_state=0):
     model, X = _unwrap(model, X)
     if isinstance(model, BayesianNetwork):
         return model.sample_y(X, n_samples, random_state)
-    picks, noise = np.random.default_rng(random_state).spawn(2)
+    picks, noise = np.random.default_rng(stream_of(random_state)).spawn(2)
     blocks: list[np.ndarray] = []
     for _, mixture in _blocks(model, X):
         if not blocks:
@@ -132,7 +132,7 @@ def crps(model, X, y):
     quadrature behind a target transform. Several targets: their mean.
     """
     model, X = _unwrap(model, X)
-    y = np.asarray(y, dtype=np.float64)
+    y = np.asarray(y)
     check_consistent_length(X, y)
     blocks = _blocks(model, X, "crps")
     return np.concatenate([mixture.crps(y[rows]) for rows, mixture in blocks])
@@ -170,7 +170,7 @@ def _unwrap(model, X):
                 f"has a best estimator; got refit={model.refit!r}."
             )
         return _unwrap(model.best_estimator_, X)
-    if isinstance(model, StackingRegressor | StackingClassifier):
+    if isinstance(model, StackingRegressor):
         return _unwrap(model.final_estimator_, model.transform(X))
     if type(model).__name__ == "FrozenEstimator":
         return _unwrap(model.estimator, X)
@@ -192,7 +192,12 @@ def _mixture(model, X):
                 model.estimators_, model.estimators_features_, strict=True
             )
         ]
+        if isinstance(model, BaggingClassifier):
+            parts = [part.labelled(model.classes_) for part in parts]
         return type(parts[0]).pooled(parts, getattr(model, "classes_", None))
+    if isinstance(model, StackingClassifier):
+        final = _mixture(model.final_estimator_, model.transform(X))
+        return final.labelled(model.classes_)
     if isinstance(model, MultiOutputRegressor):
         return GaussianMixture.side_by_side(
             [_mixture(member, X) for member in model.estimators_]

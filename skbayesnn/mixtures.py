@@ -4,11 +4,13 @@ The estimators stream over draws and rows; where a meta-estimator stands between
 (ensembles, target transforms), its predictive is put together from these.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp, ndtr
+from sklearn.pipeline import make_pipeline
 
 from skbayesnn.uncertainty import (
     CLASSIFICATION_KINDS,
@@ -47,6 +49,14 @@ class GaussianMixture:
     @classmethod
     def pooled(cls, parts, classes=None):
         """The equal-weight mixture of mixtures."""
+        probe = parts[0].mean[:1]
+        back = [part._back(probe) for part in parts]
+        if not all(np.array_equal(values, back[0]) for values in back):
+            raise TypeError(
+                "the members of an ensemble must share one target transform; got "
+                "transforms that differ (each is fitted to its own rows). Put "
+                "TransformedTargetRegressor around the ensemble, not inside."
+            )
         return cls(
             np.concatenate(_even([part.mean for part in parts])),
             np.concatenate(_even([part.variance for part in parts])),
@@ -57,6 +67,11 @@ class GaussianMixture:
     @classmethod
     def side_by_side(cls, parts):
         """Independent predictives of several targets."""
+        if any(part.transform is not None for part in parts):
+            raise TypeError(
+                "the targets of MultiOutputRegressor must have no transforms of their "
+                "own. Put TransformedTargetRegressor around it, not inside."
+            )
         return cls(
             np.concatenate(_even([part.mean for part in parts]), axis=-1),
             np.concatenate(_even([part.variance for part in parts]), axis=-1),
@@ -65,6 +80,8 @@ class GaussianMixture:
 
     def behind(self, transform, *, flat: bool):
         """The predictive of y where the present target is ``transform(y)``."""
+        if self.transform is not None:
+            transform = make_pipeline(transform, self.transform)
         return replace(self, transform=transform, flat=flat)
 
     @property
@@ -105,9 +122,13 @@ class GaussianMixture:
     def log_density(self, y: np.ndarray) -> np.ndarray:
         """Eq. 8, (rows,), nats, of y in its own units; y (rows[, targets])."""
         y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-        forward, log_slope = self._forward(y)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            forward, log_slope = self._forward(y)
         density = gaussian_log_density(self.mean, self.variance, forward)
-        return logsumexp(density, axis=0) - np.log(self.n_draws) + log_slope
+        density = logsumexp(density, axis=0) - np.log(self.n_draws) + log_slope
+        # y outside of the transform's domain (the log of a negative number) is NaN.
+        outside = np.isnan(density) & np.isfinite(y).all(-1)
+        return np.where(outside, -np.inf, density)
 
     def crps(self, y: np.ndarray) -> np.ndarray:
         """Continuous ranked probability score, mean over targets; (rows,)."""
@@ -145,7 +166,9 @@ class GaussianMixture:
         """The target of y, and the log of the slope there, summed over targets."""
         if self.transform is None:
             return y, 0.0
-        step = 1e-6 * np.maximum(np.abs(y), 1e-3 * np.abs(y).max())
+        centre, spread = self.mean.mean(0), np.sqrt(self.variance.mean(0))
+        width = np.abs(self._back(centre + spread) - self._back(centre - spread))
+        step = 1e-6 * np.maximum(np.abs(y), 1e-3 * width)
         up, down = (np.asarray(self.transform.transform(y + s)) for s in (step, -step))
         slope = np.abs(up - down) / (2 * step)
         return np.asarray(self.transform.transform(y)), np.log(slope).sum(-1)
@@ -178,6 +201,13 @@ class LabelMixture:
             full[..., np.searchsorted(classes, part.classes)] = part.probability
             widened.append(full)
         return cls(np.concatenate(_even(widened)), classes)
+
+    def labelled(self, classes):
+        """The same of labels, where the classes are numbers of these labels.
+
+        Some meta-estimators hand the inner classifier numbers in place of labels.
+        """
+        return replace(self, classes=classes[self.classes])
 
     @property
     def n_draws(self) -> int:
@@ -216,8 +246,8 @@ def label_log_density(log_probability, classes, y) -> np.ndarray:
 
 def _even(parts):
     """Repeat draws, so that all parts have as many (a point mass has one)."""
-    most = max(len(part) for part in parts)
-    return [np.repeat(part, most // len(part), axis=0) for part in parts]
+    n_draws = math.lcm(*(len(part) for part in parts))
+    return [np.repeat(part, n_draws // len(part), axis=0) for part in parts]
 
 
 def gaussian_mixture_crps(y, mean, variance) -> np.ndarray:

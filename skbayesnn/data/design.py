@@ -106,7 +106,9 @@ class Design:
         self.mean_weight = self._tensor(weights.mean(1)[members])
         self.total_weight = self._tensor(seen + weights.sum(1)[members])
         self._weights = None if (weights == 1).all() else self._of(members, weights)
-        self._train = self._index(members, [share.rows for share in shares])
+        self._train: torch.Tensor | None = None
+        if any(not np.array_equal(s.rows, np.arange(self.n_rows)) for s in shares):
+            self._train = self._index(members, [share.rows for share in shares])
         self._validation = self._index(members, [s.validation for s in shares])
         self._validation_weights = self._tensor(
             table.sample_weight[self._validation.cpu().numpy()]
@@ -116,12 +118,15 @@ class Design:
 
     def take(self, positions: torch.Tensor):
         """Inputs, targets and weights of a batch; see `inference.training.Rows`."""
-        members = max(len(positions), len(self._train))
-        positions = positions.expand(members, -1)
-        index = self._train.expand(members, -1).gather(1, positions)
+        index = positions
+        if self._train is not None:
+            members = max(len(positions), len(self._train))
+            index = self._train.expand(members, -1).gather(
+                1, positions.expand(members, -1)
+            )
         weights = self._weights
         if weights is not None:
-            members = max(members, len(weights))
+            members = max(len(positions), len(weights))
             weights = weights.expand(members, -1).gather(
                 1, positions.expand(members, -1)
             )

@@ -118,7 +118,7 @@ def check_classification(estimator, X, y, sample_weight, *, reset, classes=None)
     if len(unknown):
         raise ValueError(
             "`y` must hold only labels that are among the classes "
-            f"{list(classes)}; got {list(unknown)}. Give all labels that can "
+            f"{classes.tolist()}; got {unknown.tolist()}. Give all labels that can "
             "occur as `classes` in the first call of `partial_fit`."
         )
     return Table(X, np.searchsorted(classes, y), weights), classes

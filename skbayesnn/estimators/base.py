@@ -151,10 +151,17 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 f"as it was; it was {old}, and is asked to be {new}. Set "
                 "warm_start=False, or fit a clone."
             )
+        if task.share.n_members != len(self.seeds_):
+            raise ValueError(
+                "a fit that goes on (warm_start, partial_fit) must keep its networks: "
+                f"there are {len(self.seeds_)}; got n_estimators="
+                f"{self.n_estimators}. Set n_estimators={len(self.seeds_)}, or "
+                "warm_start=False."
+            )
         if "classes_" in of_y and not np.array_equal(of_y["classes_"], self.classes_):
             raise ValueError(
                 "warm_start needs the classes of the fit before; they were "
-                f"{list(self.classes_)}, y has {list(of_y['classes_'])}. Set "
+                f"{self.classes_.tolist()}, y has {of_y['classes_'].tolist()}. Set "
                 "warm_start=False."
             )
 
@@ -169,6 +176,11 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 f"y_val={_given(y_val)}, early_stopping={self.early_stopping!r}."
             )
         held_out = self._check_held_out(X_val, y_val, of_y)
+        if held_out.y.shape[1:] != table.y.shape[1:]:
+            raise ValueError(
+                "`y_val` must have as many targets as `y`; got "
+                f"{held_out.y.shape[1]} targets, y has {table.y.shape[1]}."
+            )
         n = len(table.sample_weight)
         both = table.append(held_out)
         return both, np.arange(n, len(both.sample_weight))
@@ -209,11 +221,9 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         try:
             yield
         except BaseException:
-            for name in [n for n in self.__dict__ if not n.startswith("_")]:
-                if name in before:
-                    setattr(self, name, before[name])
-                else:
-                    delattr(self, name)
+            private = {n: v for n, v in self.__dict__.items() if n.startswith("_")}
+            self.__dict__.clear()
+            self.__dict__.update(before | private)
             raise
 
     def _posterior(self, X) -> Posterior:
@@ -252,7 +262,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """
         X = self._checked_inputs(X)
         parameters.check_number("n_samples", n_samples, kind=parameters.Integral, low=1)
-        random = np.random.default_rng(_stream_of(random_state))
+        random = np.random.default_rng(stream_of(random_state))
         posterior = self._posterior(X).reseed(int(random.integers(2**31)))
         member_of_sample = random.integers(posterior.n_members, size=n_samples)
         results: tuple[np.ndarray, ...] = ()
@@ -280,7 +290,7 @@ def _given(value):
     return None if value is None else type(value).__name__
 
 
-def _stream_of(random_state):
+def stream_of(random_state):
     """A seed for NumPy's generators from scikit-learn's random_state."""
     if random_state is None or isinstance(random_state, int | np.integer):
         return random_state

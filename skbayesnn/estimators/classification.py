@@ -71,7 +71,7 @@ class BayesianClassifier(ClassifierMixin, BayesianNetwork):
             ):
                 raise ValueError(
                     "`classes` must be those of the first call of `partial_fit`, "
-                    f"{list(self.classes_)}; got {list(np.unique(classes))}."
+                    f"{self.classes_.tolist()}; got {np.unique(classes).tolist()}."
                 )
             classes = self.classes_
         elif classes is not None:

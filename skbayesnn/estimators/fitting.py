@@ -173,6 +173,9 @@ def make_task(estimator, table: Table, rows, validation, classes) -> Task:
     n_members = parameters.check_number(
         "n_estimators", estimator.n_estimators, kind=parameters.Integral, low=1
     )
+    parameters.check_number(
+        "n_draws", estimator.n_draws, kind=parameters.Integral, low=1
+    )
     seeds = random_state.randint(0, 2**31 - 1, size=n_members)
     early_stopping = parameters.check_bool("early_stopping", estimator.early_stopping)
     rows, validation = _split(

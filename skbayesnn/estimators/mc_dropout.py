@@ -12,15 +12,139 @@ class _MCDropout:
 
 
 class MCDropoutRegressor(_MCDropout, BayesianRegressor):
-    """Neural network regression with Monte Carlo dropout."""
+    """Neural network regression with Monte Carlo dropout.
+
+    Dropout stays on at prediction: every mask is a draw from an approximate
+    posterior over the weights, and the spread of the draws is what the network does
+    not know [1]_. The objective is the variational free energy under the prior
+    N(0, 1 / length_scale^2) on every weight and Gaussian noise of precision tau:
+    half the mean squared error of y plus ``weight_decay_`` times the squared weights,
+    with weight_decay_ = p l^2 / (2 N tau), p = 1 - dropout. MAP estimation is
+    ``dropout=0``, maximum likelihood also ``length_scale=0``.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or sequence of int, default=(50, 50)
+        Units of each hidden layer; () is a linear model.
+    activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
+    dropout : float in [0, 1) or sequence of float, default=0.05
+        Probability that a unit is dropped; a sequence gives one for the inputs of
+        each weight layer (hidden layers + 1), the network's inputs first.
+    length_scale : "auto", float >= 0 or sequence of float, default="auto"
+        Prior length scale l of the weights, which see standardised inputs: a large l
+        keeps weights small and functions smooth. ``"auto"`` is l^2 = the number of
+        inputs of each layer, so that units are of order one before data are seen.
+    tau : "auto", float > 0 or sequence of float, default="auto"
+        Model precision, 1 / variance of the observation noise, in y's own units
+        (noise of standard deviation s is 1 / s^2); one value, or one per target.
+        ``"auto"`` learns it with the weights, one per target.
+    likelihood : {"gaussian", "heteroscedastic"}, default="gaussian"
+        Noise that is equal everywhere, or that depends on the input (a second output
+        of the network, learned after a warm-up; ``tau`` is then its overall level).
+    n_estimators : int, default=1
+        Independently initialised networks, trained side by side; the predictive is
+        their equal-weight mixture [2]_. Five know better what they do not know.
+    n_draws : int, default=100
+        Posterior draws of each network at prediction. They are fixed by the fitted
+        model: the same row always gets the same prediction.
+    standardize : bool, default=True
+        Centre and scale X and y by the training rows' weighted mean and standard
+        deviation (constant columns by 1); undone in everything that is returned.
+    batch_size : "auto" or int, default="auto"
+        Rows per step, at most; an epoch is cut into equal batches. ``"auto"`` is 128,
+        and up to 1,024 for tables of more than 5,000 rows.
+    learning_rate : {"cosine", "constant"}, default="cosine"
+        Whether Adam's step size decays to zero along half a cosine.
+    learning_rate_init : float > 0, default=0.01
+    max_iter : "auto" or int, default="auto"
+        Epochs. ``"auto"`` follows the number of rows: enough steps for small tables,
+        at least ten epochs for large ones.
+    early_stopping : bool, default=False
+        Hold out rows, keep each network's best weights on them and stop after
+        ``n_iter_no_change`` epochs without improvement of their log density.
+    validation_fraction : float in (0, 1), default=0.1
+        Share of the rows held out, unless ``fit`` is given ``X_val`` and ``y_val``.
+    n_iter_no_change : int, default=10
+    tol : float >= 0, default=1e-4
+        Improvement of the held-out log density, in nats per row, that counts.
+    warm_start : bool, default=False
+        Let ``fit`` go on from the present weights (and their standardisation).
+    device : str or torch.device, default="auto"
+        ``"auto"`` (a CUDA GPU where there is one), ``"cpu"``, ``"cuda"``,
+        ``"cuda:1"``, ``"mps"``. Predictions fall back to the CPU where the device is
+        absent.
+    verbose : bool, default=False
+        Show a progress bar (needs tqdm).
+    random_state : int, RandomState instance or None, default=None
+        Determines start values, batches, masks and posterior draws.
+
+    Attributes
+    ----------
+    tau_ : float or ndarray of shape (n_targets,)
+        Precision in y's units, given or learned.
+    noise_std_ : float or ndarray of shape (n_targets,)
+        1 / sqrt(tau_), y's units.
+    dropout_ : float or ndarray of shape (n_layers,)
+        Rates in use.
+    weight_decay_ : float or ndarray of shape ([n_layers][, n_targets])
+        lambda = p l^2 / (2 N tau), N the total weight of the training rows; an axis
+        for what differs. Biases have the same without the p.
+    elbo_ : float
+        Evidence lower bound in nats, y's units, up to constants; mean over networks.
+    history_ : dict of ndarray of shape (n_iter_, n_networks)
+        Per epoch and network, nats per row: ``"loss"`` and its two parts
+        ``"negative_log_likelihood"`` and ``"kl"``, and ``"validation_score"`` with
+        early stopping. NaN after a network has stopped.
+    loss_curve_ : list of float
+        Mean loss over networks, per epoch.
+    n_iter_ : int
+        Epochs done (by the network that took most).
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Where X has names that are strings.
+    parameters_, network_, seeds_, optimizer_ : dict, dict, ndarray, dict
+        The networks, as plain arrays.
+    x_mean_, x_scale_, y_mean_, y_scale_ : ndarray
+        The standardisation.
+
+    See Also
+    --------
+    MCDropoutClassifier : The same for classes.
+    skbayesnn.predict_interval : Intervals through pipelines and searches.
+
+    Notes
+    -----
+    Masks are not rescaled by 1 / p, as torch's are: E W = p M, and the penalty has
+    the factor p as it stands in [1]_. Dropout probabilities are rounded to multiples
+    of 2^-16.
+
+    References
+    ----------
+    .. [1] Gal & Ghahramani (2016), "Dropout as a Bayesian approximation:
+       representing model uncertainty in deep learning", arXiv:1506.02142.
+    .. [2] Lakshminarayanan, Pritzel & Blundell (2017), "Simple and scalable
+       predictive uncertainty estimation using deep ensembles", arXiv:1612.01474.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skbayesnn import MCDropoutRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = MCDropoutRegressor(max_iter=50, random_state=0).fit(X, y)
+    >>> mean, std = model.predict(X[:3], return_std=True)
+    >>> mean.shape, std.shape
+    ((3,), (3,))
+    >>> model.predict_interval(X[:3], coverage=0.9).shape
+    (3, 2)
+    """
 
     def __init__(
         self,
         hidden_layer_sizes=(50, 50),
         activation="relu",
         *,
-        dropout=0.01,
-        length_scale=0.1,
+        dropout=0.05,
+        length_scale="auto",
         tau="auto",
         likelihood="gaussian",
         n_estimators=1,
@@ -68,15 +192,79 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
 
 
 class MCDropoutClassifier(_MCDropout, BayesianClassifier):
-    """Neural network classification with Monte Carlo dropout."""
+    """Neural network classification with Monte Carlo dropout.
+
+    Dropout stays on at prediction: every mask is a draw from an approximate
+    posterior over the weights. Probabilities are means over the draws; how much the
+    draws disagree is what the network does not know [1]_.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or sequence of int, default=(50, 50)
+        Units of each hidden layer; () is a linear model.
+    activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
+    dropout : float in [0, 1) or sequence of float, default=0.1
+        Probability that a unit is dropped; a sequence gives one for the inputs of
+        each weight layer (hidden layers + 1), the network's inputs first.
+    length_scale : "auto", float >= 0 or sequence of float, default=1.0
+        Prior length scale l of the weights, p(W) = N(0, 1 / l^2). ``"auto"``,
+        l^2 = the number of inputs of each layer, expects logits of order one: it
+        suits noisy labels, where classes overlap.
+    tau : float > 0, default=1
+        Inverse temperature of the likelihood, p(y | f)^tau: it stands where the
+        precision stands in weight_decay_ = p l^2 / (2 N tau).
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes in the likelihood, as in scikit-learn.
+    n_estimators : int, default=1
+        Independently initialised networks, trained side by side; the predictive is
+        their equal-weight mixture.
+    n_draws : int, default=100
+        Posterior draws of each network at prediction, fixed by the fitted model.
+    standardize : bool, default=True
+        Centre and scale X by the training rows' weighted mean and standard
+        deviation (constant columns by 1).
+    batch_size, learning_rate, learning_rate_init, max_iter, early_stopping, \
+validation_fraction, n_iter_no_change, tol, warm_start, device, verbose, random_state
+        As in :class:`MCDropoutRegressor`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    tau_, dropout_, weight_decay_, elbo_, history_, loss_curve_, n_iter_, \
+n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
+x_scale_
+        As in :class:`MCDropoutRegressor`.
+
+    See Also
+    --------
+    MCDropoutRegressor : The same for numbers.
+    skbayesnn.predict_uncertainty : Uncertainty through pipelines and searches.
+
+    References
+    ----------
+    .. [1] Gal & Ghahramani (2016), "Dropout as a Bayesian approximation:
+       representing model uncertainty in deep learning", arXiv:1506.02142.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from skbayesnn import MCDropoutClassifier
+    >>> X, y = load_digits(return_X_y=True)
+    >>> X = X[:, X.std(axis=0) > 0]
+    >>> model = MCDropoutClassifier(max_iter=10, random_state=0).fit(X[:1000], y[:1000])
+    >>> model.predict_proba(X[1000:1003]).shape
+    (3, 10)
+    >>> model.predict_uncertainty(X[1000:1003], "mutual_information").shape
+    (3,)
+    """
 
     def __init__(
         self,
         hidden_layer_sizes=(50, 50),
         activation="relu",
         *,
-        dropout=0.05,
-        length_scale=0.1,
+        dropout=0.1,
+        length_scale=1.0,
         tau=1.0,
         class_weight=None,
         n_estimators=1,

@@ -189,6 +189,7 @@ def train(
     """
     device, dtype = posterior.keep[0].device, posterior.keep[0].dtype
     flat = _Flat(posterior)
+    q = flat.posterior()
     optimizer = torch.optim.Adam([flat.values], lr=plan.learning_rate, fused=True)
     if optimizer_state:
         _load_optimizer(optimizer, flat, optimizer_state)
@@ -224,14 +225,12 @@ def train(
                     decayed = 0.5 * (1 + math.cos(math.pi * step / n_steps))
                     optimizer.param_groups[0]["lr"] = plan.learning_rate * decayed
                 x, y, weights = rows.take(positions)
-                nll = objective.nll(flat.posterior(), x, y, weights, noise)
-                loss = (
-                    nll if decay is not None else nll + objective.kl(flat.posterior())
-                )
-                flat.values.grad = None
-                (loss * objective.scale).sum().backward()
-                if decay is not None and flat.values.grad is not None:
-                    flat.values.grad.addcmul_(flat.values.detach(), decay)
+                nll = objective.nll(q, x, y, weights, noise)
+                loss = nll if decay is not None else nll + objective.kl(q)
+                [gradient] = torch.autograd.grad(loss, flat.values, objective.scale)
+                if decay is not None:
+                    gradient.addcmul_(flat.values.detach(), decay)
+                flat.values.grad = gradient
                 optimizer.step()
                 nll_sum += nll.detach()
                 step += 1

@@ -53,13 +53,13 @@ class Gaussian:
         outputs : (..., members, rows, n_outputs)
         y : (members or 1, rows, targets)
         """
-        return -self.log_density(params, outputs, y)
+        return gaussian_nll(outputs, self.log_tau(params), y)
 
     def log_density(
         self, params: dict[str, torch.Tensor], outputs: torch.Tensor, y: torch.Tensor
     ) -> torch.Tensor:
         """log p(y | f), (..., members, rows); shapes as in ``nll``."""
-        return gaussian_log_density(outputs, self.log_tau(params), y)
+        return -self.nll(params, outputs, y)
 
     def components(
         self, params: dict[str, torch.Tensor], outputs: torch.Tensor
@@ -73,14 +73,17 @@ class Gaussian:
         return outputs, variance.expand_as(outputs)
 
 
-def gaussian_log_density(
+def gaussian_nll(
     mean: torch.Tensor, log_tau: torch.Tensor, y: torch.Tensor
 ) -> torch.Tensor:
-    """log N(y; mean, 1 / tau), summed over the last axis (targets)."""
+    """-log N(y; mean, 1 / tau), summed over the last axis (targets).
+
+    mean : (..., rows, targets); log_tau, y : of shapes that broadcast against it
+    """
     if mean.shape[-2:] != y.shape[-2:]:
         raise ValueError(
             "outputs and y must agree in rows and targets; got "
             f"{tuple(mean.shape)} and {tuple(y.shape)}."
         )
-    half = 0.5 * (log_tau - log_tau.exp() * (y - mean).square())
-    return half.sum(-1) - mean.shape[-1] * HALF_LOG_2PI
+    squares = (0.5 * log_tau.exp() * (y - mean).square()).sum(-1)
+    return squares + (HALF_LOG_2PI - 0.5 * log_tau).sum(-1)

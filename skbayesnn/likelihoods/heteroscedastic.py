@@ -18,7 +18,7 @@ import torch
 from skbayesnn.likelihoods.gaussian import (
     LARGEST_LOG_TAU,
     Gaussian,
-    gaussian_log_density,
+    gaussian_nll,
 )
 
 WARM_UP = 0.25  # share of the training that is homoscedastic; the ramp is as long
@@ -53,10 +53,10 @@ class Heteroscedastic(Gaussian):
         log_tau = self.log_tau(params) - params["gain"].unsqueeze(1) * bounded
         return mean, log_tau.clamp(max=LARGEST_LOG_TAU + math.log(10.0))
 
-    def log_density(self, params, outputs, y):
-        """log p(y | f), (..., members, rows)."""
+    def nll(self, params, outputs, y):
+        """-log p(y | f), (..., members, rows)."""
         mean, log_tau = self.split(params, outputs)
-        return gaussian_log_density(mean, log_tau, y)
+        return gaussian_nll(mean, log_tau, y)
 
     def components(self, params, outputs):
         """Mean and noise variance of every draw, (draws, members, rows, targets)."""

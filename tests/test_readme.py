@@ -1,0 +1,19 @@
+"""Every Python block of the README runs as it stands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parent.parent / "README.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+
+
+def test_there_are_blocks():
+    assert len(BLOCKS) == 3
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_block_runs(block, capsys):
+    exec(compile(block, README.name, "exec"), {})
+    assert capsys.readouterr().out
