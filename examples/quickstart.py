@@ -178,10 +178,9 @@ def plot_turning(model, image, label):
         for angle, probability in zip(angles, draws[:, class_], strict=True):
             middle.plot(angle + jitter, probability, ".", color=color, ms=2, alpha=0.35)
         middle.plot(angles, draws[:, class_].mean(-1), color=color, label=f"{class_}")
-    middle.set(ylabel="class probability\nof each draw", xlim=(-8, 188))
-    middle.legend(
-        title="class", frameon=False, loc="center left", bbox_to_anchor=(1, 0.5)
-    )
+    middle.set(ylabel="class probability\nof each draw", xticks=angles[::2])
+    aside = {"frameon": False, "loc": "center left", "bbox_to_anchor": (1, 0.5)}
+    middle.legend(title="class", **aside)
     bottom = figure.add_subplot(grid[2, :], sharex=middle)
     for (name, values), color in zip(measures.items(), (BLUE, ORANGE), strict=True):
         bottom.plot(angles, values, color=color, label=name.replace("_", " "))

@@ -12,7 +12,6 @@ from itertools import repeat
 import numpy as np
 import torch
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state
 
 from skbayesnn.data.design import Design, Scaling, Share
 from skbayesnn.data.validate import Table
@@ -169,7 +168,7 @@ def precision(table: Table, device: torch.device) -> torch.dtype:
 
 def make_task(estimator, table: Table, rows, validation, classes) -> Task:
     """Checked parameters and rows of one estimator."""
-    random_state = check_random_state(estimator.random_state)
+    random_state = parameters.random_source(estimator.random_state)
     n_members = parameters.check_number(
         "n_estimators", estimator.n_estimators, kind=parameters.Integral, low=1
     )

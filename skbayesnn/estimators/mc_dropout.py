@@ -76,7 +76,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     verbose : bool, default=False
         Show a progress bar (needs tqdm).
     random_state : int, RandomState instance or None, default=None
-        Determines start values, batches, masks and posterior draws.
+        Determines start values, batches, masks and posterior draws. None takes fresh
+        randomness from the system; global generators are never touched.
 
     Attributes
     ----------

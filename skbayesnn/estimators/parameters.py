@@ -1,10 +1,12 @@
 """Constructor parameters -> checked values, before any work is done."""
 
+import secrets
 from collections.abc import Sequence
 from numbers import Integral, Real
 
 import numpy as np
 import torch
+from sklearn.utils import check_random_state
 
 from skbayesnn.networks.mlp import ACTIVATIONS
 
@@ -146,6 +148,11 @@ def epochs(value, n_rows, batch_size) -> int:
         wanted = STEPS_PER_ROOT * np.sqrt(n_rows) / n_batches
         return int(max(np.ceil(wanted), FEWEST_EPOCHS))
     return check_number("max_iter", value, kind=Integral, low=1)
+
+
+def random_source(value) -> np.random.RandomState:
+    """`random_state` as a generator; None is fresh entropy, no global state."""
+    return check_random_state(secrets.randbits(32) if value is None else value)
 
 
 def activation_name(value) -> str:
