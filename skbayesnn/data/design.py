@@ -137,12 +137,12 @@ class Design:
         return *self._gather(self._validation), self._validation_weights
 
     def _hold(self, table: Table, members: np.ndarray) -> None:
-        """Bring the table to the device, in the first share's scale.
+        """Bring the table to the device, in the finest scale of the shares.
 
-        Other shares' scales are reached from there at each gather: the numbers on
-        the device are of order one, whatever the units of the data.
+        Each share's own scale is reached from there at each gather. In the finest
+        one no share's rows are rounded away by the outliers of another.
         """
-        base = self._scalings[0]
+        base = _finest(self._scalings)
         self._sparse = table.X if sparse.issparse(table.X) else None
         if self._sparse is None:
             self._x = self._tensor((table.X - base.x_mean) / base.x_scale)
@@ -195,6 +195,18 @@ class Design:
 
     def _tensor(self, values: np.ndarray) -> torch.Tensor:
         return torch.as_tensor(np.asarray(values)).to(self._device, self._dtype)
+
+
+def _finest(scalings: Sequence[Scaling]) -> Scaling:
+    """Per column the mean and scale of the share with the smallest scale."""
+
+    def of(axis):
+        means = np.stack([getattr(s, f"{axis}_mean") for s in scalings])
+        scales = np.stack([getattr(s, f"{axis}_scale") for s in scalings])
+        chosen = scales.argmin(0), np.arange(scales.shape[1])
+        return means[chosen], scales[chosen]
+
+    return Scaling(*of("x"), *of("y"))
 
 
 def _rescale(values, affine):

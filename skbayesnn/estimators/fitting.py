@@ -266,7 +266,7 @@ def _split(estimator, table, rows, validation, early_stopping, classes, random_s
     if not early_stopping:
         return rows, np.empty(0, dtype=int)
     if validation is not None:
-        return rows, validation
+        return rows, validation[table.sample_weight[validation] > 0]
     stratify = None if classes is None else table.y[rows]
     try:
         return train_test_split(

@@ -44,7 +44,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     n_estimators : int, default=1
         Independently initialised networks, trained side by side; the predictive is
         their equal-weight mixture [2]_. Five know better what they do not know.
-    n_draws : int, default=100
+    n_draws : int, default=200
         Posterior draws of each network at prediction. They are fixed by the fitted
         model: the same row always gets the same prediction.
     standardize : bool, default=True
@@ -149,7 +149,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         tau="auto",
         likelihood="gaussian",
         n_estimators=1,
-        n_draws=100,
+        n_draws=200,
         standardize=True,
         batch_size="auto",
         learning_rate="cosine",
@@ -219,7 +219,7 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     n_estimators : int, default=1
         Independently initialised networks, trained side by side; the predictive is
         their equal-weight mixture.
-    n_draws : int, default=100
+    n_draws : int, default=200
         Posterior draws of each network at prediction, fixed by the fitted model.
     standardize : bool, default=True
         Centre and scale X by the training rows' weighted mean and standard
@@ -269,7 +269,7 @@ x_scale_
         tau=1.0,
         class_weight=None,
         n_estimators=1,
-        n_draws=100,
+        n_draws=200,
         standardize=True,
         batch_size="auto",
         learning_rate="cosine",

@@ -9,8 +9,8 @@ Two sources, both of the :class:`skbayesnn.families.Noise` protocol:
   counter-based generator, so that draw t of a fitted network is the same on every
   device, alone or among others, whichever chunk it is asked for in.
 
-Bernoulli variables are made from 16 random bits each: probabilities are rounded to
-multiples of 2^-16, which is a tenth of a standard error even after 10^7 draws.
+Bernoulli variables are made from 16 random bits each: probabilities of one are rounded
+to multiples of 2^-16, and are never less than one of these.
 """
 
 import numpy as np

@@ -13,10 +13,15 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from skbayesnn.families import Params
 from skbayesnn.inference.noise import TrainingNoise, initial_normal
 from skbayesnn.inference.objective import Objective
+from skbayesnn.inference.parameters import (
+    FlatParameters,
+    load_optimizer,
+    save_optimizer,
+)
 from skbayesnn.inference.posterior import Likelihood, Posterior
+from skbayesnn.inference.record import Best, Record
 from skbayesnn.networks import MLP
 from skbayesnn.priors import GaussianPrior
 
@@ -103,8 +108,8 @@ class Rows(Protocol):
     def take(self, positions: torch.Tensor) -> Batch:
         """positions (members or 1, batch) in range(n_rows) -> inputs, y, weights."""
 
-    def validation(self) -> Batch:
-        """Held-out rows, all of them."""
+    def validation(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Held-out rows, all of them: inputs, y, weights."""
 
 
 @dataclass
@@ -188,11 +193,11 @@ def train(
         Called with the number of epochs done, after each.
     """
     device, dtype = posterior.keep[0].device, posterior.keep[0].dtype
-    flat = _Flat(posterior)
+    flat = FlatParameters(posterior)
     q = flat.posterior()
     optimizer = torch.optim.Adam([flat.values], lr=plan.learning_rate, fused=True)
     if optimizer_state:
-        _load_optimizer(optimizer, flat, optimizer_state)
+        load_optimizer(optimizer, flat, optimizer_state)
 
     noise = TrainingNoise(members.seeds, device, dtype)
     prior = tuple(
@@ -208,8 +213,8 @@ def train(
     decay = _constant_decay(flat, objective)
     n_batches = -(-rows.n_rows // plan.batch_size)
     n_steps = plan.n_epochs * n_batches
-    record = _Record(len(members.seeds))
-    best = _Best(plan, flat, len(members.seeds))
+    record = Record(len(members.seeds))
+    best = Best(flat, len(members.seeds), plan.patience, plan.tol)
     interrupted = False
     first_step = int(optimizer_state["step"]) if optimizer_state else 0
     step = 0
@@ -251,14 +256,14 @@ def train(
 
     nll_per_epoch, kl_per_epoch, validation = record.history()
     return Trained(
-        posterior=flat.posterior(best.final(interrupted).clone()),
+        posterior=flat.posterior(best.values),
         nll=nll_per_epoch,
         kl=kl_per_epoch,
         validation=validation,
         n_epochs=best.n_epochs,
         failed=record.failed,
         interrupted=interrupted,
-        optimizer=_save_optimizer(optimizer, flat),
+        optimizer=save_optimizer(optimizer, flat),
     )
 
 
@@ -285,7 +290,7 @@ def _loss_scale(plan: Plan, members: Members, like: torch.Tensor) -> torch.Tenso
     return torch.as_tensor(1 / members.tau.mean(1)).to(like)
 
 
-def _constant_decay(flat: "_Flat", objective: Objective) -> torch.Tensor | None:
+def _constant_decay(flat: FlatParameters, objective: Objective) -> torch.Tensor | None:
     """2 lambda (eq. 4) per parameter, where KL / (N tau) is lambda ||theta||^2.
 
     The gradient of such a KL is one product per step. None where a family's KL is
@@ -306,146 +311,4 @@ def _validation_score(posterior: Posterior, rows: Rows) -> torch.Tensor:
         outputs = posterior.outputs(x, range(n_draws))
         density = posterior.likelihood.log_density(posterior.noise, outputs, y)
         density = density.logsumexp(0) - math.log(n_draws)
-        if weights is None:
-            return density.mean(1)
         return (density * weights).sum(1) / weights.sum(1)
-
-
-class _Flat:
-    """All parameters in one vector: one leaf for autograd, one kernel for Adam."""
-
-    def __init__(self, posterior: Posterior):
-        self._template = posterior
-        groups = [*posterior.layers, posterior.noise]
-        self._names = [(i, name) for i, group in enumerate(groups) for name in group]
-        self._shapes = [groups[i][name].shape for i, name in self._names]
-        self._sizes = [shape.numel() for shape in self._shapes]
-        self.values = torch.cat([groups[i][n].flatten() for i, n in self._names])
-        self.values.requires_grad_()
-        members = torch.arange(posterior.n_members, device=self.values.device)
-        self.member_of = torch.cat(
-            [
-                members.repeat_interleave(size // posterior.n_members)
-                for size in self._sizes
-            ]
-        )
-
-    def posterior(self, vector: torch.Tensor | None = None) -> Posterior:
-        """The posterior whose parameters are views of ``vector`` (the values)."""
-        vector = self.values if vector is None else vector
-        trainable = self._template.likelihood.trainable
-        groups: list[Params] = [{} for _ in range(len(self._template.layers) + 1)]
-        parts = vector.split_with_sizes(self._sizes)
-        for (i, name), shape, part in zip(
-            self._names, self._shapes, parts, strict=True
-        ):
-            fixed = i == len(self._template.layers) and name not in trainable
-            groups[i][name] = (part.detach() if fixed else part).view(shape)
-        return replace(self._template, layers=groups[:-1], noise=groups[-1])
-
-    def detached(self) -> Posterior:
-        """The posterior outside of any graph; shares memory with the values."""
-        return self.posterior(self.values.detach())
-
-
-class _Record:
-    """What happened in each epoch, per member; kept on the device until asked for."""
-
-    def __init__(self, n_members: int):
-        self._nll: list[torch.Tensor] = []
-        self._kl: list[torch.Tensor] = []
-        self.validation: list[torch.Tensor] = []
-        self.failed = np.zeros(n_members, dtype=int)
-        self._checked = 0
-
-    def add(self, nll: torch.Tensor, kl: torch.Tensor) -> None:
-        """nll, kl : (members,), means over the epoch's steps, per row."""
-        self._nll.append(nll)
-        self._kl.append(kl)
-
-    def find_failures(self) -> None:
-        """Note the first epoch with a loss that is not finite."""
-        if self._checked == len(self._nll):
-            return
-        loss = torch.stack(self._nll[self._checked :]) + torch.stack(
-            self._kl[self._checked :]
-        )
-        bad = ~torch.isfinite(loss).cpu().numpy()
-        first = self._checked + 1 + bad.argmax(0)
-        new = bad.any(0) & (self.failed == 0)
-        self.failed[new] = first[new]
-        self._checked = len(self._nll)
-
-    def history(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """nll, kl and validation score, (epochs, members) each."""
-        nll, kl = (torch.stack(v).double().cpu().numpy() for v in (self._nll, self._kl))
-        if not self.validation:
-            return nll, kl, None
-        return nll, kl, torch.stack(self.validation).double().cpu().numpy()
-
-
-class _Best:
-    """Which weights are kept: the last ones, or each member's best ones."""
-
-    def __init__(self, plan: Plan, flat: _Flat, n_members: int):
-        self._plan, self._flat = plan, flat
-        self._score = np.full(n_members, -np.inf)
-        self._epoch = np.zeros(n_members, dtype=int)
-        self._stopped = np.zeros(n_members, dtype=bool)
-        self.n_epochs = np.zeros(n_members, dtype=int)
-        self._kept = flat.values.detach().clone()
-
-    def update(self, record: _Record) -> bool:
-        """After an epoch; returns whether no member is left to be trained."""
-        running = ~self._stopped & (record.failed == 0)
-        self.n_epochs[running] += 1
-        if self._plan.patience is None:
-            if self._plan.keep_interrupted:
-                self._kept.copy_(self._flat.values.detach())
-            return not running.any()
-        score = record.validation[-1].double().cpu().numpy()
-        better = running & (score > self._score + self._plan.tol)
-        self._keep(better)
-        self._score[better] = score[better]
-        self._epoch[better] = self.n_epochs[better]
-        waited = self.n_epochs - self._epoch
-        self._stopped |= running & (waited >= self._plan.patience)
-        return bool(self._stopped[record.failed == 0].all())
-
-    def _keep(self, members: np.ndarray) -> None:
-        chosen = torch.as_tensor(members).to(self._flat.values.device)
-        chosen = chosen[self._flat.member_of]
-        self._kept = torch.where(chosen, self._flat.values.detach(), self._kept)
-
-    def final(self, interrupted: bool) -> torch.Tensor:
-        """The parameters to go on with, as one vector."""
-        whole_run = self._plan.patience is None and not interrupted
-        return self._flat.values.detach() if whole_run else self._kept
-
-
-def _save_optimizer(optimizer, flat: _Flat) -> dict[str, np.ndarray]:
-    """Adam's moments by name, (members, ...) each, and the number of steps."""
-    state = optimizer.state[flat.values]
-    saved = {"step": np.asarray(state["step"].cpu())}
-    for moment in ("exp_avg", "exp_avg_sq"):
-        part = flat.posterior(state[moment])
-        for i, group in enumerate([*part.layers, part.noise]):
-            for name, value in group.items():
-                saved[f"{moment}/{i}/{name}"] = value.cpu().numpy()
-    return saved
-
-
-def _load_optimizer(optimizer, flat: _Flat, saved: dict[str, np.ndarray]) -> None:
-    """Undo :func:`_save_optimizer`."""
-    part = flat.detached()
-    groups = [*part.layers, part.noise]
-    state = {"step": torch.as_tensor(saved["step"], device=flat.values.device)}
-    for moment in ("exp_avg", "exp_avg_sq"):
-        state[moment] = torch.cat(
-            [
-                torch.as_tensor(saved[f"{moment}/{i}/{name}"]).flatten()
-                for i, group in enumerate(groups)
-                for name in group
-            ]
-        ).to(flat.values)
-    optimizer.state[flat.values] = state

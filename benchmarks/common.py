@@ -1,0 +1,186 @@
+"""What the benchmark scripts share: data folder, clocks, tables, batched splits.
+
+Nothing here is timed by itself; the scripts beside it each answer one question.
+"""
+
+import importlib.metadata
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from skbayesnn import __version__
+from skbayesnn.estimators.fitting import fit_together
+
+ROOT = Path(__file__).resolve().parent.parent
+VERSIONS_OF = ("torch", "numpy", "scikit-learn", "skorch")
+
+
+# "cpu" counts this process's own seconds on the processor: with one thread, about what
+# the wall clock would show if no other program kept the machine busy.
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+
+
+# Where the data are
+
+
+def data_folder(*parts: str) -> Path:
+    """A folder of the data, or a message and exit 0 where there is none.
+
+    ``SKBAYESNN_DATA`` names the folder of all data; by default ``../shared/data``
+    beside the repository.
+    """
+    default = ROOT.parent / "shared" / "data"
+    folder = Path(os.environ.get("SKBAYESNN_DATA", default)).joinpath(*parts)
+    if not folder.is_dir():
+        print(
+            f"Skipped: this benchmark reads the folder {'/'.join(parts)!r} of the data "
+            "sets, and there is none. Set the environment variable SKBAYESNN_DATA to "
+            "the folder that holds it (default: ../shared/data beside the repository)."
+        )
+        sys.exit(0)
+    return folder
+
+
+# What it ran on
+
+
+def environment(device: str = "cpu") -> str:
+    """Cores, threads, models and versions, as one line for above a table."""
+    parts = [f"{_cores()} cores", f"{torch.get_num_threads()} threads", _cpu()]
+    if torch.device(device).type == "cuda":
+        parts.append(torch.cuda.get_device_name(device))
+    parts.append(f"Python {platform.python_version()}")
+    for name in VERSIONS_OF:
+        try:
+            parts.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return ", ".join([*parts, f"skbayesnn {__version__}"])
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cpu() -> str:
+    """The processor's name, and the vector instructions that torch uses on it."""
+    name = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    about: dict[str, str] = {}
+    for line in lines:
+        key, _, value = line.partition(":")
+        about.setdefault(key.strip(), value.strip())
+    name = about.get("model name", name)
+    if "model" in about:
+        name += f" (family {about.get('cpu family')}, model {about['model']})"
+    return f"{name} with {torch.backends.cpu.get_cpu_capability()}"
+
+
+# Clocks
+
+
+def seconds(work: Callable[[], object], device: str = "cpu", clock="wall") -> float:
+    """Seconds of one call, with everything on the device finished."""
+    now = CLOCKS[clock]
+    _finish(device)
+    start = now()
+    work()
+    _finish(device)
+    return now() - start
+
+
+def interleaved(
+    cases: dict[str, Callable[[], object]],
+    repeats: int,
+    device: str = "cpu",
+    clock: str = "wall",
+) -> dict[str, list[float]]:
+    """Seconds of every case in every round, A B C A B C ..., after one warm-up round.
+
+    Cases that are compared are timed within seconds of each other, so that a change
+    in the machine's load falls on all of them.
+    """
+    for work in cases.values():
+        work()
+    times: dict[str, list[float]] = {name: [] for name in cases}
+    for _ in range(repeats):
+        for name, work in cases.items():
+            times[name].append(seconds(work, device, clock))
+    return times
+
+
+def ratio(numerator: Sequence[float], denominator: Sequence[float]) -> float:
+    """Median over the rounds of numerator / denominator."""
+    pairs = zip(numerator, denominator, strict=True)
+    return statistics.median(a / b for a, b in pairs)
+
+
+def _finish(device: str) -> None:
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+# Tables
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table, numbers as they were formatted, columns aligned."""
+    lines = [list(header), *[[str(cell) for cell in row] for row in rows]]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+
+    def line(cells):
+        first, *others = zip(cells, widths, strict=True)
+        padded = [first[0].ljust(first[1]), *(c.rjust(w) for c, w in others)]
+        return "| " + " | ".join(padded) + " |"
+
+    rule = "|-" + "-|-".join("-" * w for w in widths) + "-|"
+    return "\n".join([line(lines[0]), rule, *map(line, lines[1:])])
+
+
+def verdict(value: float, target: float, *, at_most: bool) -> str:
+    """The target, and whether the value meets it."""
+    met = value <= target if at_most else value >= target
+    return f"{'<=' if at_most else '>='} {target:g}: {'met' if met else 'missed'}"
+
+
+# Many fits as one program
+
+
+def fit_splits(estimators: Sequence, X, y, rows: Sequence[np.ndarray]) -> Sequence:
+    """Fit estimator i to the rows ``rows[i]``, all as members of one program.
+
+    Parameters
+    ----------
+    estimators : sequence of estimators
+        Alike but for tau, dropout, length_scale and random_state.
+    X, y : array-like
+        All rows that any of them sees.
+    rows : sequence of ndarray of int
+        Training rows of each estimator, equally many for all.
+
+    Returns
+    -------
+    estimators : sequence of estimators
+        The same, fitted.
+    """
+    checked = [est._check(X, y, None, reset=True) for est in estimators]
+    checked_table, of_y = checked[0]
+    together = fit_together(
+        estimators, checked_table, rows, classes=of_y.get("classes_")
+    )
+    for estimator, fitted in zip(estimators, together, strict=True):
+        estimator._adopt(fitted, of_y, seen=0.0)
+        estimator.n_epochs_seen_ = estimator.n_iter_
+    return estimators

@@ -1,0 +1,253 @@
+"""What does one fit cost beside other ways to train the same network?
+
+One hidden layer of 50, dropout 0.05 on every layer, Adam, batches of 128, 20 epochs,
+5,000 x 13 rows of float32, four questions:
+
+1. one fit against skorch's NeuralNetRegressor with the same network (its own settings,
+   but for the split it would hold out and the lines it would print; it does not
+   shuffle the rows, which is in its favour);
+2. one fit against the shortest hand-written loop in torch;
+3. 64 networks as members of one program against 64 fits in turn (a few fits in turn
+   are timed, and multiplied up to 64);
+4. the cost of a member's step against that of its five matrix products alone (two
+   forward, two for the weights' gradients, one for the activations'), as batched
+   products of the same shapes.
+
+All cases are timed in turn within each round; ratios are medians over the rounds of
+the ratio within a round. On a GPU the last two are also taken with 2,000 members.
+"""
+
+import argparse
+import statistics
+from functools import partial
+
+import numpy as np
+import torch
+from common import CLOCKS, environment, interleaved, ratio, table, verdict
+from torch import nn
+
+from skbayesnn import MCDropoutRegressor
+from skbayesnn.data.validate import Table
+from skbayesnn.estimators.fitting import fit_together
+
+N_ROWS, N_INPUTS, HIDDEN = 5_000, 13, 50
+BATCH, EPOCHS, DROPOUT, LEARNING_RATE = 128, 20, 0.05, 0.01
+N_BATCHES = -(-N_ROWS // BATCH)
+N_STEPS = EPOCHS * N_BATCHES
+TAU = 4.0
+GPU_MEMBERS = 2_000
+IN_TURN = 4  # single fits that stand for all fits in turn
+GEMM_STEPS = 100  # steps whose products are timed
+
+
+def make_data() -> tuple[np.ndarray, np.ndarray]:
+    """A smooth function of 13 inputs with noise, float32."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((N_ROWS, N_INPUTS), dtype=np.float32)
+    signal = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] / 2 + X[:, 3:].mean(1)
+    noise = random.standard_normal(N_ROWS, dtype=np.float32)
+    return X, signal + 0.5 * noise
+
+
+def estimator(device: str, **options) -> MCDropoutRegressor:
+    """Ours, in the setting of this benchmark."""
+    return MCDropoutRegressor(
+        (HIDDEN,),
+        dropout=DROPOUT,
+        batch_size=BATCH,
+        max_iter=EPOCHS,
+        learning_rate_init=LEARNING_RATE,
+        device=device,
+        **{"random_state": 0} | options,
+    )
+
+
+def network() -> nn.Sequential:
+    """The same network in torch's own layers."""
+    return nn.Sequential(
+        nn.Dropout(DROPOUT),
+        nn.Linear(N_INPUTS, HIDDEN),
+        nn.ReLU(),
+        nn.Dropout(DROPOUT),
+        nn.Linear(HIDDEN, 1),
+    )
+
+
+def with_skorch(X, y, device: str):
+    """skorch's own settings; no held-out rows and no printing, as ours."""
+    from skorch import NeuralNetRegressor
+
+    net = NeuralNetRegressor(
+        network,
+        optimizer=torch.optim.Adam,
+        lr=LEARNING_RATE,
+        batch_size=BATCH,
+        max_epochs=EPOCHS,
+        train_split=None,
+        callbacks__print_log=None,
+        verbose=0,
+        device=device,
+    )
+    return net.fit(X, y[:, None])
+
+
+def by_hand(X, y, device: str) -> nn.Module:
+    """The shortest sensible loop: the rows on the device once, batches by index."""
+    inputs, targets = torch.as_tensor(X).to(device), torch.as_tensor(y).to(device)
+    targets = targets.unsqueeze(1)
+    net = network().to(device)
+    optimizer = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE)
+    for _ in range(EPOCHS):
+        for index in torch.randperm(N_ROWS, device=device).split(BATCH):
+            loss = nn.functional.mse_loss(net(inputs[index]), targets[index])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return net
+
+
+def shared_seed(X, y, device: str, n_members: int):
+    """Candidates of a search: the same random_state, another tau for each."""
+    candidates = [
+        estimator(device, tau=TAU * 1.01**i, random_state=0) for i in range(n_members)
+    ]
+    rows = Table(X, y.astype(float)[:, None], np.ones(N_ROWS))
+    return fit_together(candidates, rows, [np.arange(N_ROWS)] * n_members)
+
+
+class Products:
+    """The five matrix products of one step of all members, and nothing else."""
+
+    def __init__(self, n_members: int, device: str):
+        rows = -(-N_ROWS // N_BATCHES)
+        random = partial(torch.randn, device=device)
+        self.x, self.w1 = (
+            random(n_members, rows, N_INPUTS),
+            random(n_members, N_INPUTS, HIDDEN),
+        )
+        self.h, self.w2 = random(n_members, rows, HIDDEN), random(n_members, HIDDEN, 1)
+        self.grad_h, self.grad_f = (
+            random(n_members, rows, HIDDEN),
+            random(n_members, rows, 1),
+        )
+
+    def __call__(self) -> None:
+        for _ in range(GEMM_STEPS):
+            torch.bmm(self.x, self.w1)
+            torch.bmm(self.h, self.w2)
+            torch.bmm(self.h.mT, self.grad_f)
+            torch.bmm(self.grad_f, self.w2.mT)
+            torch.bmm(self.x.mT, self.grad_h)
+
+
+def one_fit(X, y, options) -> list[list[str]]:
+    """Questions 1 and 2: lines of the table."""
+    device = options.device
+    times = interleaved(
+        {
+            "skorch": lambda: with_skorch(X, y, device),
+            "hand-written loop": lambda: by_hand(X, y, device),
+            "ours, tau given": lambda: estimator(device, tau=TAU).fit(X, y),
+            "ours, tau='auto'": lambda: estimator(device, tau="auto").fit(X, y),
+        },
+        options.repeats,
+        device,
+        options.clock,
+    )
+    lines = []
+    for name, values in times.items():
+        line = [name, f"{statistics.median(values):.3f}", "", ""]
+        if name.startswith("ours"):
+            faster = ratio(times["skorch"], values)
+            slower = ratio(values, times["hand-written loop"])
+            line[2] = f"{faster:.2f} ({verdict(faster, 6, at_most=False)})"
+            line[3] = f"{slower:.2f} ({verdict(slower, 1.2, at_most=True)})"
+        lines.append(line)
+    return lines
+
+
+def many_fits(X, y, n_members: int, options) -> list[list[str]]:
+    """Questions 3 and 4: lines of the table."""
+    device = options.device
+    in_turn = [estimator(device, tau=TAU, random_state=i) for i in range(IN_TURN)]
+    products = Products(n_members, device)
+    together = {
+        "distinct seeds, tau given": lambda: estimator(
+            device, tau=TAU, n_estimators=n_members
+        ).fit(X, y),
+        "distinct seeds, tau='auto'": lambda: estimator(
+            device, tau="auto", n_estimators=n_members
+        ).fit(X, y),
+        "one shared seed, tau given": lambda: shared_seed(X, y, device, n_members),
+    }
+    times = interleaved(
+        {
+            "in turn": lambda: [each.fit(X, y) for each in in_turn],
+            "products": products,
+            **together,
+        },
+        options.repeats_many,
+        device,
+        options.clock,
+    )
+    alone = [t * n_members / IN_TURN for t in times["in turn"]]
+    bare = [t * N_STEPS / GEMM_STEPS for t in times["products"]]
+
+    def line(name, values, faster="", slower=""):
+        per_step = 1e6 * statistics.median(values) / N_STEPS / n_members
+        total = f"{statistics.median(values):.2f}"
+        return [f"{n_members} {name}", total, f"{per_step:.2f}", faster, slower]
+
+    lines = [line("in turn, tau given", alone), line("products alone", bare)]
+    for name in together:
+        faster, slower = ratio(alone, times[name]), ratio(times[name], bare)
+        lines.append(
+            line(
+                name,
+                times[name],
+                f"{faster:.2f} ({verdict(faster, 6, at_most=False)})",
+                f"{slower:.2f} ({verdict(slower, 6, at_most=True)})",
+            )
+        )
+    return lines
+
+
+def parser() -> argparse.ArgumentParser:
+    """Command line."""
+    result = argparse.ArgumentParser(
+        description=__doc__.partition("\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    result.add_argument("--device", default="cpu", help="cpu or cuda")
+    result.add_argument("--threads", type=int, default=1, help="of torch, intra-op")
+    result.add_argument("--clock", choices=list(CLOCKS), default="wall")
+    result.add_argument("--repeats", type=int, default=7, help="rounds of one fit")
+    result.add_argument("--repeats-many", type=int, default=3, help="rounds of many")
+    return result
+
+
+def main() -> None:
+    """Print two tables."""
+    options = parser().parse_args()
+    torch.set_num_threads(options.threads)
+    print(environment(options.device))
+    X, y = make_data()
+    about = f"{N_ROWS} x {N_INPUTS}, {N_STEPS} steps, float32, {options.clock} clock"
+    print(f"\nOne fit: {about}")
+    header = ["", "seconds", "times faster than skorch", "times the loop's seconds"]
+    print(table(header, one_fit(X, y, options)), flush=True)
+    sizes = [64] if torch.device(options.device).type == "cpu" else [64, GPU_MEMBERS]
+    header = [
+        "members",
+        "seconds",
+        "us per member step",
+        "times faster than in turn",
+        "times the products",
+    ]
+    print(f"\nMany at once ({IN_TURN} fits in turn timed, and multiplied up)")
+    for n_members in sizes:
+        print(table(header, many_fits(X, y, n_members, options)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

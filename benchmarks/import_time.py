@@ -1,0 +1,84 @@
+"""What does `import skbayesnn` cost beyond torch and scikit-learn themselves?
+
+Fresh interpreters import torch and scikit-learn first, then skbayesnn, and say how
+long the second import took. scikit-learn loads its parts when they are asked for: the
+parts that skbayesnn asks for count as its own in the first line, and are there already
+in the second. matplotlib must not be imported.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+
+from common import ROOT, environment, table, verdict
+
+FIRST = "import torch, sklearn"
+PARTS = """
+import sys, skbayesnn
+print(*[name for name in sys.modules if name.split(".")[0] == "sklearn"], sep=", ")
+"""
+MEASURED = """
+import sys, time
+start = time.perf_counter()
+import skbayesnn
+print(time.perf_counter() - start, "matplotlib" in sys.modules)
+"""
+
+
+def output_of(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout
+
+
+def one_interpreter(before: str) -> tuple[float, bool]:
+    """Seconds of the import after ``before``, and whether matplotlib came with it."""
+    took, matplotlib = output_of(f"{before}\n{MEASURED}").split()
+    return float(took), matplotlib == "True"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Command line."""
+    result = argparse.ArgumentParser(
+        description=__doc__.partition("\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    result.add_argument("--repeats", type=int, default=7, help="interpreters per line")
+    return result
+
+
+def main() -> None:
+    """Print one table."""
+    options = parser().parse_args()
+    print(environment())
+    parts = output_of(PARTS).strip()
+    cases = {
+        "torch and sklearn": FIRST,
+        "torch and all parts of sklearn that it loads": f"{FIRST}, {parts}",
+    }
+    for before in cases.values():
+        one_interpreter(before)
+    times: dict[str, list[float]] = {name: [] for name in cases}
+    with_matplotlib = False
+    for _ in range(options.repeats):
+        for name, before in cases.items():
+            took, matplotlib = one_interpreter(before)
+            times[name].append(took)
+            with_matplotlib |= matplotlib
+    lines = []
+    for name, values in times.items():
+        median = statistics.median(values)
+        lines.append([name, f"{median:.3f}", verdict(median, 0.3, at_most=True)])
+    print(table(["import skbayesnn after", "seconds", "target"], lines))
+    print(f"imports matplotlib: {'yes' if with_matplotlib else 'no'}")
+
+
+if __name__ == "__main__":
+    main()

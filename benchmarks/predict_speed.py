@@ -1,0 +1,191 @@
+"""What do time and memory of a prediction with many posterior draws come to?
+
+T = 1,000 draws on 10,000 x 50 rows and T = 50 on 1,000,000 x 50, hidden (100, 100),
+float32: seconds of ``predict(X, return_std=True)`` beside those of the same matrix
+products alone (the fastest of some chunk sizes, products written into memory that is
+there already), and the peak of the resident memory above what was there before, which
+should stay within scikit-learn's ``working_memory`` + 200 MB. Every case runs in an
+interpreter of its own. One epoch on 2,000 rows makes the model.
+
+Where a case is long, the products are timed on a part of the rows, and multiplied up.
+"""
+
+import argparse
+import gc
+import json
+import resource
+import statistics
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import sklearn
+import torch
+from common import CLOCKS, environment, ratio, seconds, table, verdict
+
+from skbayesnn import MCDropoutRegressor
+
+N_INPUTS, HIDDEN, DROPOUT = 50, (100, 100), 0.05
+SIZES = (N_INPUTS, *HIDDEN, 1)
+TRAINING_ROWS = 2_000
+# (rows, draws, working_memory in MB, rows of which the products are timed, repeats)
+CASES = (
+    (10_000, 1_000, 1024, 10_000, 2),
+    (10_000, 1_000, 64, 10_000, 2),
+    (1_000_000, 50, 1024, 50_000, 1),
+    (1_000_000, 50, 64, 50_000, 1),
+)
+QUICK_CASES = (
+    (10_000, 100, 1024, 10_000, 1),
+    (10_000, 100, 64, 10_000, 1),
+    (100_000, 20, 1024, 50_000, 1),
+)
+# Rows and draws of one batched product: what suits a cache, and what a GPU wants.
+CHUNKS = {
+    "cpu": ((256, 32), (1024, 8), (10_000, 1)),
+    "cuda": ((10_000, 20), (10_000, 100), (2_500, 100)),
+}
+ALLOWANCE = 200
+MB = 2**20
+
+
+def fitted(n_draws: int, device: str) -> MCDropoutRegressor:
+    """A model after one epoch."""
+    random = np.random.default_rng(0)
+    X = random.standard_normal((TRAINING_ROWS, N_INPUTS), dtype=np.float32)
+    y = X[:, 0] + 0.1 * random.standard_normal(TRAINING_ROWS)
+    model = MCDropoutRegressor(
+        HIDDEN,
+        dropout=DROPOUT,
+        max_iter=1,
+        n_draws=n_draws,
+        device=device,
+        random_state=0,
+    )
+    return model.fit(X, y)
+
+
+def products(n_rows: int, n_draws: int, chunk: tuple[int, int], device: str) -> None:
+    """The products of all draws on all rows, chunk by chunk, and nothing else."""
+    rows, draws = min(chunk[0], n_rows), min(chunk[1], n_draws)
+    weights = [torch.randn(draws, a, b, device=device) for a, b in pairwise(SIZES)]
+    x = torch.randn(rows, N_INPUTS, device=device).expand(draws, -1, -1)
+    outputs = [torch.empty(draws, rows, b, device=device) for b in SIZES[1:]]
+    with torch.inference_mode():
+        for _ in range(round(n_rows / rows) * round(n_draws / draws)):
+            h = x
+            for weight, out in zip(weights, outputs, strict=True):
+                h = torch.bmm(h, weight, out=out)
+
+
+def resident() -> float:
+    """MB of memory that this process holds now; its peak where that cannot be told."""
+    held = Path("/proc/self/statm")
+    if not held.exists():
+        return peak()
+    pages = int(held.read_text().split()[1])
+    return pages * resource.getpagesize() / MB
+
+
+def peak() -> float:
+    """MB of memory that this process has held at most."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MB
+
+
+def one_case(case, device: str, clock: str) -> dict:
+    """Memory of the first prediction; then seconds of predictions and products."""
+    n_rows, n_draws, working_memory, timed_rows, repeats = case
+    model = fitted(n_draws, device)
+    X = np.random.default_rng(1).standard_normal((n_rows, N_INPUTS), dtype=np.float32)
+    model.predict(X[:10], return_std=True)
+    gc.collect()
+    sklearn.set_config(working_memory=working_memory)
+    before, predictions, bare = resident(), [], []
+    model.predict(X, return_std=True)
+    above = peak() - before
+    chunks = CHUNKS[torch.device(device).type]
+    for _ in range(repeats):
+        predictions.append(
+            seconds(lambda: model.predict(X, return_std=True), device, clock)
+        )
+        part = [
+            seconds(lambda c=c: products(timed_rows, n_draws, c, device), device, clock)
+            for c in chunks
+        ]
+        bare.append(min(part) * n_rows / timed_rows)
+    return {"predict": predictions, "products": bare, "above": above}
+
+
+def in_own_process(case, options) -> dict:
+    """``one_case`` in a fresh interpreter, so that the memory is its own."""
+    done = subprocess.run(
+        [
+            sys.executable,
+            __file__,
+            *("--case", json.dumps(case)),
+            *("--device", options.device),
+            *("--threads", str(options.threads)),
+            *("--clock", options.clock),
+        ],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def line(case, result) -> list[str]:
+    """A line of the table."""
+    n_rows, n_draws, working_memory, *_ = case
+    slower = ratio(result["predict"], result["products"])
+    allowed = working_memory + ALLOWANCE
+    return [
+        f"{n_rows:,} rows, T = {n_draws:,}",
+        str(working_memory),
+        f"{statistics.median(result['predict']):.2f}",
+        f"{statistics.median(result['products']):.2f}",
+        f"{slower:.2f} ({verdict(slower, 2, at_most=True)})",
+        f"{result['above']:.0f} ({verdict(result['above'], allowed, at_most=True)})",
+    ]
+
+
+def parser() -> argparse.ArgumentParser:
+    """Command line."""
+    result = argparse.ArgumentParser(
+        description=__doc__.partition("\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    result.add_argument("--quick", action="store_true", help="smaller cases")
+    result.add_argument("--device", default="cpu", help="cpu or cuda")
+    result.add_argument("--threads", type=int, default=1, help="of torch, intra-op")
+    result.add_argument("--clock", choices=list(CLOCKS), default="wall")
+    result.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
+    return result
+
+
+def main() -> None:
+    """Print one table."""
+    options = parser().parse_args()
+    torch.set_num_threads(options.threads)
+    if options.case:
+        print(json.dumps(one_case(options.case, options.device, options.clock)))
+        return
+    print(environment(options.device))
+    print(f"hidden {HIDDEN}, {N_INPUTS} inputs, float32, {options.clock} clock")
+    header = [
+        "case",
+        "working_memory MB",
+        "predict s",
+        "products s",
+        "ratio",
+        "peak above before, MB",
+    ]
+    cases = QUICK_CASES if options.quick else CASES
+    print(table(header, [line(case, in_own_process(case, options)) for case in cases]))
+
+
+if __name__ == "__main__":
+    main()

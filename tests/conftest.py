@@ -1,0 +1,57 @@
+"""Fixtures for all tests: seeds, devices, and a watch over global settings."""
+
+import os
+import random
+
+import numpy as np
+import pytest
+import torch
+
+import skbayesnn  # noqa: F401  joblib draws from Python's generator at its import
+
+SEEDS = [int(os.environ["SKBAYESNN_SEED"])] if "SKBAYESNN_SEED" in os.environ else [0]
+
+
+@pytest.fixture(params=SEEDS, ids=lambda seed: f"seed{seed}")
+def seed(request):
+    """A seed for what a test draws; a test holds for any (set SKBAYESNN_SEED)."""
+    return request.param
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def device(request):
+    """Every device there can be; those that this machine lacks are skipped."""
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("torch sees no CUDA device")
+    return torch.device(request.param)
+
+
+def _global_state():
+    """What no call may change: torch's settings, and everybody's generators."""
+    state = {
+        "torch.get_num_threads()": torch.get_num_threads(),
+        "torch.get_default_dtype()": torch.get_default_dtype(),
+        "torch.get_default_device()": torch.get_default_device(),
+        "torch.is_grad_enabled()": torch.is_grad_enabled(),
+        "torch.get_float32_matmul_precision()": torch.get_float32_matmul_precision(),
+        "torch.are_deterministic_algorithms_enabled()": (
+            torch.are_deterministic_algorithms_enabled()
+        ),
+        "torch's generator": torch.get_rng_state().numpy().tobytes(),
+        "NumPy's generator": repr(np.random.get_state(legacy=False)["state"]["pos"])
+        + np.random.get_state(legacy=False)["state"]["key"].tobytes().hex(),
+        "Python's generator": random.getstate(),
+    }
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        state["CUDA's generator"] = torch.cuda.get_rng_state().numpy().tobytes()
+    return state
+
+
+@pytest.fixture(autouse=True)
+def global_state_is_untouched():
+    """After every test, the global settings and generators are as before."""
+    before = _global_state()
+    yield
+    after = _global_state()
+    changed = [name for name in before if before[name] != after[name]]
+    assert not changed, f"the test left changed: {', '.join(changed)}"

@@ -1,0 +1,46 @@
+"""Small tables, and networks that are fitted in milliseconds."""
+
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
+ROWS, INPUTS, TARGETS, NEW = 41, 4, 3, 11
+
+
+@pytest.fixture(scope="session")
+def data():
+    """X (41, 4), y (41,), Y (41, 3), labels (41,) of 3 kinds, X_new (11, 4)."""
+    random = np.random.default_rng([SEED, 1])
+    X = random.standard_normal((ROWS, INPUTS))
+    slopes = random.standard_normal((INPUTS, TARGETS))
+    noise = 0.3 * random.standard_normal((ROWS, TARGETS))
+    Y = (np.tanh(X) @ slopes + noise) * [2.0, 0.5, 30.0] + [5.0, -1.0, 100.0]
+    # Every label occurs, whatever the seed.
+    codes = np.argsort(np.argsort(X[:, 0] + 0.3 * noise[:, 0])) * 3 // ROWS
+    return SimpleNamespace(
+        X=X,
+        y=Y[:, 0].copy(),
+        Y=Y,
+        codes=codes,
+        labels=np.array(["low", "mid", "top"])[codes],
+        X_new=random.standard_normal((NEW, INPUTS)),
+        y_new=5.0 + 2.0 * random.standard_normal(NEW),
+        Y_new=random.standard_normal((NEW, TARGETS)) * [2.0, 0.5, 30.0],
+    )
+
+
+@pytest.fixture(scope="session")
+def small():
+    """Parameters of a network that is quick to fit."""
+    return {
+        "hidden_layer_sizes": (8, 6),
+        "max_iter": 20,
+        "n_draws": 13,
+        "dropout": 0.1,
+        "length_scale": 0.1,
+        "device": "cpu",
+        "random_state": SEED,
+    }

@@ -1,0 +1,688 @@
+"""Bad input: what is refused, with which message, and what works all the same.
+
+A message states the rule, the value that was seen and the way out.
+"""
+
+import copy
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+import skbayesnn
+from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.inference.record import Record
+
+KINDS = [MCDropoutRegressor, MCDropoutClassifier]
+BOTH = pytest.mark.parametrize("kind", KINDS)
+
+
+def target(kind, data):
+    return data.y if kind is MCDropoutRegressor else data.labels
+
+
+@pytest.fixture
+def refused(small):
+    """A check that fit refuses, with an error, and leaves the estimator as it was."""
+
+    def check(kind, X, y, error, message, sample_weight=None, **parameters):
+        model = kind(**small | parameters)
+        before = copy.deepcopy(vars(model))
+        with pytest.raises(error, match=message):
+            model.fit(X, y, sample_weight=sample_weight)
+        assert vars(model).keys() == before.keys()
+
+    return check
+
+
+@pytest.fixture(scope="module")
+def fitted(data, small):
+    return {kind: kind(**small).fit(data.X, target(kind, data)) for kind in KINDS}
+
+
+# ---- NaN and infinity
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity"), (-np.inf, "infinity")]
+)
+def test_nan_and_infinity_in_x(data, refused, fitted, kind, value, word):
+    X = data.X.copy()
+    X[7, 2] = value
+    message = f"Input X contains {word}"
+    refused(kind, X, target(kind, data), ValueError, message)
+    refused(kind, sparse.csr_array(X), target(kind, data), ValueError, "contains")
+    for method in ("predict", "predict_uncertainty", "sample_f", "sample_y"):
+        with pytest.raises(ValueError, match=message):
+            getattr(fitted[kind], method)(X)
+
+
+@pytest.mark.parametrize(("value", "word"), [(np.nan, "NaN"), (np.inf, "infinity")])
+def test_nan_and_infinity_in_y(data, refused, fitted, value, word):
+    for y in (data.y.copy(), data.Y.copy()):
+        y[5] = value
+        refused(MCDropoutRegressor, data.X, y, ValueError, f"y contains {word}")
+    with pytest.raises(ValueError, match=f"y contains {word}"):
+        fitted[MCDropoutRegressor].log_predictive_density(
+            data.X_new, np.full(11, value)
+        )
+    labels = data.codes.astype(float)
+    labels[5] = value
+    refused(MCDropoutClassifier, data.X, labels, ValueError, f"contains {word}")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
+@BOTH
+def test_nan_and_infinity_in_weights(data, refused, kind, value):
+    weights = np.ones(41)
+    weights[3] = value
+    refused(
+        kind,
+        data.X,
+        target(kind, data),
+        ValueError,
+        "Negative values|sample_weight contains",
+        weights,
+    )
+
+
+# ---- few rows
+
+
+@BOTH
+def test_no_rows(data, refused, fitted, kind):
+    message = r"Found array with 0 sample\(s\).*minimum of 1 is required"
+    refused(kind, data.X[:0], target(kind, data)[:0], ValueError, message)
+    with pytest.raises(ValueError, match=message):
+        fitted[kind].predict(data.X[:0])
+
+
+@BOTH
+def test_no_columns(data, refused, kind):
+    refused(kind, data.X[:, :0], target(kind, data), ValueError, r"0 feature\(s\)")
+
+
+@pytest.mark.parametrize("y", ["y", "Y"])
+@pytest.mark.filterwarnings("ignore:.*constant:UserWarning")
+def test_one_row_is_fitted(data, small, y):
+    """It says little, and is warned of, but everything that comes out is finite."""
+    model = MCDropoutRegressor(**small).fit(data.X[:1], getattr(data, y)[:1])
+    for value in model.predict_uncertainty(data.X_new, "all").values():
+        assert np.isfinite(value).all()
+    assert np.isfinite(model.predict(data.X_new)).all()
+
+
+def test_one_row_is_one_class(data, refused):
+    refused(
+        MCDropoutClassifier,
+        data.X[:1],
+        data.labels[:1],
+        ValueError,
+        "needs rows of at least 2 classes; got 1 class",
+    )
+
+
+@BOTH
+def test_rows_of_another_number(data, refused, kind):
+    message = r"inconsistent numbers of samples: \[41, 11\]"
+    refused(kind, data.X, target(kind, data)[:11], ValueError, message)
+
+
+@BOTH
+def test_x_of_one_dimension(data, refused, fitted, kind):
+    message = "Expected 2D array, got 1D array instead"
+    refused(kind, data.X[:, 0], target(kind, data), ValueError, message)
+    with pytest.raises(ValueError, match=message):
+        fitted[kind].predict(data.X[0])
+
+
+# ---- constant columns and targets
+
+
+@pytest.mark.parametrize("value", [0.0, 3.0, 1e12])
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+def test_constant_y(data, small, value, likelihood):
+    model = MCDropoutRegressor(likelihood=likelihood, **small)
+    with pytest.warns(UserWarning, match=r"y is constant .* noise cannot be told"):
+        model.fit(data.X, np.full(41, value))
+    mean, std = model.predict(data.X_new, return_std=True)
+    assert np.isfinite(mean).all() and (std > 0).all()
+    assert np.isfinite(model.log_predictive_density(data.X_new, data.y_new)).all()
+    # One constant target among others.
+    Y = data.Y.copy()
+    Y[:, 1] = value
+    with pytest.warns(UserWarning, match="y is constant"):
+        model.fit(data.X, Y)
+    assert np.isfinite(model.predict(data.X_new)).all()
+
+
+@BOTH
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_constant_columns(data, small, kind, make):
+    X = data.X.copy()
+    X[:, 1] = 3.0
+    X[:, 3] = 0.0
+    model = kind(**small)
+    with pytest.warns(
+        UserWarning, match=r"2 columns .* constant .*\(numbers \[1, 3\]\).*Remove them"
+    ):
+        model.fit(make(X), target(kind, data))
+    assert np.isfinite(model.predict_uncertainty(make(data.X_new))).all()
+
+
+def test_columns_that_are_constant_where_the_weight_is(data, small):
+    X = data.X.copy()
+    X[:30, 2] = 1.0
+    model = MCDropoutRegressor(**small)
+    with pytest.warns(UserWarning, match=r"1 columns .*numbers \[2\]"):
+        model.fit(X, data.y, sample_weight=np.r_[np.ones(30), np.zeros(11)])
+
+
+@BOTH
+def test_no_warning_without_a_reason(data, small, kind):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = kind(**small).fit(data.X, target(kind, data))
+        model.predict_uncertainty(data.X_new, kind="all")
+        model.log_predictive_density(data.X_new, target(kind, data)[:11])
+        model.sample_y(data.X_new, 2)
+
+
+# ---- the kind of y
+
+
+@pytest.mark.parametrize("labels", [["low"], ["3 m"], ["1", "x"]])
+@pytest.mark.parametrize("dtype", [str, object])
+def test_text_for_a_regressor(data, refused, labels, dtype):
+    y = np.resize(np.array(labels, dtype=dtype), 41)
+    message = r"`y` must hold numbers for MCDropoutRegressor; got .*the classifiers"
+    refused(MCDropoutRegressor, data.X, y, ValueError, message)
+
+
+def test_continuous_y_for_a_classifier(data, refused):
+    refused(
+        MCDropoutClassifier,
+        data.X,
+        data.y,
+        ValueError,
+        "Unknown label type: continuous",
+    )
+
+
+def test_several_targets_for_a_classifier(data, refused):
+    y = np.stack([data.codes, data.codes], axis=1)
+    refused(MCDropoutClassifier, data.X, y, ValueError, "y should be a 1d array")
+
+
+@BOTH
+def test_y_of_three_dimensions(data, refused, kind):
+    y = np.ones((41, 3, 2))
+    refused(kind, data.X, y, ValueError, "dim 3|1d array")
+
+
+@BOTH
+def test_y_that_is_missing(data, refused, kind):
+    refused(kind, data.X, None, ValueError, "requires y to be passed.*y is None")
+
+
+def test_one_class(data, refused):
+    rule = "MCDropoutClassifier needs rows of at least 2 classes; got 1 class: "
+    refused(MCDropoutClassifier, data.X, ["a"] * 41, ValueError, rule + "'a'")
+    refused(MCDropoutClassifier, data.X, np.ones(41, int), ValueError, rule + "1")
+    refused(
+        MCDropoutClassifier,
+        data.X,
+        data.labels,
+        ValueError,
+        rule + r"'mid' \(rows of weight zero do not count\). Add rows",
+        data.labels == "mid",
+    )
+
+
+def test_targets_of_another_number_than_in_fit(data, fitted):
+    with pytest.raises(ValueError, match=r"`y` must have the 1 targets .*; got 3"):
+        fitted[MCDropoutRegressor].log_predictive_density(data.X_new, data.Y_new)
+
+
+# ---- parameters
+
+
+PARAMETERS = [
+    ({"dropout": 1.0}, ValueError, r"`dropout` must be in \[0, 1\); got 1.0"),
+    ({"dropout": -0.1}, ValueError, r"`dropout` must be in \[0, 1\); got -0.1"),
+    ({"dropout": np.nan}, ValueError, r"`dropout` must be in \[0, 1\); got nan"),
+    ({"dropout": [0.1, 0.2, 1.2]}, ValueError, r"`dropout` must be in .* got 1.2"),
+    ({"dropout": [0.1, 0.2]}, ValueError, "one per weight layer.* 3 here.*got 2"),
+    ({"dropout": []}, ValueError, "one per weight layer.* 3 here.*got 0"),
+    ({"dropout": "half"}, TypeError, "`dropout` must be a number; got 'half'"),
+    ({"dropout": None}, TypeError, "`dropout` must be a number; got None"),
+    ({"dropout": True}, TypeError, "`dropout` must be a number; got True"),
+    ({"tau": 0}, ValueError, "`tau` must be finite and > 0; got 0"),
+    ({"tau": -2.5}, ValueError, "`tau` must be finite and > 0; got -2.5"),
+    ({"tau": np.inf}, ValueError, "`tau` must be finite and > 0; got inf"),
+    ({"tau": "automatic"}, ValueError, "`tau` must be one of 'auto'; got 'automatic'"),
+    ({"tau": None}, TypeError, "`tau` must be a number; got None"),
+    ({"tau": [1.0, 2.0]}, ValueError, "one per target: 1 here; got 2"),
+    (
+        {"length_scale": -1},
+        ValueError,
+        "`length_scale` must be finite and >= 0; got -1",
+    ),
+    ({"length_scale": np.nan}, ValueError, "`length_scale` must be finite.* got nan"),
+    ({"length_scale": [1.0] * 4}, ValueError, "weight layer.* 3 here.*got 4"),
+    ({"length_scale": "fan"}, ValueError, "`length_scale` must be one of 'auto'"),
+    (
+        {"hidden_layer_sizes": 0},
+        ValueError,
+        "`hidden_layer_sizes` must be finite and >= 1; got 0",
+    ),
+    ({"hidden_layer_sizes": (5, -1)}, ValueError, "must be finite and >= 1; got -1"),
+    (
+        {"hidden_layer_sizes": 10**9},
+        ValueError,
+        "at most 1000000 per layer; got 1000000000. Weights grow",
+    ),
+    ({"hidden_layer_sizes": "abc"}, TypeError, "integer or a sequence.* got 'abc'"),
+    ({"hidden_layer_sizes": 2.5}, TypeError, "integer or a sequence.* got 2.5"),
+    ({"hidden_layer_sizes": (5, 2.5)}, TypeError, "must be an integer; got 2.5"),
+    ({"hidden_layer_sizes": None}, TypeError, "integer or a sequence.* got None"),
+    ({"batch_size": 0}, ValueError, "`batch_size` must be finite and >= 1; got 0"),
+    ({"batch_size": 2.5}, TypeError, "`batch_size` must be an integer; got 2.5"),
+    ({"batch_size": "all"}, ValueError, "`batch_size` must be one of 'auto'"),
+    ({"n_estimators": 0}, ValueError, "`n_estimators` must be finite and >= 1; got 0"),
+    ({"n_estimators": 1.5}, TypeError, "`n_estimators` must be an integer; got 1.5"),
+    (
+        {"learning_rate_init": 0},
+        ValueError,
+        "`learning_rate_init` must be finite and > 0; got 0",
+    ),
+    ({"learning_rate_init": -1e-3}, ValueError, "must be finite and > 0; got -0.001"),
+    (
+        {"learning_rate": "invscaling"},
+        ValueError,
+        "`learning_rate` must be one of 'cosine', 'constant'; got 'invscaling'",
+    ),
+    ({"max_iter": 0}, ValueError, "`max_iter` must be finite and >= 1; got 0"),
+    ({"max_iter": 2.0}, TypeError, "`max_iter` must be an integer; got 2.0"),
+    ({"max_iter": "many"}, ValueError, "`max_iter` must be one of 'auto'"),
+    (
+        {"activation": "gelu"},
+        ValueError,
+        "`activation` must be one of 'relu', 'tanh'.*; got 'gelu'",
+    ),
+    ({"activation": None}, ValueError, "`activation` must be one of .*; got None"),
+    ({"standardize": "yes"}, TypeError, "`standardize` must be True or False"),
+    ({"early_stopping": 1}, TypeError, "`early_stopping` must be True or False; got 1"),
+    ({"warm_start": "no"}, TypeError, "`warm_start` must be True or False; got 'no'"),
+    ({"verbose": 2}, TypeError, "`verbose` must be True or False; got 2"),
+    (
+        {"validation_fraction": 1.0},
+        ValueError,
+        r"`validation_fraction` must be in \(0, 1\); got 1.0",
+    ),
+    ({"n_iter_no_change": 0}, ValueError, "`n_iter_no_change` must be finite and >= 1"),
+    ({"tol": -1.0}, ValueError, "`tol` must be finite and >= 0; got -1.0"),
+    ({"random_state": "seed"}, ValueError, "'seed' cannot be used to seed"),
+    ({"device": "gpu"}, ValueError, "`device` must be 'auto', 'cpu'.*; got 'gpu'"),
+    ({"device": "meta"}, ValueError, "`device` must be 'auto', 'cpu'.*; got 'meta'"),
+    ({"device": 0}, TypeError, "`device` must be a name or a torch.device; got 0"),
+]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    PARAMETERS,
+    ids=lambda v: (
+        ", ".join(f"{k}={w}" for k, w in v.items()) if type(v) is dict else ""
+    ),
+)
+@BOTH
+def test_bad_parameters(data, refused, kind, parameters, error, message):
+    if kind is MCDropoutClassifier and "tau" in parameters:
+        message = "tau"  # the rule is the same, the word for 'auto' is not
+    refused(kind, data.X, target(kind, data), error, message, **parameters)
+
+
+def test_unknown_likelihood(data, refused):
+    message = "`likelihood` must be one of 'gaussian', 'heteroscedastic'; got 'student'"
+    refused(
+        MCDropoutRegressor, data.X, data.y, ValueError, message, likelihood="student"
+    )
+
+
+@pytest.mark.parametrize("n_draws", [0, -1])
+@BOTH
+def test_no_draws(data, fitted, kind, n_draws):
+    model = copy.copy(fitted[kind]).set_params(n_draws=n_draws)
+    for method in ("predict", "predict_uncertainty"):
+        with pytest.raises(
+            ValueError, match=f"`n_draws` must be finite and >= 1; got {n_draws}"
+        ):
+            getattr(model, method)(data.X_new)
+    with pytest.raises(TypeError, match=r"`n_draws` must be an integer; got 2.5"):
+        model.set_params(n_draws=2.5).predict(data.X_new)
+
+
+@BOTH
+def test_no_draws_is_refused_before_the_fit(data, refused, kind):
+    """Not only after an hour of training."""
+    message = "`n_draws` must be finite and >= 1; got 0"
+    refused(kind, data.X, target(kind, data), ValueError, message, n_draws=0)
+
+
+@BOTH
+@pytest.mark.parametrize("method", ["sample_f", "sample_y"])
+def test_no_samples(data, fitted, kind, method):
+    with pytest.raises(ValueError, match="`n_samples` must be finite and >= 1; got 0"):
+        getattr(fitted[kind], method)(data.X_new, 0)
+
+
+@BOTH
+def test_batch_size_above_the_number_of_rows(data, small, kind):
+    """Uses all rows."""
+    y = target(kind, data)
+    large = kind(batch_size=1000, **small).fit(data.X, y)
+    whole = kind(batch_size=41, **small).fit(data.X, y)
+    np.testing.assert_array_equal(large.predict(data.X_new), whole.predict(data.X_new))
+    assert large.optimizer_["step"] == 20
+
+
+# ---- devices
+
+
+@BOTH
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", torch.device("cuda")])
+def test_device_that_is_absent(data, refused, kind, device, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    message = (
+        r"`device` must be present on this machine; got 'cuda.*, but torch sees no "
+        r"CUDA GPU. Use device='cpu' or device='auto'"
+    )
+    refused(kind, data.X, target(kind, data), ValueError, message, device=device)
+
+
+def test_number_of_a_device_that_is_absent(data, refused, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    message = "got 'cuda:2', but torch sees 2 CUDA GPUs"
+    refused(MCDropoutRegressor, data.X, data.y, ValueError, message, device="cuda:2")
+
+
+def test_unknown_device_at_prediction(data, fitted):
+    model = copy.copy(fitted[MCDropoutRegressor]).set_params(device="gpu")
+    with pytest.raises(ValueError, match=r"`device` must be 'auto'.*; got 'gpu'"):
+        model.predict(data.X_new)
+
+
+# ---- features at prediction
+
+
+METHODS = {
+    MCDropoutRegressor: [
+        "predict",
+        "predict_uncertainty",
+        "predict_interval",
+        "sample_f",
+        "sample_y",
+    ],
+    MCDropoutClassifier: [
+        "predict",
+        "predict_proba",
+        "predict_log_proba",
+        "predict_uncertainty",
+        "sample_f",
+        "sample_y",
+    ],
+}
+EVERY_METHOD = pytest.mark.parametrize(
+    ("kind", "method"), [(k, m) for k, methods in METHODS.items() for m in methods]
+)
+
+
+@EVERY_METHOD
+def test_count_of_features_changed(data, fitted, kind, method):
+    with pytest.raises(
+        ValueError, match=f"X has 3 features, but {kind.__name__} is expecting 4"
+    ):
+        getattr(fitted[kind], method)(data.X_new[:, :3])
+
+
+@EVERY_METHOD
+def test_names_of_features_changed(data, small, kind, method):
+    pd = pytest.importorskip("pandas")
+    model = kind(**small).set_params(max_iter=1)
+    model.fit(pd.DataFrame(data.X, columns=list("abcd")), target(kind, data))
+    predict = getattr(model, method)
+    with pytest.raises(ValueError, match=r"feature names should match(.|\n)*- z"):
+        predict(pd.DataFrame(data.X_new, columns=list("zbcd")))
+    with pytest.raises(ValueError, match="same order"):
+        predict(pd.DataFrame(data.X_new, columns=list("bacd")))
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        predict(data.X_new)
+
+
+@EVERY_METHOD
+def test_before_fit(data, kind, method):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        getattr(kind(), method)(data.X_new)
+
+
+@BOTH
+def test_before_fit_of_what_takes_more(data, kind):
+    with pytest.raises(NotFittedError):
+        kind().log_predictive_density(data.X_new, target(kind, data)[:11])
+    with pytest.raises(NotFittedError):
+        kind().score(data.X_new, target(kind, data)[:11])
+    for function in (skbayesnn.predict_uncertainty, skbayesnn.sample_y):
+        with pytest.raises(NotFittedError):
+            function(kind(), data.X_new)
+    with pytest.raises(NotFittedError):
+        skbayesnn.log_predictive_density(kind(), data.X_new, target(kind, data)[:11])
+    if kind is MCDropoutRegressor:
+        for function in (skbayesnn.predict_quantile, kind.predict_quantile):
+            with pytest.raises(NotFittedError):
+                function(kind(), data.X_new, 0.5)
+        with pytest.raises(NotFittedError):
+            skbayesnn.predict_interval(kind(), data.X_new)
+
+
+# ---- frames
+
+
+MIXED = {
+    "size": [1.0, 2.0, 3.0, 4.0],
+    "colour": ["red", "blue", "red", "green"],
+    "count": [1, 2, 3, 4],
+    "is new": [True, False, True, True],
+}
+WAY_OUT = (
+    r"every column of X must hold numbers; got columns of other kinds: {}\. Encode "
+    r"them .*sklearn\.compose\.ColumnTransformer or skrub\.TableVectorizer"
+)
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", [None, object, "category"])
+def test_mixed_pandas_frame(small, kind, dtype):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(MIXED | {"day": pd.date_range("2020-01-01", periods=4)})
+    if dtype is not None:
+        frame["colour"] = frame["colour"].astype(dtype)
+    with pytest.raises(ValueError, match=WAY_OUT.format("'colour', 'day'")):
+        kind(**small).fit(frame, [0, 1, 0, 1])
+    model = kind(**small).fit(frame[["size", "count", "is new"]], [0, 1, 0, 1])
+    with pytest.raises(ValueError, match=WAY_OUT.format("'colour', 'day'")):
+        model.predict(frame)
+    assert list(model.feature_names_in_) == ["size", "count", "is new"]
+
+
+@BOTH
+def test_mixed_polars_frame(small, kind):
+    pl = pytest.importorskip("polars")
+    frame = pl.DataFrame(MIXED).with_columns(
+        pl.Series("day", ["2020-01-01"] * 4).str.to_date()
+    )
+    with pytest.raises(ValueError, match=WAY_OUT.format("'colour', 'day'")):
+        kind(**small).fit(frame, [0, 1, 0, 1])
+    model = kind(**small).fit(frame.select("size", "count", "is new"), [0, 1, 0, 1])
+    assert list(model.feature_names_in_) == ["size", "count", "is new"]
+    with pytest.raises(ValueError, match=WAY_OUT.format("'colour', 'day'")):
+        model.predict(frame)
+
+
+@BOTH
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frame_of_numbers(data, small, fitted, kind, library):
+    frame = pytest.importorskip(library).DataFrame(
+        dict(zip("abcd", data.X.T, strict=True))
+    )
+    series = pytest.importorskip(library).Series(target(kind, data))
+    model = kind(**small).fit(frame, series)
+    np.testing.assert_array_equal(
+        model.predict_uncertainty(frame), fitted[kind].predict_uncertainty(data.X)
+    )
+    assert list(model.feature_names_in_) == list("abcd")
+
+
+def test_pandas_columns_of_objects_that_are_numbers(data, small, fitted):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(data.X, columns=list("abcd"))
+    model = MCDropoutRegressor(**small).fit(frame.astype(object), data.y)
+    np.testing.assert_array_equal(
+        model.predict(frame), fitted[MCDropoutRegressor].predict(data.X)
+    )
+
+
+def test_pandas_missing_values(data, small):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int64"), "b": [1.0, 2, 3]})
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        MCDropoutRegressor(**small).fit(frame, [1.0, 2.0, 3.0])
+
+
+# ---- training that fails
+
+
+@BOTH
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_loss_of_all_networks_is_not_finite(data, refused, kind, early_stopping):
+    refused(
+        kind,
+        data.X,
+        target(kind, data),
+        FloatingPointError,
+        r"every network became infinite or NaN, first in epoch \d+\. Lower "
+        r"learning_rate_init \(1e\+150 here\)",
+        n_estimators=3,
+        learning_rate_init=1e150,
+        early_stopping=early_stopping,
+    )
+
+
+@pytest.mark.parametrize("max_iter", [1, 5, 50])
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_steps_that_are_too_long_end_in_an_error_or_in_numbers(
+    data, small, max_iter, early_stopping
+):
+    """Never in a fitted model of NaN, nor in another error, whichever step fails."""
+    model = MCDropoutRegressor(early_stopping=early_stopping, **small)
+    for rate in (1e3, 1e10, 1e30):
+        model.set_params(learning_rate_init=rate, max_iter=max_iter)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.fit(data.X, data.y)
+        except FloatingPointError as error:
+            assert "first in epoch" in str(error)
+            assert not hasattr(model, "parameters_")
+        else:
+            mean, std = model.predict(data.X_new, return_std=True)
+            assert np.isfinite(mean).all() and np.isfinite(std).all()
+            assert np.isfinite(model.loss_curve_).all()
+            model = clone(model)
+
+
+def spoil(monkeypatch, members, first_epoch):
+    """Let the loss of some networks be NaN from an epoch (from 1) on."""
+    plain = Record.add
+
+    def add(self, nll, kl):
+        nll = nll.clone()
+        if len(self._nll) + 1 >= first_epoch:
+            nll[members] = float("nan")
+        plain(self, nll, kl)
+
+    monkeypatch.setattr(Record, "add", add)
+
+
+@BOTH
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_one_network_of_several_fails(data, small, kind, early_stopping, monkeypatch):
+    """It is left out, and the others are as they would have been."""
+    y = target(kind, data)
+    model = kind(n_estimators=3, early_stopping=early_stopping, **small)
+    model.set_params(n_iter_no_change=30)  # do not stop before the failure is seen
+    whole = clone(model).fit(data.X, y)
+    spoil(monkeypatch, [1], first_epoch=4)
+    with pytest.warns(
+        ConvergenceWarning,
+        match=r"1 of 3 networks were left out.*first in epoch 4\. Lower "
+        r"learning_rate_init \(0.01 here\)",
+    ):
+        model.fit(data.X, y)
+    np.testing.assert_array_equal(model.seeds_, whole.seeds_[[0, 2]])
+    assert model.history_["loss"].shape == (20, 2)
+    assert np.isfinite(model.loss_curve_).all() and np.isfinite(model.elbo_)
+    for name, value in model.parameters_.items():
+        axis = 1 if name == "keep" else 0
+        np.testing.assert_array_equal(
+            value, np.delete(whole.parameters_[name], 1, axis=axis)
+        )
+    assert np.isfinite(model.predict_uncertainty(data.X_new)).all()
+
+
+def test_network_that_fails_after_it_has_stopped(data, small, monkeypatch):
+    """It keeps its best weights, as it would alone."""
+    model = MCDropoutRegressor(
+        n_estimators=5, early_stopping=True, **small | {"learning_rate": "constant"}
+    )
+    model.set_params(max_iter=300, n_iter_no_change=3, learning_rate_init=0.03)
+    given = {"X_val": data.X_new, "y_val": data.y_new}
+    whole = clone(model).fit(data.X, data.y, **given)
+    n_epochs = np.isfinite(whole.history_["loss"]).sum(0)
+    first = int(n_epochs.argmin())
+    assert n_epochs[first] < whole.n_iter_
+    spoil(monkeypatch, [first], first_epoch=n_epochs[first] + 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(data.X, data.y, **given)
+    np.testing.assert_array_equal(model.predict(data.X_new), whole.predict(data.X_new))
+
+
+def test_all_networks_fail_in_different_epochs(data, small, monkeypatch):
+    """The first of the epochs is named; an earlier fit stays."""
+    model = MCDropoutRegressor(n_estimators=2, **small).fit(data.X, data.y)
+    before = model.predict(data.X_new)
+    spoil(monkeypatch, [0], first_epoch=7)
+    spoil(monkeypatch, [1], first_epoch=3)
+    with pytest.raises(FloatingPointError, match="first in epoch 3"):
+        model.fit(data.X, data.y)
+    np.testing.assert_array_equal(model.predict(data.X_new), before)
+
+
+def test_networks_that_were_left_out_do_not_come_back(data, small, monkeypatch):
+    """A fit that goes on goes on with those that are there."""
+    model = MCDropoutRegressor(n_estimators=3, warm_start=True, **small)
+    with monkeypatch.context() as patch:
+        spoil(patch, [1], first_epoch=4)
+        with pytest.warns(ConvergenceWarning, match="1 of 3 networks"):
+            model.fit(data.X, data.y)
+    with pytest.raises(ValueError, match="Set n_estimators=2, or warm_start=False"):
+        model.fit(data.X, data.y)
+    model.set_params(n_estimators=2).fit(data.X, data.y)
+    assert model.history_["loss"].shape == (20, 2)

@@ -1,0 +1,43 @@
+"""scikit-learn's own checks of the estimator contract."""
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+
+# With noise in training, a row of weight 2 is one row whose noise counts twice, and a
+# repeated row is two rows with noise of their own: equal in distribution, not bit by
+# bit. scikit-learn declares the same for its estimators that are trained with noise;
+# test_weights.py has the exact statement without noise, and the one in distribution.
+NOISE = "equal in distribution only: training is stochastic (see test_weights.py)"
+EXPECTED_FAILED_CHECKS = {
+    "check_sample_weight_equivalence_on_dense_data": NOISE,
+    "check_sample_weight_equivalence_on_sparse_data": NOISE,
+}
+
+# The defaults, and a variant with shorter training (the checks fit many times).
+ESTIMATORS = [
+    MCDropoutRegressor(),
+    MCDropoutRegressor(likelihood="heteroscedastic", n_estimators=3, max_iter=150),
+    MCDropoutClassifier(),
+    MCDropoutClassifier(n_estimators=3, max_iter=150),
+]
+
+
+@pytest.fixture(autouse=True)
+def global_state_is_untouched(global_state_is_untouched):
+    """As everywhere, but NumPy's global generator, which the checks draw from.
+
+    That the estimators leave it alone is in test_promises.py.
+    """
+    state = np.random.get_state()
+    yield
+    np.random.set_state(state)
+
+
+@parametrize_with_checks(
+    ESTIMATORS, expected_failed_checks=lambda estimator: EXPECTED_FAILED_CHECKS
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)

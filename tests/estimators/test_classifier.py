@@ -1,0 +1,341 @@
+"""The classifier's parameters, methods and fitted attributes."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
+
+from skbayesnn import MCDropoutClassifier
+
+NETWORKS = 2
+KINDS = [
+    "entropy",
+    "mutual_information",
+    "variation_ratio",
+    "expected_entropy",
+    "overlap",
+]
+
+
+@pytest.fixture(scope="module")
+def model(data, small):
+    """Three labels that are strings; two networks."""
+    model = MCDropoutClassifier(n_estimators=NETWORKS, **small)
+    return model.fit(data.X, data.labels)
+
+
+@pytest.fixture(scope="module")
+def fixed(data, small):
+    """Deterministic weights, one network."""
+    model = MCDropoutClassifier(**small | {"dropout": 0.0})
+    return model.fit(data.X, data.labels)
+
+
+def entropy(p):
+    return -(p * np.log(p)).sum(-1)
+
+
+# ---- predictions
+
+
+def test_shapes(model, data):
+    X = data.X_new
+    probability = model.predict_proba(X)
+    assert probability.shape == (11, 3)
+    np.testing.assert_allclose(probability.sum(1), 1, rtol=1e-12)
+    assert (probability > 0).all()
+    np.testing.assert_array_equal(model.predict_log_proba(X), np.log(probability))
+    labels = model.predict(X)
+    assert labels.shape == (11,)
+    np.testing.assert_array_equal(labels, model.classes_[probability.argmax(1)])
+    assert model.predict_uncertainty(X).shape == (11,)
+    assert model.sample_f(X, 7).shape == (11, 3, 7)
+    assert model.sample_y(X, 7).shape == (11, 7)
+    assert model.log_predictive_density(X, labels).shape == (11,)
+    assert np.isscalar(model.score(X, labels))
+
+
+def test_log_density_is_the_log_probability_of_the_label(model, data):
+    probability = model.predict_proba(data.X_new)
+    for code, label in enumerate(["low", "mid", "top"]):
+        np.testing.assert_allclose(
+            model.log_predictive_density(data.X_new, [label] * 11),
+            np.log(probability[:, code]),
+            rtol=1e-12,
+        )
+
+
+def test_label_that_was_not_seen_has_no_density(model, data):
+    y = np.array(["low", "never", "top", "aaa"] + ["mid"] * 7)
+    density = model.log_predictive_density(data.X_new, y)
+    np.testing.assert_array_equal(np.flatnonzero(density == -np.inf), [1, 3])
+    assert np.isfinite(np.delete(density, [1, 3])).all()
+
+
+def test_functions_are_probabilities_coherent_over_rows(model, data):
+    X = data.X_new
+    whole = model.sample_f(X, 7, random_state=5)
+    np.testing.assert_allclose(whole.sum(1), 1, rtol=1e-12)
+    part = model.sample_f(X[[8, 2, 3]], 7, random_state=5)
+    # float64 rounding: sums over other block sizes.
+    np.testing.assert_allclose(part, whole[[8, 2, 3]], rtol=1e-10)
+    assert (model.sample_f(X, 7, random_state=6) != whole).any()
+
+
+def test_sampled_labels_have_the_mean_probability(data, small):
+    model = MCDropoutClassifier(**small | {"n_draws": 2000}).fit(data.X, data.labels)
+    sampled = model.sample_y(data.X_new, 4000, random_state=1)
+    assert set(np.unique(sampled)) <= {"low", "mid", "top"}
+    p = model.predict_proba(data.X_new)
+    share = np.stack([(sampled == label).mean(1) for label in model.classes_], axis=1)
+    # Binomial standard error of 4000 samples, and of the 2000 fixed draws; the last
+    # term is one or two labels of a rare class.
+    error = np.sqrt(p * (1 - p) * (1 / 4000 + 1 / 2000))
+    assert (np.abs(share - p) < 5 * error + 5e-4).all()
+
+
+# ---- uncertainty, eq. 7
+
+
+def test_kinds_of_uncertainty(model, data):
+    everything = model.predict_uncertainty(data.X_new, kind="all")
+    assert list(everything) == KINDS
+    for kind, value in everything.items():
+        assert value.shape == (11,)
+        assert (value >= 0).all()
+        np.testing.assert_array_equal(
+            model.predict_uncertainty(data.X_new, kind=kind), value
+        )
+    np.testing.assert_array_equal(
+        model.predict_uncertainty(data.X_new), everything["entropy"]
+    )
+    two = model.predict_uncertainty(data.X_new, kind=["overlap", "entropy"])
+    assert list(two) == ["overlap", "entropy"]
+    assert everything["entropy"].max() <= np.log(3) + 1e-12
+    assert everything["variation_ratio"].max() <= 1 - 1 / 3
+    assert everything["overlap"].max() <= 1 + 1e-12
+
+
+def test_entropies(model, data):
+    """H of the mean, mean of H, and their difference."""
+    parts = model.predict_uncertainty(data.X_new, kind="all")
+    mean = model.predict_proba(data.X_new)
+    np.testing.assert_allclose(parts["entropy"], entropy(mean), rtol=1e-10)
+    np.testing.assert_allclose(
+        parts["entropy"] - parts["expected_entropy"],
+        parts["mutual_information"],
+        atol=1e-12,
+    )
+    assert (parts["mutual_information"] > 0).all()
+
+
+def test_deterministic_network_has_no_mutual_information(fixed, data):
+    parts = fixed.predict_uncertainty(data.X_new, kind="all")
+    np.testing.assert_allclose(parts["mutual_information"], 0, atol=1e-12)
+    np.testing.assert_allclose(
+        parts["expected_entropy"], entropy(fixed.predict_proba(data.X_new))
+    )
+    # One label is sampled per draw, also where the draws are all alike.
+    assert (parts["variation_ratio"] * 13 % 1 < 1e-9).any()
+
+
+@pytest.mark.parametrize("kind", ["total", ["entropy", "total"]])
+def test_unknown_kind(model, data, kind):
+    with pytest.raises(ValueError, match=r"`kind` must be 'all' or among 'entropy'.*"):
+        model.predict_uncertainty(data.X_new, kind=kind)
+
+
+# ---- labels
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        np.array(["b", "dd", "a"]),
+        np.array(["b", "dd", "a"], dtype=object),
+        np.array([7, -2, 100]),
+        np.array([2.0, 5.0, 1.0]),
+    ],
+    ids=["text", "object", "numbers", "floats"],
+)
+def test_labels_of_all_kinds(data, small, names):
+    y = names[data.codes]
+    model = MCDropoutClassifier(**small).fit(data.X, y)
+    np.testing.assert_array_equal(model.classes_, np.unique(names))
+    labels = model.predict(data.X_new)
+    assert set(labels) <= set(names)
+    assert model.classes_.dtype == names.dtype
+    assert model.sample_y(data.X_new, 2).dtype == names.dtype
+    # More than chance: the labels are not permuted on the way.
+    model.set_params(max_iter=100).fit(data.X, y)
+    assert model.score(data.X, y) > 0.7
+    assert np.isfinite(model.log_predictive_density(data.X, y)).all()
+
+
+def test_two_classes_that_are_bool(data, small):
+    y = data.codes > 0
+    model = MCDropoutClassifier(**small | {"max_iter": 100}).fit(data.X, y)
+    assert model.predict_proba(data.X_new).shape == (11, 2)
+    assert model.predict(data.X_new).dtype == bool
+    assert model.score(data.X, y) > 0.8
+
+
+def test_one_column_y_warns_and_is_raveled(data, small):
+    with pytest.warns(DataConversionWarning, match="column-vector y"):
+        model = MCDropoutClassifier(**small).fit(data.X, data.labels[:, None])
+    assert model.predict(data.X_new).shape == (11,)
+
+
+def test_pandas_labels(data, small):
+    pd = pytest.importorskip("pandas")
+    reference = MCDropoutClassifier(**small).fit(data.X, data.labels)
+    for y in (pd.Series(data.labels), pd.Series(data.labels, dtype="category")):
+        model = MCDropoutClassifier(**small).fit(data.X, y)
+        np.testing.assert_array_equal(
+            model.predict(data.X_new), reference.predict(data.X_new)
+        )
+
+
+# ---- X of other kinds
+
+
+def test_float32_is_kept(data, small):
+    X = data.X.astype(np.float32)
+    model = MCDropoutClassifier(**small).fit(X, data.labels)
+    assert model.predict_proba(data.X_new.astype(np.float32)).dtype == np.float32
+    assert model.sample_f(data.X_new.astype(np.float32)).dtype == np.float32
+    assert model.predict_proba(data.X_new).dtype == np.float64
+
+
+@pytest.mark.parametrize("batch_size", ["auto", 17])
+def test_sparse_equals_dense(data, small, batch_size):
+    X = np.where(np.abs(data.X) < 0.7, 0, data.X)
+    model = MCDropoutClassifier(batch_size=batch_size, **small)
+    model.set_params(standardize=False)
+    dense = clone(model).fit(X, data.labels).predict_proba(X)
+    model.fit(sparse.csr_array(X), data.labels)
+    np.testing.assert_allclose(
+        model.predict_proba(sparse.csr_array(X)), dense, rtol=1e-10
+    )
+
+
+# ---- class_weight
+
+
+def test_class_weight_counts_as_sample_weight(data, small):
+    weights = {"low": 3.0, "mid": 0.5, "top": 1.0}
+    model = MCDropoutClassifier(**small)
+    given = clone(model).set_params(class_weight=weights).fit(data.X, data.labels)
+    per_row = np.array([weights[label] for label in data.labels])
+    model.fit(data.X, data.labels, sample_weight=per_row)
+    np.testing.assert_array_equal(
+        given.predict_proba(data.X_new), model.predict_proba(data.X_new)
+    )
+    assert given.weight_decay_ == model.weight_decay_
+    # N is the sum of the products of both weights.
+    rows = np.linspace(0.5, 1.5, 41)
+    given.fit(data.X, data.labels, sample_weight=rows)
+    n = (rows * per_row).sum()
+    assert given.weight_decay_ == pytest.approx(0.9 * 0.1**2 / (2 * n), rel=1e-12)
+
+
+def test_balanced_class_weight(data, small):
+    rows = np.r_[0:20, 25:41]  # unequal classes
+    y = data.labels[rows]
+    model = MCDropoutClassifier(**small)
+    given = clone(model).set_params(class_weight="balanced").fit(data.X[rows], y)
+    counts = {label: (y == label).sum() for label in np.unique(y)}
+    per_row = np.array([len(y) / (3 * counts[label]) for label in y])
+    model.fit(data.X[rows], y, sample_weight=per_row)
+    np.testing.assert_allclose(
+        given.predict_proba(data.X_new),
+        model.predict_proba(data.X_new),
+        rtol=1e-7,  # weights agree to rounding, grown by 20 steps
+    )
+
+
+def test_class_weight_that_names_another_class(data, small):
+    """scikit-learn's message; classes that are not named count once."""
+    model = MCDropoutClassifier(class_weight={"low": 2.0, "none": 3.0}, **small)
+    with pytest.raises(ValueError, match=r"'mid', 'top'.* not in class_weight"):
+        model.fit(data.X, data.labels)
+
+
+# ---- parameters and fitted attributes
+
+
+def test_weight_decay(data, small):
+    """p l^2 / (2 N tau), eq. 4; tau is the likelihood's inverse temperature."""
+    model = MCDropoutClassifier(**small | {"length_scale": 0.7}).fit(
+        data.X, data.labels
+    )
+    assert model.tau_ == 1.0
+    assert model.weight_decay_ == pytest.approx(0.9 * 0.49 / (2 * 41), rel=1e-14)
+    dropout, scale = np.array([0.0, 0.2, 0.5]), np.array([0.1, 0.4, 2.0])
+    model.set_params(dropout=dropout, length_scale=scale, tau=3.0)
+    model.fit(data.X, data.labels)
+    assert model.tau_ == 3.0
+    np.testing.assert_allclose(
+        model.weight_decay_, (1 - dropout) * scale**2 / (2 * 41 * 3.0)
+    )
+    model.set_params(length_scale="auto").fit(data.X, data.labels)
+    np.testing.assert_allclose(
+        model.weight_decay_, (1 - dropout) * np.array([4, 8, 6]) / (2 * 41 * 3.0)
+    )
+
+
+def test_learned_tau_is_refused(data, small):
+    with pytest.raises(ValueError, match="inverse temperature and must be a number"):
+        MCDropoutClassifier(tau="auto", **small).fit(data.X, data.labels)
+
+
+def test_fitted_attributes(model):
+    assert model.n_features_in_ == 4
+    assert model.dropout_ == 0.1
+    assert model.n_iter_ == 20
+    assert not hasattr(model, "noise_std_")
+    assert set(model.history_) == {"loss", "negative_log_likelihood", "kl"}
+    for values in model.history_.values():
+        assert values.shape == (20, NETWORKS)
+    np.testing.assert_allclose(model.loss_curve_, model.history_["loss"].mean(1))
+    assert model.elbo_ == pytest.approx(-41 * model.loss_curve_[-1])
+    np.testing.assert_array_equal(model.classes_, ["low", "mid", "top"])
+
+
+def test_loss_is_the_negative_log_probability(data, small):
+    """Deterministic weights, tiny steps: the loss is that of the start's weights."""
+    model = MCDropoutClassifier(
+        **small | {"dropout": 0.0, "learning_rate_init": 1e-12, "max_iter": 1}
+    )
+    model.fit(data.X, data.labels)
+    density = model.log_predictive_density(data.X, data.labels)
+    np.testing.assert_allclose(
+        model.history_["negative_log_likelihood"], [[-density.mean()]], rtol=1e-9
+    )
+
+
+def test_networks_are_a_mixture(data, small):
+    together = MCDropoutClassifier(n_estimators=NETWORKS, **small)
+    together.fit(data.X, data.labels)
+    state = np.random.RandomState(small["random_state"])
+    alone = [
+        MCDropoutClassifier(**small | {"random_state": state}).fit(data.X, data.labels)
+        for _ in range(NETWORKS)
+    ]
+    probabilities = [one.predict_proba(data.X_new) for one in alone]
+    assert (probabilities[0] != probabilities[1]).any()
+    # Batched equals alone to rounding, grown by 20 steps.
+    np.testing.assert_allclose(
+        together.predict_proba(data.X_new), np.mean(probabilities, 0), rtol=1e-7
+    )
+
+
+def test_early_stopping_keeps_all_classes_on_both_sides(data, small):
+    """The split is stratified."""
+    model = MCDropoutClassifier(
+        early_stopping=True, validation_fraction=0.2, class_weight="balanced", **small
+    )
+    model.fit(data.X, data.labels)
+    assert model.history_["validation_score"].shape == (model.n_iter_, 1)
+    assert np.isfinite(model.history_["validation_score"]).all()

@@ -1,0 +1,144 @@
+"""A fitted model is plain arrays: it is small, and survives any kind of storage."""
+
+import io
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+
+MODELS = {
+    "regressor": MCDropoutRegressor(n_estimators=2),
+    "targets": MCDropoutRegressor(likelihood="heteroscedastic", early_stopping=True),
+    "classifier": MCDropoutClassifier(class_weight="balanced"),
+    "deterministic": MCDropoutRegressor(dropout=[0.0, 0.0, 0.0], tau=2.0),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request, data, small):
+    model = MODELS[request.param]
+    given = {k: v for k, v in small.items() if k != "dropout"}
+    model.set_params(**given)
+    y = {"classifier": data.labels, "targets": data.Y}.get(request.param, data.y)
+    return model.fit(data.X, y)
+
+
+def through_pickle(model):
+    return pickle.loads(pickle.dumps(model))
+
+
+def through_joblib(model):
+    file = io.BytesIO()
+    joblib.dump(model, file, compress=3)
+    file.seek(0)
+    return joblib.load(file)
+
+
+def through_skops(model):
+    skops = pytest.importorskip("skops.io")
+    stored = skops.dumps(model)
+    untrusted = skops.get_untrusted_types(data=stored)
+    ours = f"{type(model).__module__}.{type(model).__name__}"
+    assert untrusted in ([], [ours])
+    return skops.loads(stored, trusted=untrusted)
+
+
+@pytest.mark.parametrize("through", [through_pickle, through_joblib, through_skops])
+def test_round_trip_is_bit_equal(model, data, through):
+    again = through(model)
+    X = data.X_new
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    for kind, value in model.predict_uncertainty(X, kind="all").items():
+        np.testing.assert_array_equal(again.predict_uncertainty(X, kind), value)
+    np.testing.assert_array_equal(again.sample_y(X, 3), model.sample_y(X, 3))
+    assert again.get_params().keys() == model.get_params().keys()
+    assert vars(again).keys() == vars(model).keys()
+    # Training goes on alike, too.
+    if not model.early_stopping:
+        y = np.asarray(data.y_new)
+        if isinstance(model, MCDropoutClassifier):
+            y = data.labels[:11]
+        other = through(model)
+        again.partial_fit(X, y)
+        other.partial_fit(X, y)
+        np.testing.assert_array_equal(again.predict(X), other.predict(X))
+
+
+def test_skops_in_a_pipeline(data, small):
+    skops = pytest.importorskip("skops.io")
+    pipeline = make_pipeline(StandardScaler(), MCDropoutRegressor(**small))
+    pipeline.fit(data.X, data.y)
+    stored = skops.dumps(pipeline)
+    untrusted = skops.get_untrusted_types(data=stored)
+    assert untrusted in ([], ["skbayesnn.estimators.mc_dropout.MCDropoutRegressor"])
+    again = skops.loads(stored, trusted=untrusted)
+    np.testing.assert_array_equal(
+        again.predict(data.X_new), pipeline.predict(data.X_new)
+    )
+
+
+PLAIN = (bool, int, float, str, type(None), np.generic)
+
+
+def assert_plain(value, place):
+    if isinstance(value, dict):
+        for key, item in value.items():
+            assert type(key) is str, place
+            assert_plain(item, f"{place}[{key!r}]")
+    elif isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            assert_plain(item, f"{place}[{i}]")
+    elif isinstance(value, np.ndarray):
+        assert type(value) is np.ndarray and value.dtype.kind in "biufU", place
+    else:
+        assert isinstance(value, PLAIN), f"{place} is {type(value)}"
+
+
+def test_fitted_state_is_plain(model, data):
+    """Also after predictions: what is cached on a device is not part of the state."""
+    names = set(vars(model))
+    model.predict_uncertainty(data.X_new)
+    model.sample_f(data.X_new, 2)
+    assert set(vars(model)) == names
+    assert_plain(vars(model), "model")
+
+
+def test_stored_model_is_small(data, small):
+    """Weights, twice as much for the optimiser's moments, and nothing of the data."""
+    wide = small | {"hidden_layer_sizes": (200, 100), "max_iter": 2}
+    model = MCDropoutRegressor(n_estimators=2, **wide).fit(data.X, data.y)
+    n_weights = 2 * ((4 + 1) * 200 + (200 + 1) * 100 + (100 + 1))
+    assert len(pickle.dumps(model)) < 4 * 8 * n_weights
+    X = np.tile(data.X, (20, 1)).astype(np.float32)
+    model.fit(X, np.tile(data.y, 20))
+    assert len(pickle.dumps(model)) < 4 * 4 * n_weights + 10_000
+
+
+@pytest.mark.slow
+def test_model_of_another_process(data, small, tmp_path):
+    """What one process has stored, a new one loads and predicts with."""
+    model = MCDropoutClassifier(**small).fit(data.X, data.labels)
+    joblib.dump((model, data.X_new), tmp_path / "model")
+    script = textwrap.dedent("""
+        import sys
+        import joblib, numpy as np
+        model, X = joblib.load(sys.argv[1] + "/model")
+        np.save(sys.argv[1] + "/result.npy", model.predict_proba(X))
+    """)
+    subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        check=True,
+        env={"PYTHONPATH": ":".join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"},
+    )
+    # Another process may run with another number of threads: rounding.
+    np.testing.assert_allclose(
+        np.load(tmp_path / "result.npy"), model.predict_proba(data.X_new), rtol=1e-10
+    )

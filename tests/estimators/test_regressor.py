@@ -1,0 +1,604 @@
+"""The regressor's parameters, methods and fitted attributes: shapes and units."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.special import ndtri
+from sklearn.base import clone
+from sklearn.exceptions import DataConversionWarning
+
+from skbayesnn import MCDropoutRegressor
+
+LAYERS = 3  # two hidden layers and the output's
+NETWORKS = 2
+
+
+@pytest.fixture(scope="module")
+def one(data, small):
+    """One target, stochastic weights."""
+    return MCDropoutRegressor(**small).fit(data.X, data.y)
+
+
+@pytest.fixture(scope="module")
+def several(data, small):
+    """Three targets, two networks."""
+    model = MCDropoutRegressor(n_estimators=NETWORKS, **small)
+    return model.fit(data.X, data.Y)
+
+
+@pytest.fixture(scope="module")
+def fixed(data, small):
+    """Deterministic weights: the predictive is one Gaussian per row."""
+    return MCDropoutRegressor(**small | {"dropout": 0.0}).fit(data.X, data.y)
+
+
+# ---- predictions: shapes
+
+
+@pytest.mark.parametrize(("name", "trailing"), [("one", ()), ("several", (3,))])
+def test_shapes(name, trailing, request, data):
+    model = request.getfixturevalue(name)
+    X = data.X_new
+    mean, std = model.predict(X, return_std=True)
+    assert mean.shape == std.shape == (11, *trailing)
+    np.testing.assert_array_equal(model.predict(X), mean)
+    assert model.predict_uncertainty(X).shape == (11, *trailing)
+    assert model.predict_quantile(X, 0.3).shape == (11, *trailing)
+    assert model.predict_quantile(X, [0.3]).shape == (11, *trailing, 1)
+    assert model.predict_quantile(X, (0.1, 0.2, 0.4, 0.8, 0.9)).shape == (
+        *(11, *trailing),
+        5,
+    )
+    assert model.predict_interval(X).shape == (11, *trailing, 2)
+    assert model.sample_f(X).shape == (11, *trailing, 1)
+    assert model.sample_f(X, 7).shape == (11, *trailing, 7)
+    assert model.sample_y(X, 7).shape == (11, *trailing, 7)
+    y = data.Y_new if trailing else data.y_new
+    assert model.log_predictive_density(X, y).shape == (11,)
+    assert np.isscalar(model.score(X, y))
+
+
+def test_one_column_y_warns_and_is_raveled(data, small, one):
+    column = MCDropoutRegressor(**small)
+    with pytest.warns(DataConversionWarning, match="column-vector y"):
+        column.fit(data.X, data.y[:, None])
+    mean, std = column.predict(data.X_new, return_std=True)
+    assert mean.shape == std.shape == (11,)
+    np.testing.assert_array_equal(mean, one.predict(data.X_new))
+
+
+# ---- uncertainty
+
+
+@pytest.mark.parametrize("name", ["one", "several", "fixed"])
+def test_total_is_epistemic_and_aleatoric(name, request, data):
+    model = request.getfixturevalue(name)
+    parts = model.predict_uncertainty(data.X_new, kind="all")
+    assert list(parts) == ["total", "epistemic", "aleatoric"]
+    # Exact but for the rounding of two squares, a sum and a root.
+    np.testing.assert_allclose(
+        parts["total"] ** 2,
+        parts["epistemic"] ** 2 + parts["aleatoric"] ** 2,
+        rtol=1e-13,
+    )
+    _, std = model.predict(data.X_new, return_std=True)
+    np.testing.assert_array_equal(std, parts["total"])
+
+
+def test_kinds_of_uncertainty(one, data):
+    everything = one.predict_uncertainty(data.X_new, kind="all")
+    for kind, value in everything.items():
+        np.testing.assert_array_equal(
+            one.predict_uncertainty(data.X_new, kind=kind), value
+        )
+    np.testing.assert_array_equal(
+        one.predict_uncertainty(data.X_new), everything["total"]
+    )
+    two = one.predict_uncertainty(data.X_new, kind=["aleatoric", "epistemic"])
+    assert list(two) == ["aleatoric", "epistemic"]
+    np.testing.assert_array_equal(two["epistemic"], everything["epistemic"])
+    assert (everything["epistemic"] > 0).all()
+
+
+@pytest.mark.parametrize("kind", ["entropy", ["total", "entropy"]])
+def test_unknown_kind(one, data, kind):
+    with pytest.raises(ValueError, match=r"`kind` must be 'all' or among 'total'.*"):
+        one.predict_uncertainty(data.X_new, kind=kind)
+
+
+def test_deterministic_network_has_no_epistemic_part(fixed, data):
+    parts = fixed.predict_uncertainty(data.X_new, kind="all")
+    assert (parts["epistemic"] == 0).all()
+    np.testing.assert_allclose(parts["aleatoric"], fixed.noise_std_, rtol=1e-12)
+
+
+def test_epistemic_part_is_the_spread_of_the_functions(data, small):
+    """Fixed draws and fresh ones are samples of the same posterior."""
+    model = MCDropoutRegressor(**small | {"n_draws": 3000}).fit(data.X, data.y)
+    functions = model.sample_f(data.X_new, 2000, random_state=1)
+    epistemic = model.predict_uncertainty(data.X_new, kind="epistemic")
+    # Mean: 6 standard errors of both samples. Spread: its relative standard error is
+    # about 1.6 % and 1.3 % (more for heavy tails), and 25 % is far outside.
+    error = epistemic * np.sqrt(1 / 2000 + 1 / 3000)
+    assert (np.abs(functions.mean(1) - model.predict(data.X_new)) < 6 * error).all()
+    np.testing.assert_allclose(functions.std(1), epistemic, rtol=0.25)
+
+
+def test_heteroscedastic_noise_varies(data, small):
+    model = MCDropoutRegressor(likelihood="heteroscedastic", **small)
+    model.fit(data.X, data.Y)
+    aleatoric = model.predict_uncertainty(data.X_new, kind="aleatoric")
+    assert aleatoric.shape == (11, 3)
+    # Seen from the homoscedastic model's rounding errors (1e-16), any spread is real.
+    assert (aleatoric.std(0) > 1e-4 * aleatoric.mean(0)).all()
+    assert np.isfinite(model.log_predictive_density(data.X_new, data.Y_new)).all()
+
+
+# ---- quantiles and samples
+
+
+@pytest.mark.parametrize("name", ["one", "several"])
+def test_quantiles_increase(name, request, data):
+    model = request.getfixturevalue(name)
+    quantiles = model.predict_quantile(data.X_new, [0.05, 0.2, 0.5, 0.8, 0.95])
+    assert (np.diff(quantiles, axis=-1) > 0).all()
+    np.testing.assert_array_equal(
+        model.predict_quantile(data.X_new, 0.8), quantiles[..., 3]
+    )
+
+
+def test_interval_is_a_pair_of_quantiles(one, data):
+    interval = one.predict_interval(data.X_new, coverage=0.8)
+    # (1 - 0.8) / 2 is 0.1 to rounding only, and roots are found to 1e-12 of the std.
+    quantiles = one.predict_quantile(data.X_new, [0.1, 0.9])
+    np.testing.assert_allclose(interval, quantiles, rtol=1e-9, atol=1e-9)
+    lower, upper = interval.T
+    assert (lower < upper).all()
+    default = one.predict_interval(data.X_new)
+    assert (default[:, 0] < lower).all() and (upper < default[:, 1]).all()
+
+
+def test_quantiles_of_one_gaussian(fixed, data):
+    mean, std = fixed.predict(data.X_new, return_std=True)
+    for q in (0.01, 0.3, 0.5, 0.999):
+        np.testing.assert_allclose(
+            fixed.predict_quantile(data.X_new, q),
+            mean + std * ndtri(q),
+            rtol=1e-9,
+            atol=1e-9 * std.max(),  # of quantiles near zero
+        )
+
+
+def test_quantiles_agree_with_samples(data, small):
+    model = MCDropoutRegressor(**small | {"n_draws": 2000, "dropout": 0.3})
+    model.fit(data.X, data.Y)
+    samples = model.sample_y(data.X_new, 4000, random_state=3)
+    for q in (0.1, 0.5, 0.9):
+        quantile = model.predict_quantile(data.X_new, q)
+        below = (samples < quantile[..., None]).mean(-1)
+        # Binomial standard error of 4000 samples, and of the 2000 fixed draws.
+        error = np.sqrt(q * (1 - q) * (1 / 4000 + 1 / 2000))
+        assert (np.abs(below - q) < 5 * error).all()
+
+
+def test_functions_are_coherent_over_rows(several, data):
+    X = data.X_new
+    whole = several.sample_f(X, 7, random_state=5)
+    part = several.sample_f(X[[8, 2, 3]], 7, random_state=5)
+    # float64 rounding: sums over other block sizes.
+    np.testing.assert_allclose(part, whole[[8, 2, 3]], rtol=1e-10)
+    np.testing.assert_array_equal(several.sample_f(X, 7, random_state=5), whole)
+    assert (several.sample_f(X, 7, random_state=6) != whole).any()
+    # The same row has the same value in each function, but not the same noise.
+    twice = several.sample_f(X[[4, 4]], 7)
+    np.testing.assert_allclose(twice[0], twice[1], rtol=1e-12)
+    noisy = several.sample_y(X[[4, 4]], 7)
+    assert (noisy[0] != noisy[1]).all()
+
+
+@pytest.mark.parametrize("method", ["sample_f", "sample_y"])
+def test_random_state_of_samples(one, data, method):
+    sample = getattr(one, method)
+    state = np.random.RandomState(3)
+    first, second = (sample(data.X_new, 5, random_state=state) for _ in range(2))
+    assert (first != second).any()
+    again = sample(data.X_new, 5, random_state=np.random.RandomState(3))
+    np.testing.assert_array_equal(first, again)
+    assert sample(data.X_new, 5, random_state=None).shape == (11, 5)
+
+
+@pytest.mark.parametrize(("coverage", "error"), [(0, ValueError), (1.0, ValueError)])
+def test_coverage_out_of_range(one, data, coverage, error):
+    with pytest.raises(error, match=r"`coverage` must be in \(0, 1\); got"):
+        one.predict_interval(data.X_new, coverage)
+
+
+@pytest.mark.parametrize("q", [0, 1.0, -0.5, [0.1, 1.5]])
+def test_quantile_level_out_of_range(one, data, q):
+    with pytest.raises(ValueError, match=r"`q` must be in \(0, 1\); got"):
+        one.predict_quantile(data.X_new, q)
+
+
+# ---- log density
+
+
+def test_log_density_of_one_gaussian(fixed, data):
+    mean, std = fixed.predict(data.X_new, return_std=True)
+    z = (data.y_new - mean) / std
+    np.testing.assert_allclose(
+        fixed.log_predictive_density(data.X_new, data.y_new),
+        -0.5 * (z**2 + np.log(2 * np.pi * std**2)),
+        rtol=1e-10,
+    )
+
+
+def test_log_density_integrates_to_one(one, data):
+    """Trapezoidal rule, exact to rounding for a smooth density that vanishes."""
+    mean, std = one.predict(data.X_new[:1], return_std=True)
+    grid = mean + std * np.linspace(-12, 12, 2001)
+    density = np.exp(
+        one.log_predictive_density(np.repeat(data.X_new[:1], len(grid), axis=0), grid)
+    )
+    assert np.trapezoid(density, grid) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e12, 1e-12])
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+def test_units_of_y(data, small, scale, likelihood):
+    """With tau='auto' the fit does not depend on the units of y."""
+    model = MCDropoutRegressor(likelihood=likelihood, **small)
+    base = clone(model).fit(data.X, data.y)
+    model.fit(data.X, data.y * scale)
+    # Rounding errors of the scaling, grown by 20 training steps.
+    close = {"rtol": 1e-6}
+    X = data.X_new
+    mean, std = model.predict(X, return_std=True)
+    base_mean, base_std = base.predict(X, return_std=True)
+    np.testing.assert_allclose(
+        mean / scale, base_mean, rtol=1e-6, atol=1e-6 * base_std.min()
+    )
+    np.testing.assert_allclose(std / scale, base_std, **close)
+    np.testing.assert_allclose(model.noise_std_ / scale, base.noise_std_, **close)
+    np.testing.assert_allclose(model.tau_ * scale**2, base.tau_, **close)
+    np.testing.assert_allclose(
+        model.predict_interval(X) / scale, base.predict_interval(X), **close
+    )
+    np.testing.assert_allclose(
+        model.log_predictive_density(X, data.y_new * scale),
+        base.log_predictive_density(X, data.y_new) - np.log(scale),
+        rtol=1e-6,
+        atol=1e-6,
+    )
+    np.testing.assert_allclose(
+        model.loss_curve_, np.array(base.loss_curve_) + np.log(scale), **close
+    )
+    assert model.elbo_ == pytest.approx(base.elbo_ - 41 * np.log(scale), rel=1e-6)
+
+
+# ---- X and y of other kinds
+
+
+def test_float32_is_kept(data, small, one):
+    X = data.X.astype(np.float32)
+    model = MCDropoutRegressor(**small).fit(X, data.y)
+    X_new = data.X_new.astype(np.float32)
+    mean, std = model.predict(X_new, return_std=True)
+    assert mean.dtype == std.dtype == np.float32
+    for values in (
+        model.predict_uncertainty(X_new),
+        model.predict_interval(X_new),
+        model.sample_f(X_new, 2),
+        model.sample_y(X_new, 2),
+    ):
+        assert values.dtype == np.float32
+    assert {v.dtype for k, v in model.parameters_.items() if k != "keep"} == {
+        np.dtype(np.float32)
+    }
+    # 20 steps in float32; the wrong precision somewhere would show as 0 difference.
+    np.testing.assert_allclose(mean, one.predict(data.X_new), rtol=0.02, atol=0.05)
+    assert one.predict(data.X_new).dtype == np.float64
+
+
+def test_integers_are_computed_in_float64(data, small):
+    X = np.round(data.X * 10).astype(int)
+    model = MCDropoutRegressor(**small).fit(X, np.round(data.y * 10).astype(int))
+    assert model.predict(X).dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    "kind", [sparse.csr_array, sparse.csr_matrix, sparse.csc_array]
+)
+@pytest.mark.parametrize("batch_size", ["auto", 17])
+def test_sparse_equals_dense(data, small, kind, batch_size):
+    X = np.where(np.abs(data.X) < 0.7, 0, data.X)
+    X_new = np.where(np.abs(data.X_new) < 0.7, 0, data.X_new)
+    model = MCDropoutRegressor(**small | {"standardize": False})
+    model.set_params(batch_size=batch_size)
+    dense = clone(model).fit(X, data.y)
+    model.fit(kind(X), data.y)
+    np.testing.assert_allclose(
+        model.predict(kind(X_new)), dense.predict(X_new), rtol=1e-12
+    )
+    np.testing.assert_allclose(
+        model.sample_f(kind(X_new), 3), dense.sample_f(X_new, 3), rtol=1e-12
+    )
+
+
+def test_sparse_columns_are_scaled_to_the_same_network(data, small):
+    """Sparse X is scaled as dense X is (same mean and std)."""
+    X = np.where(np.abs(data.X) < 0.7, 0, data.X)
+    dense = MCDropoutRegressor(**small).fit(X, data.y)
+    model = MCDropoutRegressor(**small).fit(sparse.csr_array(X), data.y)
+    np.testing.assert_allclose(model.x_scale_, dense.x_scale_, rtol=1e-12)
+    # 20 steps from rounding differences of the scaling.
+    np.testing.assert_allclose(
+        model.predict(sparse.csr_array(X)), dense.predict(X), rtol=1e-6, atol=1e-6
+    )
+
+
+# ---- parameters
+
+
+def test_without_standardization(data, small):
+    model = MCDropoutRegressor(standardize=False, **small).fit(data.X, data.Y)
+    np.testing.assert_array_equal(model.x_mean_, np.zeros(4))
+    np.testing.assert_array_equal(model.x_scale_, np.ones(4))
+    np.testing.assert_array_equal(model.y_mean_, np.zeros(3))
+    np.testing.assert_array_equal(model.y_scale_, np.ones(3))
+    assert np.isfinite(model.predict(data.X_new)).all()
+
+
+def test_standardization_is_that_of_the_rows(one, data):
+    np.testing.assert_allclose(one.x_mean_, data.X.mean(0), atol=1e-14)
+    np.testing.assert_allclose(one.x_scale_, data.X.std(0), rtol=1e-12)
+    np.testing.assert_allclose(one.y_mean_, [data.y.mean()], rtol=1e-12)
+    np.testing.assert_allclose(one.y_scale_, [data.y.std()], rtol=1e-12)
+
+
+@pytest.mark.parametrize("hidden", [(), 7, [7], (7, 5, 2), np.array([7, 5])])
+def test_hidden_layer_sizes(data, small, hidden):
+    model = MCDropoutRegressor(**small | {"hidden_layer_sizes": hidden})
+    model.fit(data.X, data.Y)
+    sizes = [4, *np.ravel(hidden).astype(int).tolist(), 3]
+    assert model.network_["sizes"] == sizes
+    assert model.predict(data.X_new).shape == (11, 3)
+
+
+def test_no_hidden_layer_is_a_linear_model(data, small):
+    model = MCDropoutRegressor(**small | {"hidden_layer_sizes": ()})
+    model.fit(data.X, data.y)
+    f = model.sample_f(np.array([[0.0] * 4, [1.0] * 4, [2.0] * 4]), 7)
+    np.testing.assert_allclose(f[1] - f[0], f[2] - f[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
+def test_activations(data, small, activation):
+    model = MCDropoutRegressor(activation=activation, **small).fit(data.X, data.y)
+    assert np.isfinite(model.predict(data.X_new)).all()
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+def test_given_tau_is_in_units_of_y(data, small, likelihood):
+    model = MCDropoutRegressor(tau=4.0, likelihood=likelihood, **small)
+    model.fit(data.X, data.y)
+    assert model.tau_ == 4.0
+    assert model.noise_std_ == 1 / np.sqrt(4.0)
+    if likelihood == "gaussian":
+        aleatoric = model.predict_uncertainty(data.X_new, kind="aleatoric")
+        np.testing.assert_allclose(aleatoric, 0.5, rtol=1e-12)
+
+
+def test_tau_per_target(data, small):
+    tau = [4.0, 25.0, 0.01]
+    model = MCDropoutRegressor(tau=tau, **small).fit(data.X, data.Y)
+    np.testing.assert_array_equal(model.tau_, tau)
+    np.testing.assert_allclose(model.noise_std_, [0.5, 0.2, 10.0], rtol=1e-14)
+    aleatoric = model.predict_uncertainty(data.X_new, kind="aleatoric")
+    np.testing.assert_allclose(aleatoric, np.tile([0.5, 0.2, 10.0], (11, 1)))
+
+
+def test_one_tau_for_all_targets(data, small):
+    """It is in the units of each of them."""
+    model = MCDropoutRegressor(tau=4.0, **small).fit(data.X, data.Y)
+    aleatoric = model.predict_uncertainty(data.X_new, kind="aleatoric")
+    np.testing.assert_allclose(aleatoric, 0.5, rtol=1e-12)
+
+
+def test_learned_tau_has_one_per_target(several):
+    assert several.tau_.shape == several.noise_std_.shape == (3,)
+    np.testing.assert_allclose(several.noise_std_**-2, several.tau_)
+
+
+def test_learned_noise_is_what_is_predicted(several, one, data):
+    """noise_std_ is the root of the networks' mean variance, as eq. 6 has it."""
+    for model in (several, one):
+        aleatoric = model.predict_uncertainty(data.X_new, kind="aleatoric")
+        np.testing.assert_allclose(
+            aleatoric, np.broadcast_to(model.noise_std_, aleatoric.shape), rtol=1e-10
+        )
+
+
+def test_dropout_of_every_layer(data, small):
+    model = MCDropoutRegressor(**small | {"dropout": [0.0, 0.2, 0.5]})
+    model.fit(data.X, data.y)
+    np.testing.assert_array_equal(model.dropout_, [0.0, 0.2, 0.5])
+    np.testing.assert_allclose(model.parameters_["keep"][:, 0], [1.0, 0.8, 0.5])
+    assert (model.predict_uncertainty(data.X_new, "epistemic") > 0).all()
+    same = MCDropoutRegressor(**small | {"dropout": [0.1] * LAYERS})
+    same.fit(data.X, data.y)
+    assert same.dropout_ == 0.1
+    reference = MCDropoutRegressor(**small).fit(data.X, data.y)
+    np.testing.assert_array_equal(
+        same.predict(data.X_new), reference.predict(data.X_new)
+    )
+
+
+# ---- weight_decay_ = p l^2 / (2 N tau), eq. 4
+
+
+def test_weight_decay(data, small):
+    model = MCDropoutRegressor(tau=5.0, **small | {"length_scale": 0.7})
+    weights = np.linspace(0.5, 2.0, 41)
+    for sample_weight, n in [(None, 41), (weights, weights.sum())]:
+        model.fit(data.X, data.y, sample_weight)
+        assert isinstance(model.weight_decay_, float)
+        assert model.weight_decay_ == pytest.approx(
+            0.9 * 0.7**2 / (2 * n * 5.0), rel=1e-14
+        )
+        assert model.total_weight_ == pytest.approx(n, rel=1e-14)
+
+
+def test_weight_decay_of_a_learned_tau(one):
+    assert one.weight_decay_ == pytest.approx(0.9 * 0.1**2 / (2 * 41 * one.tau_))
+
+
+def test_weight_decay_per_layer_and_per_target(data, small):
+    dropout, scale = np.array([0.0, 0.2, 0.5]), np.array([0.1, 0.4, 2.0])
+    tau = np.array([4.0, 25.0, 0.01])
+    per_layer = (1 - dropout) * scale**2 / (2 * 41 * 5.0)
+    model = MCDropoutRegressor(
+        **small | {"dropout": dropout, "length_scale": scale, "tau": 5.0}
+    )
+    np.testing.assert_allclose(model.fit(data.X, data.y).weight_decay_, per_layer)
+    per_target = 0.9 * 0.1**2 / (2 * 41 * tau)
+    model = MCDropoutRegressor(**small | {"tau": tau}).fit(data.X, data.Y)
+    np.testing.assert_allclose(model.weight_decay_, per_target)
+    model = MCDropoutRegressor(
+        **small | {"dropout": dropout, "length_scale": scale, "tau": tau}
+    )
+    model.fit(data.X, data.Y)
+    assert model.weight_decay_.shape == (3, 3)
+    np.testing.assert_allclose(
+        model.weight_decay_, np.multiply.outer(per_layer * 5.0, 1 / tau)
+    )
+
+
+def test_length_scale_auto_is_the_root_of_the_fan_in(data, small):
+    model = MCDropoutRegressor(tau=5.0, **small | {"length_scale": "auto"})
+    model.fit(data.X, data.y)
+    np.testing.assert_allclose(
+        model.weight_decay_, 0.9 * np.array([4, 8, 6]) / (2 * 41 * 5.0)
+    )
+    same = clone(model).set_params(length_scale=np.sqrt([4, 8, 6]))
+    np.testing.assert_array_equal(
+        same.fit(data.X, data.y).predict(data.X_new), model.predict(data.X_new)
+    )
+
+
+def test_a_large_length_scale_flattens_the_mean(data, small):
+    spreads = []
+    for length_scale in (0.0, 30.0):
+        model = MCDropoutRegressor(tau=1.0, **small)
+        model.set_params(length_scale=length_scale, max_iter=60).fit(data.X, data.y)
+        spreads.append(model.predict(data.X).std())
+    assert spreads[1] < 0.5 * spreads[0]
+
+
+# ---- fitted attributes
+
+
+def test_history(several):
+    assert set(several.history_) == {"loss", "negative_log_likelihood", "kl"}
+    for values in several.history_.values():
+        assert values.shape == (20, NETWORKS)
+        assert np.isfinite(values).all()
+    np.testing.assert_allclose(
+        several.history_["loss"],
+        several.history_["negative_log_likelihood"] + several.history_["kl"],
+    )
+    assert several.n_iter_ == 20
+    np.testing.assert_allclose(several.loss_curve_, several.history_["loss"].mean(1))
+    assert isinstance(several.loss_curve_, list)
+    # -F is N times minus the last epoch's loss per row; mean over the networks.
+    assert several.elbo_ == pytest.approx(-41 * several.loss_curve_[-1])
+
+
+def test_history_with_early_stopping(data, small):
+    model = MCDropoutRegressor(early_stopping=True, n_estimators=NETWORKS, **small)
+    model.fit(data.X, data.y)
+    assert set(model.history_) == {
+        "loss",
+        "negative_log_likelihood",
+        "kl",
+        "validation_score",
+    }
+    assert model.history_["validation_score"].shape == (model.n_iter_, NETWORKS)
+
+
+def test_loss_is_the_negative_log_density_in_units_of_y(data, small):
+    """Deterministic weights, tiny steps: the loss is that of the start's weights."""
+    model = MCDropoutRegressor(
+        **small | {"dropout": 0.0, "learning_rate_init": 1e-12, "max_iter": 1}
+    )
+    model.fit(data.X, data.Y)
+    nll = model.history_["negative_log_likelihood"]
+    density = model.log_predictive_density(data.X, data.Y)
+    np.testing.assert_allclose(nll, [[-density.mean()]], rtol=1e-9)
+
+
+def test_fitted_attributes(several, one):
+    for model in (several, one):
+        assert model.n_features_in_ == 4
+        assert not hasattr(model, "feature_names_in_")
+        assert model.dropout_ == 0.1
+        fitted = {name for name in vars(model) if name.endswith("_")}
+        assert {"tau_", "dropout_", "weight_decay_", "history_", "elbo_"} <= fitted
+    assert isinstance(one.tau_, float) and isinstance(one.noise_std_, float)
+    assert isinstance(one.n_iter_, int) and isinstance(one.elbo_, float)
+    assert not hasattr(MCDropoutRegressor(), "noise_std_")
+
+
+def test_feature_names(data, small):
+    pd = pytest.importorskip("pandas")
+    names = ["a", "b", "c", "d"]
+    frame = pd.DataFrame(data.X, columns=names)
+    model = MCDropoutRegressor(**small).fit(frame, pd.Series(data.y))
+    assert list(model.feature_names_in_) == names
+    assert model.predict(frame).shape == (41,)
+
+
+def test_max_iter_auto_follows_the_number_of_rows(data, small):
+    """200 sqrt(N) steps, one batch to an epoch here."""
+    model = MCDropoutRegressor(**small | {"max_iter": "auto"})
+    model.fit(data.X[:5], data.y[:5])
+    assert model.n_iter_ == int(np.ceil(200 * np.sqrt(5)))
+
+
+def test_training_lowers_the_loss(data, small):
+    for rate in ("cosine", "constant"):
+        model = MCDropoutRegressor(learning_rate=rate, **small | {"max_iter": 60})
+        model.fit(data.X, data.y)
+        assert model.loss_curve_[-1] < model.loss_curve_[0]
+
+
+# ---- several networks
+
+
+def test_networks_are_a_mixture(data, small):
+    """Mean, and variance between and within, of networks fitted on their own."""
+    together = MCDropoutRegressor(n_estimators=NETWORKS, **small)
+    together.fit(data.X, data.y)
+    state = np.random.RandomState(small["random_state"])
+    alone = [
+        MCDropoutRegressor(**small | {"random_state": state}).fit(data.X, data.y)
+        for _ in range(NETWORKS)
+    ]
+    np.testing.assert_array_equal(
+        together.seeds_, np.concatenate([model.seeds_ for model in alone])
+    )
+    means, stds = zip(
+        *[model.predict(data.X_new, return_std=True) for model in alone], strict=True
+    )
+    mean, std = together.predict(data.X_new, return_std=True)
+    # Batched equals alone to rounding, grown by 20 steps.
+    np.testing.assert_allclose(mean, np.mean(means, 0), rtol=1e-7)
+    np.testing.assert_allclose(
+        std**2, np.mean(np.square(stds), 0) + np.var(means, 0), rtol=1e-7
+    )
+    densities = [m.log_predictive_density(data.X_new, data.y_new) for m in alone]
+    np.testing.assert_allclose(
+        together.log_predictive_density(data.X_new, data.y_new),
+        np.logaddexp(*densities) - np.log(NETWORKS),
+        rtol=1e-7,
+        atol=1e-7,
+    )

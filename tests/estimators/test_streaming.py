@@ -1,0 +1,463 @@
+"""Training that goes on, stops early, or is interrupted."""
+
+import copy
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+
+
+def assert_same_state(actual, desired):
+    """Two ``__dict__`` are equal, arrays bit by bit."""
+    assert type(actual) is type(desired)
+    if isinstance(desired, dict):
+        assert list(actual) == list(desired)
+        for key, value in desired.items():
+            assert_same_state(actual[key], value)
+    elif isinstance(desired, np.ndarray):
+        np.testing.assert_array_equal(actual, desired)
+    else:
+        assert actual == desired
+
+
+def interrupt(monkeypatch, step, error=KeyboardInterrupt):
+    """Let the step-th step of the optimiser (from 1) raise."""
+    plain, calls = torch.optim.Adam.step, []
+
+    def step_or_raise(self, *args, **kwargs):
+        calls.append(None)
+        if len(calls) == step:
+            raise error
+        return plain(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", step_or_raise)
+
+
+# ---- partial_fit
+
+
+def test_first_call_of_partial_fit(data, small):
+    model = MCDropoutRegressor(tau=2.0, **small)
+    assert model.partial_fit(data.X, data.y) is model
+    assert model.n_iter_ == 1 and len(model.loss_curve_) == 1
+    assert model.total_weight_ == 41
+    assert model.weight_decay_ == pytest.approx(0.9 * 0.1**2 / (2 * 41 * 2.0))
+    np.testing.assert_allclose(model.x_mean_, data.X.mean(0), atol=1e-14)
+    assert model.predict(data.X_new).shape == (11,)
+
+
+def test_later_calls_of_partial_fit(data, small):
+    """N and the epochs grow; the scaling stays that of the first rows."""
+    model = MCDropoutRegressor(tau=2.0, **small).partial_fit(data.X, data.y)
+    places = ["x_mean_", "x_scale_", "y_mean_", "y_scale_"]
+    scaling = {place: getattr(model, place) for place in places}
+    n = 41.0
+    for i in range(2, 5):
+        weights = np.full(11, 0.5 * i)
+        model.partial_fit(data.X_new, data.y_new, sample_weight=weights)
+        n += 11 * 0.5 * i
+        assert model.n_iter_ == i
+        assert model.total_weight_ == pytest.approx(n, rel=1e-14)
+        assert model.weight_decay_ == pytest.approx(0.9 * 0.1**2 / (2 * n * 2.0))
+        assert model.optimizer_["step"] == i
+    for place, value in scaling.items():
+        np.testing.assert_array_equal(getattr(model, place), value)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+def test_partial_fit_learns(data, small, likelihood):
+    model = MCDropoutRegressor(likelihood=likelihood, batch_size=7, **small)
+    model.partial_fit(data.X, data.y)
+    first = model.log_predictive_density(data.X, data.y).mean()
+    for _ in range(30):
+        model.partial_fit(data.X, data.y)
+    assert model.log_predictive_density(data.X, data.y).mean() > first
+
+
+def test_partial_fit_is_one_epoch_at_a_constant_rate(data, small):
+    """Epoch by epoch it is what fit does, where nothing depends on N or the rate."""
+    model = MCDropoutRegressor(
+        tau=2.0,
+        learning_rate="constant",
+        batch_size=7,
+        **small | {"length_scale": 0.0},
+    )
+    whole = clone(model).set_params(max_iter=4).fit(data.X, data.y)
+    for _ in range(4):
+        model.partial_fit(data.X, data.y)
+    # Sums of N are the only thing that differs, and only the prior feels N.
+    np.testing.assert_allclose(
+        model.predict(data.X_new), whole.predict(data.X_new), rtol=1e-9
+    )
+
+
+def test_partial_fit_goes_on_from_fit(data, small):
+    model = MCDropoutRegressor(**small).fit(data.X, data.y)
+    before = model.loss_curve_[-1]
+    model.partial_fit(data.X, data.y)
+    assert model.n_iter_ == 21 and model.total_weight_ == 82
+    # One epoch at the full rate does not undo the training.
+    assert model.loss_curve_[-1] < before + 1.0
+
+
+def test_partial_fit_of_a_classifier(data, small):
+    model = MCDropoutClassifier(**small)
+    first = data.labels != "top"
+    model.partial_fit(data.X[first], data.labels[first], classes=["top", "low", "mid"])
+    np.testing.assert_array_equal(model.classes_, ["low", "mid", "top"])
+    assert model.predict_proba(data.X_new).shape == (11, 3)
+    top = data.labels == "top"
+    model.partial_fit(data.X[top], data.labels[top])  # one class is enough now
+    assert model.total_weight_ == 41
+    first = model.log_predictive_density(data.X, data.labels).mean()
+    for _ in range(40):
+        model.partial_fit(data.X, data.labels)
+    assert model.log_predictive_density(data.X, data.labels).mean() > first
+
+
+def test_partial_fit_needs_all_classes(data, small):
+    model = MCDropoutClassifier(**small)
+    top = data.labels == "top"
+    with pytest.raises(ValueError, match="at least 2 classes; got 1 class: 'top'"):
+        model.partial_fit(data.X[top], data.labels[top])
+    model.partial_fit(data.X[~top], data.labels[~top])
+    with pytest.raises(ValueError, match=r"labels that are among the classes.*'top'"):
+        model.partial_fit(data.X, data.labels)
+    with pytest.raises(ValueError, match="`classes` must be those of the first call"):
+        model.partial_fit(data.X, data.labels, classes=["low", "mid", "top"])
+    np.testing.assert_array_equal(model.classes_, ["low", "mid"])
+    assert model.n_iter_ == 1
+
+
+def test_partial_fit_checks_the_features(data, small):
+    model = MCDropoutRegressor(**small).partial_fit(data.X, data.y)
+    before = copy.deepcopy(vars(model))
+    with pytest.raises(ValueError, match="3 features"):
+        model.partial_fit(data.X[:, :3], data.y)
+    with pytest.raises(ValueError, match="must keep the network as it was"):
+        model.partial_fit(data.X, data.Y)
+    assert_same_state(vars(model), before)
+
+
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
+def test_partial_fit_refuses_early_stopping(data, small, kind):
+    model = kind(early_stopping=True, **small)
+    with pytest.raises(
+        ValueError, match=r"cannot hold any out; got early_stopping=True"
+    ):
+        model.partial_fit(data.X, data.labels)
+    assert not hasattr(model, "n_features_in_")
+
+
+# ---- warm_start
+
+
+def test_warm_start_goes_on(data, small):
+    model = MCDropoutRegressor(warm_start=True, **small).fit(data.X, data.y)
+    first = model.loss_curve_
+    scale = model.y_scale_
+    model.fit(data.X, data.y)
+    assert model.loss_curve_[0] < first[0]
+    assert model.n_iter_ == 20  # of this fit, as the loss curve
+    assert len(model.loss_curve_) == 20
+    assert model.n_epochs_seen_ == 40
+    assert model.total_weight_ == 41  # the same rows, not new ones
+    np.testing.assert_array_equal(model.y_scale_, scale)
+
+
+def test_warm_start_continues_the_noise(data, small):
+    """A second fit does not see the noise of the first again."""
+    model = MCDropoutRegressor(
+        warm_start=True, learning_rate="constant", **small | {"batch_size": 7}
+    )
+    model.set_params(learning_rate_init=1e-12)  # the weights stay where they are
+    first = model.fit(data.X, data.y).loss_curve_
+    second = model.fit(data.X, data.y).loss_curve_
+    assert not set(np.round(first, 9)) & set(np.round(second, 9))
+
+
+def test_warm_start_takes_other_rows_and_rates(data, small):
+    model = MCDropoutRegressor(warm_start=True, **small).fit(data.X, data.y)
+    model.set_params(dropout=0.2, tau="auto", length_scale=1.0, max_iter=3)
+    model.fit(data.X_new, data.y_new)
+    assert model.dropout_ == 0.2 and model.n_iter_ == 3
+    assert model.total_weight_ == 11
+    assert model.weight_decay_ == pytest.approx(0.8 / (2 * 11 * model.tau_))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hidden_layer_sizes": (8, 7)},
+        {"hidden_layer_sizes": (8,)},
+        {"activation": "tanh"},
+        {"likelihood": "heteroscedastic"},
+        {"tau": 2.0},
+        {"dropout": 0.0},
+    ],
+    ids=lambda change: "-".join(map(str, change.items())),
+)
+def test_warm_start_refuses_another_network(data, small, change):
+    model = MCDropoutRegressor(warm_start=True, **small).fit(data.X, data.y)
+    model.set_params(**change)
+    before = copy.deepcopy(vars(model))
+    with pytest.raises(
+        ValueError, match=r"must keep the network as it was; .* Set warm_start=False"
+    ):
+        model.fit(data.X, data.y)
+    assert_same_state(vars(model), before)
+    model.set_params(warm_start=False).fit(data.X, data.y)
+
+
+def test_warm_start_refuses_other_classes(data, small):
+    model = MCDropoutClassifier(warm_start=True, **small).fit(data.X, data.labels)
+    before = copy.deepcopy(vars(model))
+    for labels in (data.codes, np.where(data.codes == 2, "tip", data.labels)):
+        with pytest.raises(ValueError, match="needs the classes of the fit before"):
+            model.fit(data.X, labels)
+    with pytest.raises(ValueError, match="must keep the network as it was"):
+        model.fit(data.X, data.codes > 0)
+    assert_same_state(vars(model), before)
+
+
+def test_warm_start_refuses_another_number_of_networks(data, small):
+    """n_estimators is of the fit before; a change is not passed over in silence."""
+    model = MCDropoutRegressor(warm_start=True, **small).fit(data.X, data.y)
+    model.set_params(n_estimators=3)
+    with pytest.raises(ValueError, match="n_estimators"):
+        model.fit(data.X, data.y)
+
+
+# ---- interruption and failure
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, MemoryError])
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_interrupted_first_fit_leaves_nothing(
+    data, small, monkeypatch, error, warm_start
+):
+    """With warm_start there must be a finished epoch to keep, and Ctrl-C."""
+    model = MCDropoutRegressor(warm_start=warm_start, **small)
+    before = copy.deepcopy(vars(model))
+    keeps = warm_start and error is KeyboardInterrupt
+    interrupt(monkeypatch, step=1 if keeps else 5, error=error)
+    with pytest.raises(error):
+        model.fit(data.X, data.y)
+    assert_same_state(vars(model), before)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_interrupted_fit_leaves_the_earlier_one(
+    data, small, monkeypatch, error, method
+):
+    pd = pytest.importorskip("pandas")
+    model = MCDropoutClassifier(**small)
+    model.fit(pd.DataFrame(data.X, columns=list("abcd")), data.labels)
+    before = copy.deepcopy(vars(model))
+    expected = model.predict_proba(pd.DataFrame(data.X_new, columns=list("abcd")))
+    interrupt(monkeypatch, step=5 if method == "fit" else 2, error=error)
+    if method == "fit":  # other columns, without names, and other labels
+        with pytest.raises(error):
+            model.fit(data.X[:, :3], data.codes)
+    else:
+        model.set_params(batch_size=7)
+        with pytest.raises(error):
+            model.partial_fit(pd.DataFrame(data.X, columns=list("abcd")), data.labels)
+        model.set_params(batch_size="auto")
+    assert_same_state(vars(model), before)
+    np.testing.assert_array_equal(
+        model.predict_proba(pd.DataFrame(data.X_new, columns=list("abcd"))), expected
+    )
+
+
+def test_failed_check_leaves_the_earlier_fit(data, small):
+    """Feature names are set early in fit; they must come back too."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(data.X, columns=list("abcd"))
+    model = MCDropoutRegressor(**small).fit(frame, data.y)
+    before = copy.deepcopy(vars(model))
+    with pytest.raises(ValueError, match="y contains NaN"):
+        model.fit(data.X[:, :3], np.full(41, np.nan))
+    with pytest.raises(ValueError, match="y contains NaN"):
+        model.fit(frame.rename(columns={"a": "z"}), np.full(41, np.nan))
+    assert_same_state(vars(model), before)
+
+
+def test_warning_as_error_leaves_the_estimator(data, small):
+    model = MCDropoutRegressor(**small)
+    before = copy.deepcopy(vars(model))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="y is constant"):
+            model.fit(data.X, np.ones(41))
+    assert_same_state(vars(model), before)
+
+
+@pytest.mark.parametrize("batch_size", ["auto", 7])
+def test_interrupted_warm_start_keeps_the_finished_epochs(
+    data, small, monkeypatch, batch_size
+):
+    """Ctrl-C in the fifth epoch gives the weights of the end of the fourth."""
+    model = MCDropoutRegressor(
+        warm_start=True, learning_rate="constant", batch_size=batch_size, **small
+    )
+    four = clone(model).set_params(max_iter=4).fit(data.X, data.y)
+    batches = 1 if batch_size == "auto" else 6  # 41 rows
+    with monkeypatch.context() as patch:
+        interrupt(patch, step=4 * batches + min(batches, 3))
+        with pytest.warns(
+            ConvergenceWarning, match=r"interrupted; 4 finished epochs are kept"
+        ):
+            model.fit(data.X, data.y)
+    assert model.n_iter_ == len(model.loss_curve_) == 4
+    for name, value in four.parameters_.items():
+        np.testing.assert_array_equal(model.parameters_[name], value)
+    np.testing.assert_array_equal(model.loss_curve_, four.loss_curve_)
+    # ... and a further fit goes on from there.
+    model.fit(data.X, data.y)
+    four.set_params(max_iter=20).fit(data.X, data.y)
+    np.testing.assert_array_equal(model.predict(data.X_new), four.predict(data.X_new))
+
+
+# ---- early stopping
+
+
+@pytest.fixture
+def stopping(small):
+    """A network that overfits, so that it stops."""
+    return small | {
+        "max_iter": 300,
+        "learning_rate": "constant",
+        "learning_rate_init": 0.03,
+        "early_stopping": True,
+        "n_iter_no_change": 5,
+    }
+
+
+def test_early_stopping_holds_out_a_fraction(data, stopping):
+    model = MCDropoutRegressor(validation_fraction=0.3, **stopping).fit(data.X, data.y)
+    assert model.total_weight_ == 41 - np.ceil(0.3 * 41)
+    scores = model.history_["validation_score"]
+    assert scores.shape == (model.n_iter_, 1) and model.n_iter_ < 300
+    # The last epochs brought no improvement.
+    assert scores[:-5].max() + model.tol >= scores[-5:].max()
+
+
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
+@pytest.mark.parametrize("tol", [0.0, 0.05])
+def test_best_weights_are_kept(data, stopping, kind, tol):
+    """The validation score is the log density of the validation rows (8 draws)."""
+    regression = kind is MCDropoutRegressor
+    y = data.y if regression else data.labels
+    y_val = data.y_new if regression else data.labels[:11]
+    model = kind(**stopping | {"n_draws": 8, "tol": tol})
+    model.fit(data.X, y, X_val=data.X_new, y_val=y_val)
+    assert model.total_weight_ == 41  # all rows were trained on
+    scores = model.history_["validation_score"][:, 0]
+    assert len(scores) == model.n_iter_
+    best = -np.inf
+    for score in scores:
+        best = score if score > best + tol else best
+    assert model.log_predictive_density(data.X_new, y_val).mean() == pytest.approx(
+        best, rel=1e-9
+    )
+
+
+def test_best_weights_are_those_of_a_shorter_training(data, stopping):
+    model = MCDropoutRegressor(**stopping | {"tol": 0.0})
+    model.fit(data.X, data.y, X_val=data.X_new, y_val=data.y_new)
+    best = int(model.history_["validation_score"][:, 0].argmax()) + 1
+    assert best < model.n_iter_ <= best + 5
+    shorter = MCDropoutRegressor(**stopping | {"early_stopping": False})
+    shorter.set_params(max_iter=best).fit(data.X, data.y)
+    np.testing.assert_array_equal(
+        model.predict(data.X_new), shorter.predict(data.X_new)
+    )
+
+
+def test_networks_stop_on_their_own(data, stopping):
+    model = MCDropoutRegressor(n_estimators=5, **stopping)
+    model.fit(data.X, data.y, X_val=data.X_new, y_val=data.y_new)
+    scores, loss = model.history_["validation_score"], model.history_["loss"]
+    n_epochs = np.isfinite(scores).sum(0)
+    assert n_epochs.max() == model.n_iter_ == len(scores)
+    assert len(set(n_epochs)) > 1
+    np.testing.assert_array_equal(np.isfinite(loss), np.isfinite(scores))
+    for i, n in enumerate(n_epochs):  # no holes: NaN only after the stop
+        assert np.isfinite(scores[:n, i]).all()
+    assert np.isfinite(model.loss_curve_).all()
+    # -F from each network's own last epoch.
+    last = loss[n_epochs - 1, np.arange(5)]
+    assert model.elbo_ == pytest.approx(-41 * last.mean())
+
+
+def test_network_that_stops_among_others_is_as_alone(data, stopping, small):
+    given = {"X_val": data.X_new, "y_val": data.y_new}
+    together = MCDropoutRegressor(n_estimators=3, **stopping)
+    together.fit(data.X, data.y, **given)
+    n_epochs = np.isfinite(together.history_["loss"]).sum(0)
+    state = np.random.RandomState(small["random_state"])
+    means = []
+    for i in range(3):
+        alone = MCDropoutRegressor(**stopping | {"random_state": state})
+        alone.fit(data.X, data.y, **given)
+        assert alone.n_iter_ == n_epochs[i]
+        means.append(alone.predict(data.X_new))
+    # Rounding of batched products, grown by the steps.
+    np.testing.assert_allclose(
+        together.predict(data.X_new), np.mean(means, 0), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("early_stopping", "given"),
+    [(False, "Xy"), (True, "X"), (True, "y")],
+)
+def test_validation_rows_without_a_use(data, small, early_stopping, given):
+    model = MCDropoutRegressor(early_stopping=early_stopping, **small)
+    rows = {
+        "X_val": data.X_new if "X" in given else None,
+        "y_val": data.y_new if "y" in given else None,
+    }
+    with pytest.raises(
+        ValueError,
+        match=r"must be given together, with early_stopping=True; got X_val=",
+    ):
+        model.fit(data.X, data.y, **rows)
+    assert not hasattr(model, "n_features_in_")
+
+
+def test_bad_validation_rows(data, small):
+    model = MCDropoutRegressor(early_stopping=True, **small)
+    with pytest.raises(ValueError, match="features"):
+        model.fit(data.X, data.y, X_val=data.X_new[:, :3], y_val=data.y_new)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(data.X, data.y, X_val=data.X_new, y_val=data.y_new * np.nan)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.fit(data.X, data.y, X_val=data.X_new, y_val=data.y)
+    model = MCDropoutClassifier(early_stopping=True, **small)
+    with pytest.raises(ValueError, match=r"must hold only labels .* got \['new'\]"):
+        model.fit(data.X, data.labels, X_val=data.X_new, y_val=["new"] * 11)
+
+
+def test_validation_targets_of_another_number(data, small):
+    model = MCDropoutRegressor(early_stopping=True, **small)
+    with pytest.raises(ValueError, match=r"`y_val`.*targets"):
+        model.fit(data.X, data.y, X_val=data.X_new, y_val=data.Y_new)
+
+
+def test_too_few_rows_to_hold_out(data, small):
+    model = MCDropoutRegressor(early_stopping=True, **small)
+    with pytest.raises(ValueError, match=r"got 1 rows, too few to split.*X_val"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # one row: all columns are constant
+            model.fit(data.X[:1], data.y[:1])
+    model = MCDropoutClassifier(early_stopping=True, **small)
+    with pytest.raises(ValueError, match=r"got 4 rows, too few to split.*X_val"):
+        model.fit(data.X[[0, 1, 39, 40]], ["a", "b", "c", "c"])

@@ -1,0 +1,230 @@
+"""sample_weight: weight 2 is a repeated row, weight 0 an absent one."""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+
+MODELS = {
+    "gaussian": MCDropoutRegressor(length_scale=0.1),
+    "given tau": MCDropoutRegressor(tau=2.0, length_scale=1.0),
+    "heteroscedastic": MCDropoutRegressor(likelihood="heteroscedastic"),
+    "classifier": MCDropoutClassifier(length_scale=1.0),
+    "class_weight": MCDropoutClassifier(class_weight={"low": 2, "mid": 1, "top": 0.5}),
+    "networks": MCDropoutRegressor(n_estimators=3),
+}
+
+
+@pytest.fixture(params=MODELS)
+def model(request, small):
+    """Without noise, and with all rows in one batch."""
+    exact = small | {"dropout": 0.0, "batch_size": 1000}
+    exact.pop("length_scale")
+    return clone(MODELS[request.param]).set_params(**exact)
+
+
+@pytest.fixture
+def counts():
+    """How often each of the 41 rows is there: 0, 1, 2 or 3 times."""
+    return np.arange(41) * 7 % 4
+
+
+def target(model, data):
+    return data.labels if isinstance(model, MCDropoutClassifier) else data.y
+
+
+def assert_same_model(weighted, repeated, X, y):
+    # Sums over rows in another order: rounding, grown by 20 steps.
+    for method, arguments in (
+        ("predict_uncertainty", (X,)),
+        ("log_predictive_density", (X, y)),
+    ):
+        np.testing.assert_allclose(
+            getattr(weighted, method)(*arguments),
+            getattr(repeated, method)(*arguments),
+            rtol=1e-7,
+            atol=1e-7,
+        )
+    np.testing.assert_allclose(
+        weighted.loss_curve_, repeated.loss_curve_, rtol=1e-8, atol=1e-9
+    )
+    np.testing.assert_allclose(weighted.weight_decay_, repeated.weight_decay_)
+    assert weighted.elbo_ == pytest.approx(repeated.elbo_, rel=1e-8, abs=1e-7)
+
+
+def test_weight_is_a_repeated_row_exactly(model, data, counts):
+    y = target(model, data)
+    rows = np.repeat(np.arange(41), counts)
+    repeated = clone(model).fit(data.X[rows], y[rows])
+    weighted = clone(model).fit(data.X, y, sample_weight=counts)
+    assert_same_model(weighted, repeated, data.X, y)
+
+
+def test_weight_zero_is_an_absent_row_exactly(model, data, counts):
+    y = target(model, data)
+    there = counts > 0
+    absent = clone(model).fit(data.X[there], y[there])
+    weighted = clone(model).fit(data.X, y, sample_weight=there.astype(float))
+    for name, value in absent.parameters_.items():  # bit by bit
+        np.testing.assert_array_equal(weighted.parameters_[name], value)
+    np.testing.assert_array_equal(weighted.loss_curve_, absent.loss_curve_)
+    np.testing.assert_array_equal(weighted.weight_decay_, absent.weight_decay_)
+
+
+def test_absent_rows_do_not_matter_with_noise_and_batches(data, small, counts):
+    there = counts > 0
+    model = MCDropoutRegressor(batch_size=7, **small)
+    absent = clone(model).fit(data.X[there], data.y[there])
+    # What an absent row holds must not matter either.
+    X = np.where(there[:, None], data.X, 1e6)
+    y = np.where(there, data.y, -1e6)
+    weighted = clone(model).fit(X, y, sample_weight=there.astype(float))
+    np.testing.assert_array_equal(
+        weighted.predict(data.X_new), absent.predict(data.X_new)
+    )
+
+
+def test_weights_of_one_are_no_weights(model, data):
+    y = target(model, data)
+    plain = clone(model).fit(data.X, y)
+    for weights in (np.ones(41), np.ones(41, dtype=int), [1.0] * 41, 1.0):
+        ones = clone(model).fit(data.X, y, sample_weight=weights)
+        np.testing.assert_array_equal(
+            ones.predict_uncertainty(data.X_new), plain.predict_uncertainty(data.X_new)
+        )
+
+
+def test_weight_is_a_repeated_row_in_distribution(data, small, counts):
+    """With dropout, means over seeds agree within their standard error."""
+    rows = np.repeat(np.arange(41), counts)
+    differences = []
+    for i in range(24):
+        model = MCDropoutRegressor(
+            **small | {"batch_size": 1000, "random_state": 1000 * i + 7}
+        )
+        weighted = clone(model).fit(data.X, data.y, sample_weight=counts)
+        repeated = clone(model).fit(data.X[rows], data.y[rows])
+        differences.append(
+            [
+                weighted.predict(data.X_new).mean()
+                - repeated.predict(data.X_new).mean(),
+                weighted.score(data.X, data.y) - repeated.score(data.X, data.y),
+                np.log(weighted.noise_std_) - np.log(repeated.noise_std_),
+            ]
+        )
+    differences = np.array(differences)
+    error = differences.std(0, ddof=1) / np.sqrt(len(differences))
+    # Student's t with 23 degrees of freedom: beyond 6 once in 10^5 or so.
+    assert (np.abs(differences.mean(0)) < 6 * error).all()
+    # The statement is about something: dropping the weights makes a difference.
+    assert (error > 0).all()
+
+
+def test_scale_of_weights_is_the_number_of_rows(data, small):
+    """All weights 3: the likelihood counts three times, the prior once."""
+    model = MCDropoutRegressor(tau=2.0, **small | {"dropout": 0.0, "length_scale": 1.0})
+    thrice = clone(model).fit(data.X, data.y, sample_weight=np.full(41, 3.0))
+    once = clone(model).fit(data.X, data.y)
+    assert thrice.weight_decay_ == pytest.approx(once.weight_decay_ / 3, rel=1e-14)
+    rows = np.tile(np.arange(41), 3)
+    repeated = clone(model).set_params(batch_size=123).fit(data.X[rows], data.y[rows])
+    np.testing.assert_allclose(
+        thrice.predict(data.X_new), repeated.predict(data.X_new), rtol=1e-7, atol=1e-7
+    )
+
+
+def test_weights_of_validation_rows(data, small):
+    """Rows of weight 0 are not held out either."""
+    weights = np.r_[np.ones(30), np.zeros(11)]
+    model = MCDropoutRegressor(early_stopping=True, **small)
+    weighted = clone(model).fit(data.X, data.y, sample_weight=weights)
+    absent = clone(model).fit(data.X[:30], data.y[:30])
+    np.testing.assert_array_equal(
+        weighted.history_["validation_score"], absent.history_["validation_score"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.r_[-1.0, np.ones(40)], "[Nn]egative values in data.*`sample_weight`"),
+        (np.r_[np.nan, np.ones(40)], "sample_weight contains NaN"),
+        (np.r_[np.inf, np.ones(40)], "sample_weight contains infinity"),
+        (np.zeros(41), "zero"),
+        (np.ones(40), "sample_weight.shape == "),
+        (np.ones((41, 2)), "[Ss]ample.weight.* must be 1D"),
+    ],
+    ids=["negative", "nan", "infinite", "all zero", "length", "2d"],
+)
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+def test_bad_weights(data, small, kind, method, weights, message):
+    model = kind(**small)
+    with pytest.raises(ValueError, match=message):
+        getattr(model, method)(data.X, target(model, data), sample_weight=weights)
+    assert not hasattr(model, "n_features_in_")
+
+
+# ---- metadata routing
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def test_weights_reach_the_network_in_a_pipeline(routing, data, small, counts):
+    network = MCDropoutRegressor(**small).set_fit_request(sample_weight=True)
+    scaler = StandardScaler().set_fit_request(sample_weight=False)
+    pipeline = make_pipeline(scaler, network)
+    pipeline.fit(data.X, data.y, sample_weight=counts)
+    n = counts.sum()
+    assert pipeline[-1].weight_decay_ == pytest.approx(
+        0.9 * 0.1**2 / (2 * n * pipeline[-1].tau_)
+    )
+    by_hand = clone(network).fit(
+        StandardScaler().fit_transform(data.X), data.y, sample_weight=counts
+    )
+    np.testing.assert_array_equal(
+        pipeline.predict(data.X_new),
+        by_hand.predict(pipeline[:-1].transform(data.X_new)),
+    )
+
+
+def test_weights_reach_the_network_in_a_search(routing, data, small, counts):
+    network = MCDropoutRegressor(**small).set_fit_request(sample_weight=True)
+    network.set_score_request(sample_weight=True)
+    search = GridSearchCV(network, {"tau": [1.0, 4.0]}, cv=KFold(3))
+    search.fit(data.X, data.y, sample_weight=counts)
+    best = search.best_estimator_
+    n = counts.sum()
+    assert best.weight_decay_ == pytest.approx(0.9 * 0.1**2 / (2 * n * best.tau_))
+    train, test = next(iter(KFold(3).split(data.X)))
+    first = clone(network).set_params(tau=1.0)
+    first.fit(data.X[train], data.y[train], sample_weight=counts[train])
+    assert search.cv_results_["split0_test_score"][0] == pytest.approx(
+        first.score(data.X[test], data.y[test], sample_weight=counts[test])
+    )
+
+
+def test_validation_rows_reach_the_network(routing, data, small):
+    network = MCDropoutRegressor(early_stopping=True, **small)
+    network.set_fit_request(X_val=True, y_val=True)
+    pipeline = make_pipeline(StandardScaler(), network)
+    scaled = StandardScaler().fit(data.X).transform(data.X_new)
+    pipeline.fit(data.X, data.y, X_val=scaled, y_val=data.y_new)
+    assert pipeline[-1].history_["validation_score"].shape[1] == 1
+    assert pipeline[-1].total_weight_ == 41  # no training row was held out
+
+
+def test_weights_that_were_not_requested_are_refused(routing, data, small, counts):
+    pipeline = make_pipeline(StandardScaler(), MCDropoutRegressor(**small))
+    with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
+        pipeline.fit(data.X, data.y, sample_weight=counts)

@@ -1,0 +1,105 @@
+"""Closed forms of Bernoulli dropout, by hand in NumPy and float64."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn.families import bernoulli, point
+from skbayesnn.inference.noise import DrawNoise, TrainingNoise
+from skbayesnn.priors import GaussianPrior
+
+MEMBERS, ROWS, INPUTS, OUTPUTS = 3, 5, 4, 2
+CPU = torch.device("cpu")
+KEEP = np.array([0.5, 0.95, 1.0])
+LENGTH_SCALE = np.array([0.3, 2.0, 1.1])
+
+
+@pytest.fixture
+def mean(seed):
+    return np.random.default_rng(seed).normal(size=(MEMBERS, INPUTS, OUTPUTS))
+
+
+def _params(mean):
+    return {"mean": torch.as_tensor(mean)}
+
+
+def test_kl_is_p_l2_over_2_times_the_squares(mean):
+    """Eq. 4 before it is divided by N tau; the p in front is that of the prior."""
+    prior = GaussianPrior(torch.as_tensor(LENGTH_SCALE))
+    kl = bernoulli.kl(_params(mean), torch.as_tensor(KEEP), prior)
+    expected = KEEP * LENGTH_SCALE**2 / 2 * (mean**2).sum((1, 2))
+    np.testing.assert_allclose(kl, expected, rtol=1e-14)
+
+
+def test_kl_is_the_expectation_over_all_masks(mean):
+    """(l^2 / 2) E_q ||W||^2, every one of the 2^K masks enumerated."""
+    expected = np.zeros(MEMBERS)
+    for mask in product([0, 1], repeat=INPUTS):
+        z = np.array(mask)
+        probability = np.prod(np.where(z, KEEP[:, None], 1 - KEEP[:, None]), axis=1)
+        squares = ((z[:, None] * mean) ** 2).sum((1, 2))
+        expected += probability * LENGTH_SCALE**2 / 2 * squares
+    prior = GaussianPrior(torch.as_tensor(LENGTH_SCALE))
+    kl = bernoulli.kl(_params(mean), torch.as_tensor(KEEP), prior)
+    np.testing.assert_allclose(kl, expected, rtol=1e-13)
+
+
+def test_masks_are_on_rows_and_not_rescaled(mean, seed):
+    """A row of W is m_i or zero: never m_i / p."""
+    noise = DrawNoise(seed + np.arange(MEMBERS), range(50), CPU, torch.float64)
+    weights = bernoulli.draw(_params(mean), torch.as_tensor(KEEP), noise).numpy()
+    kept = (weights == mean).all(-1)
+    dropped = (weights == 0).all(-1)
+    assert (kept ^ dropped).all()
+    assert dropped[:, KEEP < 1].any()
+
+
+def test_moments_of_the_weights(mean, seed):
+    """E W = p M and Var W = p (1 - p) M^2."""
+    n = 40_000
+    noise = DrawNoise(seed + np.arange(MEMBERS), range(n), CPU, torch.float64)
+    weights = bernoulli.draw(_params(mean), torch.as_tensor(KEEP), noise).numpy()
+    p = KEEP[:, None, None]
+    variance = p * (1 - p) * mean**2
+    # Six standard errors; that of the variance of a two-valued variable is
+    # |1 - 2 p| m^2 sqrt(p (1 - p) / n) to first order and m^2 / n to second.
+    error = np.sqrt(variance / n)
+    assert (np.abs(weights.mean(0) - p * mean) <= 6 * error + 1e-9).all()
+    error = np.abs(1 - 2 * p) * mean**2 * np.sqrt(p * (1 - p) / n)
+    tolerance = 6 * error + 36 * mean**2 / n + 1e-9
+    assert (np.abs(weights.var(0) - variance) <= tolerance).all()
+
+
+def test_start_is_divided_by_root_p(mean):
+    """p ||M||^2 = E ||W||^2 is the squared norm that was asked for."""
+    params = bernoulli.init(torch.as_tensor(mean), torch.as_tensor(KEEP))
+    squares = (params["mean"].numpy() ** 2).sum((1, 2))
+    np.testing.assert_allclose(KEEP * squares, (mean**2).sum((1, 2)), rtol=1e-14)
+
+
+def test_nothing_dropped_is_the_point_mass(mean, seed):
+    """At p = 1 all four functions give what the point family gives, bit for bit."""
+    seeds = seed + np.arange(MEMBERS)
+    keep = torch.ones(MEMBERS, dtype=torch.float64)
+    prior = GaussianPrior(torch.as_tensor(LENGTH_SCALE))
+    random = np.random.default_rng(seed + 1)
+    x = torch.as_tensor(random.normal(size=(1, ROWS, INPUTS)))
+    bias = torch.as_tensor(random.normal(size=(MEMBERS, OUTPUTS)))
+    results = []
+    for family in (bernoulli, point):
+        params = family.init(torch.as_tensor(mean), keep)
+        noise = TrainingNoise(seeds, CPU, torch.float64)
+        noise.start_epoch(0)
+        draws = DrawNoise(seeds, range(1), CPU, torch.float64)
+        results.append(
+            [
+                params["mean"],
+                family.linear(params, keep, x, bias, noise),
+                family.draw(params, keep, draws),
+                family.kl(params, keep, prior),
+            ]
+        )
+    for of_bernoulli, of_point in zip(*results, strict=True):
+        assert torch.equal(of_bernoulli, of_point)

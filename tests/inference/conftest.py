@@ -1,0 +1,169 @@
+"""Engines without an estimator: members, rows and posteriors from plain arrays."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn.inference.training import Members, Plan, start, train
+from skbayesnn.likelihoods import Categorical, Gaussian, Heteroscedastic
+from skbayesnn.networks import MLP
+
+INPUTS, TARGETS, CLASSES = 4, 2, 3
+
+
+@dataclass
+class ArrayRows:
+    """The rows of a program (`inference.training.Rows`), straight from arrays.
+
+    x (members or 1, rows, inputs); y (members or 1, rows, targets), or without the
+    last axis; weights (members, rows), or None where all are one.
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    weights: np.ndarray | None
+    n_members: int
+    held_out: "ArrayRows | None" = None
+    device: torch.device | str = "cpu"
+    dtype: torch.dtype = torch.float64
+
+    def __post_init__(self):
+        self.n_rows = self.x.shape[1]
+        weights = self.weights
+        if weights is None:
+            weights = np.ones((self.n_members, self.n_rows))
+        self.mean_weight = self._tensor(weights.mean(1))
+        self.total_weight = self._tensor(weights.sum(1))
+
+    def take(self, positions):
+        lead = max(len(positions), len(self.x), len(self.y))
+        if self.weights is not None:
+            lead = self.n_members
+        members = torch.arange(lead, device=self.device).unsqueeze(1)
+        positions = positions.expand(lead, -1)
+
+        def gathered(values):
+            values = self._tensor(values)
+            return values.expand(lead, *values.shape[1:])[members, positions]
+
+        weights = None if self.weights is None else gathered(self.weights)
+        return gathered(self.x), gathered(self.y), weights
+
+    def validation(self):
+        held_out = self.held_out
+        everything = torch.arange(held_out.n_rows, device=self.device).unsqueeze(0)
+        return held_out.take(everything)
+
+    def of_member(self, i):
+        """What member i sees, for itself."""
+        parts = {
+            name: values if values is None or len(values) == 1 else values[i : i + 1]
+            for name, values in vars(self).items()
+            if name in ("x", "y", "weights")
+        }
+        held_out = self.held_out.of_member(i) if self.held_out else None
+        return replace(self, **parts, n_members=1, held_out=held_out)
+
+    def _tensor(self, values):
+        dtype = None if values.dtype.kind == "i" else self.dtype
+        return torch.as_tensor(values).to(self.device, dtype)
+
+
+class Engine:
+    """Builders of the engine's parts; what is not said is small and different."""
+
+    Rows = ArrayRows
+
+    @staticmethod
+    def likelihood(kind):
+        return {
+            "gaussian": Gaussian(TARGETS, learned=False),
+            "gaussian, tau learned": Gaussian(TARGETS, learned=True),
+            "heteroscedastic": Heteroscedastic(TARGETS, learned=True),
+            "categorical": Categorical(CLASSES),
+        }[kind]
+
+    @staticmethod
+    def plan(kind="gaussian", hidden=(7, 6), family="bernoulli", **changes):
+        likelihood = Engine.likelihood(kind)
+        changes.setdefault("n_epochs", 3)
+        changes.setdefault("batch_size", 8)
+        changes.setdefault("learning_rate", 0.01)
+        activation = changes.pop("activation", "relu")
+        n_layers = len(hidden) + 1
+        network = MLP(
+            (INPUTS, *hidden, likelihood.n_outputs), activation, (family,) * n_layers
+        )
+        return Plan(network, likelihood, **changes)
+
+    @staticmethod
+    def members(plan, seeds, keep, length_scale, tau):
+        """keep, length_scale and tau, a number or (members,); the same in all layers.
+
+        Layers and targets get slightly different values of them.
+        """
+        seeds = np.asarray(seeds)
+        n_layers = len(plan.network.fan_ins)
+        of_layer = 0.95 ** np.arange(n_layers)[:, None]
+        n_targets = 1 if isinstance(plan.likelihood, Categorical) else TARGETS
+        tau = np.broadcast_to(tau, seeds.shape)[:, None]
+        return Members(
+            seeds=seeds,
+            keep=np.broadcast_to(keep, seeds.shape) ** of_layer,
+            length_scale=np.broadcast_to(length_scale, seeds.shape) * of_layer,
+            tau=tau * 2.0 ** np.arange(n_targets),
+        )
+
+    @staticmethod
+    def rows(plan, n_members, seed, n_rows=23, shared=True, weighted=False, **kinds):
+        """Rows of a noisy nonlinear function, the same for all members or not."""
+        random = np.random.default_rng(seed)
+        lead = 1 if shared else n_members
+        x = random.normal(size=(lead, n_rows, INPUTS))
+        slopes = random.normal(size=(INPUTS, CLASSES))
+        f = np.sin(x @ slopes)
+        if isinstance(plan.likelihood, Categorical):
+            y = (f + 0.1 * random.normal(size=f.shape)).argmax(-1)
+        else:
+            y = f[..., :TARGETS] + 0.1 * random.normal(size=(lead, n_rows, TARGETS))
+        weights = None
+        if weighted:
+            weights = random.uniform(0.2, 5, size=(n_members, n_rows))
+        return ArrayRows(x, y, weights, n_members, **kinds)
+
+    @staticmethod
+    def start(plan, members, dtype=torch.float64, device="cpu"):
+        return start(plan, members, torch.device(device), dtype)
+
+    @staticmethod
+    def train(plan, members, rows, **changes):
+        posterior = start(plan, members, torch.device(rows.device), rows.dtype)
+        return train(plan, members, rows, posterior, **changes)
+
+    @staticmethod
+    def one_of(members, i):
+        """Member i by itself."""
+        return Members(
+            seeds=members.seeds[i : i + 1],
+            keep=members.keep[:, i : i + 1],
+            length_scale=members.length_scale[:, i : i + 1],
+            tau=members.tau[i : i + 1],
+        )
+
+    @staticmethod
+    def parameters(posterior):
+        """All parameters by name, members first, as float64 arrays."""
+        groups = {str(i): params for i, params in enumerate(posterior.layers)}
+        groups["noise"] = posterior.noise
+        return {
+            f"{place}/{name}": value.detach().double().cpu().numpy()
+            for place, group in groups.items()
+            for name, value in group.items()
+        }
+
+
+@pytest.fixture
+def engine():
+    return Engine

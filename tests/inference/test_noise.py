@@ -1,0 +1,177 @@
+"""Noise is a function of (seed, place), never of what runs beside."""
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn.inference.noise import DrawNoise, TrainingNoise, initial_normal
+
+ROWS, UNITS = 5, 3
+CPU = torch.device("cpu")
+F64 = torch.float64
+
+
+def _p(value, n=1):
+    return torch.full((n,), value, dtype=F64)
+
+
+def _training(seeds, epoch=0, device=CPU, dtype=F64):
+    noise = TrainingNoise(np.asarray(seeds), device, dtype)
+    noise.start_epoch(epoch)
+    return noise
+
+
+def _requests(noise, n_members):
+    """What a step asks for: the order of the rows, then layer by layer."""
+    keep = torch.linspace(0.3, 0.9, n_members, dtype=F64).to(noise.device)
+    other = torch.linspace(0.8, 0.4, n_members, dtype=F64).to(noise.device)
+    return [
+        noise.permutations(11).expand(n_members, -1),
+        noise.bernoulli(keep, ROWS, UNITS).expand(n_members, -1, -1),
+        noise.normal(ROWS, UNITS).expand(n_members, -1, -1),
+        noise.bernoulli(other, ROWS, UNITS + 1).expand(n_members, -1, -1),
+        noise.bernoulli(keep, ROWS, UNITS).expand(n_members, -1, -1),
+    ]
+
+
+def _one(noise, i, n_members):
+    """The same requests of a member alone, with its own probabilities."""
+    keep = torch.linspace(0.3, 0.9, n_members, dtype=F64)[i : i + 1].to(noise.device)
+    other = torch.linspace(0.8, 0.4, n_members, dtype=F64)[i : i + 1].to(noise.device)
+    return [
+        noise.permutations(11),
+        noise.bernoulli(keep, ROWS, UNITS),
+        noise.normal(ROWS, UNITS),
+        noise.bernoulli(other, ROWS, UNITS + 1),
+        noise.bernoulli(keep, ROWS, UNITS),
+    ]
+
+
+@pytest.mark.parametrize("pattern", [[0, 1, 2, 3], [3, 0, 3, 1], [2, 2, 2, 2]], ids=str)
+def test_member_alone_has_the_noise_it_has_among_others(seed, pattern, device):
+    seeds = seed + np.array(pattern)
+    together = _requests(_training(seeds, device=device), len(seeds))
+    for i in range(len(seeds)):
+        alone = _one(_training(seeds[i : i + 1], device=device), i, len(seeds))
+        for of_all, of_one in zip(together, alone, strict=True):
+            assert torch.equal(of_all[i], of_one[0])
+
+
+def test_members_of_one_seed_share_their_noise(seed):
+    """Common random numbers, at different probabilities too: masks are nested."""
+    noise = _training([seed + 1, seed, seed + 1])
+    order = noise.permutations(11)
+    assert torch.equal(order[0], order[2])
+    mask = noise.bernoulli(torch.tensor([0.2, 0.5, 0.7], dtype=F64), 50, UNITS)
+    assert (mask[0] <= mask[2]).all()
+    normal = noise.normal(ROWS, UNITS)
+    assert torch.equal(normal[0], normal[2])
+    assert not torch.equal(normal[0], normal[1])
+
+
+def test_one_seed_for_all_is_made_once(seed):
+    noise = _training([seed, seed, seed])
+    assert noise.permutations(11).shape == (1, 11)
+    assert noise.bernoulli(_p(0.5, 3), ROWS, UNITS).shape == (1, ROWS, UNITS)
+
+
+def test_permutations_are_orders_of_all_rows(seed):
+    order = _training([seed, seed + 1]).permutations(11)
+    assert torch.equal(order.sort(1).values, torch.arange(11).expand(2, -1))
+
+
+def test_different_seeds_epochs_and_layers_are_uncorrelated(seed):
+    n = 40_000
+    noise = _training([seed, seed + 1])
+    streams = [*noise.normal(n, 1), *noise.normal(n, 1)]
+    streams += [*_training([seed], epoch=1).normal(n, 1)]
+    streams += [torch.as_tensor(initial_normal(np.array([seed]), 0, n, 1))[0]]
+    draws = DrawNoise(np.array([seed, seed + 1]), range(2), CPU, F64)
+    streams += [*draws.normal(n, 1).flatten(0, 1), *draws.normal(n, 1).flatten(0, 1)]
+    masks = DrawNoise(np.array([seed, seed + 1]), range(2), CPU, F64)
+    for _layer in range(2):
+        mask = masks.bernoulli(_p(0.5, 2), n, 1)
+        streams += [*(2 * mask.flatten(0, 1) - 1)]
+    mask = noise.bernoulli(_p(0.5, 2), n, 1)
+    streams += [*(2 * mask - 1)]
+    correlation = np.corrcoef(torch.stack(streams).squeeze(-1).numpy())
+    np.fill_diagonal(correlation, 0)
+    # Six standard errors, 1 / sqrt(n) each.
+    assert np.abs(correlation).max() < 6 / np.sqrt(n)
+
+
+@pytest.mark.parametrize("p", [1.0, 0.99, 0.5, 0.3, 0.05, 2.0**-16])
+@pytest.mark.parametrize("source", ["training", "draws"])
+def test_bernoulli_frequency(seed, p, source, device):
+    rows, units = 500, 403
+    if source == "training":
+        noise = _training([seed], device=device, dtype=torch.float32)
+        mask = noise.bernoulli(_p(p).to(device), rows, units)
+    else:
+        noise = DrawNoise(np.array([seed]), range(rows), device, torch.float32)
+        mask = noise.bernoulli(_p(p).to(device), units)
+    assert mask.dtype == torch.float32
+    assert ((mask == 0) | (mask == 1)).all()
+    if p == 1:
+        assert mask.all()
+    # Six standard errors; the rounding of p to multiples of 2^-16 is far smaller.
+    error = np.sqrt(p * (1 - p) / mask.numel())
+    assert abs(mask.double().mean().item() - p) <= 6 * error
+
+
+def test_resumed_at_an_epoch_is_run_through(seed):
+    seeds = seed + np.array([4, 0, 4])
+    through = _training(seeds)
+    for epoch in range(3):
+        through.start_epoch(epoch)
+        expected = _requests(through, len(seeds))
+    resumed = _requests(_training(seeds, epoch=2), len(seeds))
+    assert all(torch.equal(a, b) for a, b in zip(expected, resumed, strict=True))
+    earlier = _requests(_training(seeds, epoch=1), len(seeds))
+    assert not any(torch.equal(a, b) for a, b in zip(earlier, resumed, strict=True))
+
+
+def _layers(noise, n_members):
+    """What a network asks for; sizes that fill no block of random words."""
+    p = torch.linspace(0.3, 0.9, n_members, dtype=F64)
+    return [noise.bernoulli(p, 17), noise.normal(2, 3), noise.bernoulli(p, 3, 2)]
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 4), (3, 9), (8, 9)])
+def test_range_of_draws_is_the_slice_of_a_longer_one(seed, first, last):
+    seeds = seed + np.array([4, 0])
+    long = _layers(DrawNoise(seeds, range(9), CPU, F64), 2)
+    short = _layers(DrawNoise(seeds, range(first, last), CPU, F64), 2)
+    for of_all, of_some in zip(long, short, strict=True):
+        assert torch.equal(of_all[first:last], of_some)
+
+
+def test_draws_of_a_member_do_not_depend_on_the_others(seed):
+    seeds = seed + np.array([4, 0, 4, 1])
+    together = _layers(DrawNoise(seeds, range(7), CPU, F64), 4)
+    p = torch.linspace(0.3, 0.9, 4, dtype=F64)
+    for i in range(4):
+        noise = DrawNoise(seeds[i : i + 1], range(7), CPU, F64)
+        one = p[i : i + 1]
+        alone = [noise.bernoulli(one, 17), noise.normal(2, 3)]
+        alone += [noise.bernoulli(one, 3, 2)]
+        for of_all, of_one in zip(together, alone, strict=True):
+            assert torch.equal(of_all[:, i : i + 1], of_one)
+
+
+def test_draws_are_the_same_on_every_device(seed, device):
+    seeds = seed + np.array([4, 0])
+    here = DrawNoise(seeds, range(7), CPU, torch.float32)
+    there = DrawNoise(seeds, range(7), device, torch.float32)
+    p = torch.tensor([0.3, 0.9])
+    assert torch.equal(here.bernoulli(p, 17), there.bernoulli(p.to(device), 17).cpu())
+    assert torch.equal(here.normal(17), there.normal(17).cpu())
+
+
+def test_start_values_are_those_of_the_seed(seed):
+    seeds = seed + np.array([4, 0, 4])
+    values = initial_normal(seeds, 1, 3, 2)
+    assert values.shape == (3, 3, 2)
+    np.testing.assert_array_equal(values[0], values[2])
+    np.testing.assert_array_equal(values[1:2], initial_normal(seeds[1:2], 1, 3, 2))
+    assert (values != initial_normal(seeds, 0, 3, 2)).all()

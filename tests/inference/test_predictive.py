@@ -1,0 +1,311 @@
+"""Prediction is a function: of the row, and of nothing else; eq. 5, 6 and 8."""
+
+import numpy as np
+import pytest
+import sklearn
+import torch
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.estimators.state import posterior_of
+from skbayesnn.inference.predictive import all_draws, by_rows, stream
+
+SEEDS = np.array([4, 0, 4])
+KEEP, LENGTH_SCALE, TAU = [0.6, 0.9, 0.8], 1.0, [3.0, 0.5, 8.0]
+
+
+@pytest.fixture
+def untrained(engine, seed):
+    """Three untrained networks of different dropout and noise."""
+
+    def make(kind="gaussian", **changes):
+        plan = engine.plan(kind, **changes)
+        members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
+        return engine.start(plan, members)
+
+    return make
+
+
+def _inputs(seed, n_rows):
+    return np.random.default_rng(seed).normal(size=(n_rows, 4))
+
+
+def _streamed(q, x, n_draws, budget):
+    rows = torch.as_tensor(x).to(q.device, q.dtype)
+    return stream(q, lambda chunk: rows[chunk], len(x), n_draws, budget)
+
+
+# ------------------------------------------------------------------------- draws
+
+
+def test_draws_are_a_prefix_of_more_draws(untrained, seed):
+    """Draw t is draw t, however many there are and wherever one starts."""
+    q = untrained()
+    long = q.draw(range(11))
+    for draws in (range(4), range(3, 8)):
+        short = q.draw(draws)
+        for (weight, bias), (all_weights, all_biases) in zip(short, long, strict=True):
+            assert torch.equal(weight, all_weights[draws.start : draws.stop])
+            assert torch.equal(bias, all_biases)
+    x = torch.as_tensor(_inputs(seed, 5)).unsqueeze(0)
+    torch.testing.assert_close(
+        q.outputs(x, range(3, 8)), q.outputs(x, range(11))[3:8], rtol=1e-12, atol=1e-12
+    )
+
+
+def test_member_by_itself_has_the_same_draws(untrained, seed):
+    q = untrained()
+    x = torch.as_tensor(_inputs(seed, 5)).unsqueeze(0)
+    together = q.outputs(x, range(11))
+    assert together.shape == (11, 3, 5, 2)
+    for i in range(3):
+        alone = q.select(np.array([i])).outputs(x, range(11))
+        torch.testing.assert_close(together[:, [i]], alone, rtol=1e-12, atol=1e-12)
+
+
+def test_one_draw_serves_all_rows(untrained, seed):
+    """Equal rows have equal outputs: a draw is a function."""
+    x = torch.as_tensor(_inputs(seed, 1)).expand(7, -1).unsqueeze(0)
+    outputs = untrained().outputs(x, range(5))
+    expected = outputs[:, :, :1].expand_as(outputs)
+    torch.testing.assert_close(outputs, expected, rtol=1e-12, atol=1e-12)
+    assert (outputs[0] - outputs[1]).abs().max() > 1e-3
+
+
+def test_outputs_are_those_of_the_weights(untrained, seed):
+    """A plain NumPy network with the drawn weights, draw by draw."""
+    q = untrained(activation="tanh")
+    x = _inputs(seed, 5)
+    weights = [(w.numpy(), b.numpy()) for w, b in q.draw(range(11))]
+    outputs = q.outputs(torch.as_tensor(x).unsqueeze(0), range(11))
+    for t in range(11):
+        for i in range(3):
+            h = x
+            for layer, (weight, bias) in enumerate(weights):
+                h = np.tanh(h) if layer else h
+                h = h @ weight[t, i] + bias[i]
+            np.testing.assert_allclose(outputs[t, i], h, rtol=1e-10, atol=1e-12)
+
+
+def test_reseeded_draws_are_others_of_the_same_posterior(untrained, seed):
+    q = untrained()
+    weights = q.draw(range(7))[0][0]
+    others = [q.reseed(stream).draw(range(7))[0][0] for stream in (0, 1, 0)]
+    assert torch.equal(others[0], others[2])
+    assert not torch.equal(others[0], others[1])
+    assert not torch.equal(others[0], weights)
+    # members 0 and 2 share a seed in q; fresh draws are independent of each other
+    masks = (q.reseed(3).draw(range(50))[0][0] != 0).any(-1)
+    assert not torch.equal(masks[:, 0], masks[:, 2])
+
+
+# ------------------------------------------------------------------------ chunks
+
+
+@pytest.mark.parametrize(
+    "kind", ["gaussian", "heteroscedastic", "categorical"], ids=str
+)
+@pytest.mark.parametrize("budget", [1, 5_000, 200_000, 1 << 30])
+def test_stream_does_not_depend_on_the_budget(untrained, seed, kind, budget):
+    """From one row and one draw at a time to everything at once."""
+    q = untrained(kind)
+    n_rows, n_draws = 29, 11
+    x = _inputs(seed, n_rows)
+    outputs = q.outputs(torch.as_tensor(x).unsqueeze(0), range(n_draws))
+    expected = q.likelihood.components(q.noise, outputs)
+    rows_seen = []
+    for chunk, parts in all_draws(_streamed(q, x, n_draws, budget)):
+        rows_seen += range(n_rows)[chunk]
+        for part, whole in zip(parts, expected, strict=True):
+            np.testing.assert_allclose(
+                part, whole.flatten(0, 1)[:, chunk], rtol=1e-12, atol=1e-12
+            )
+    assert rows_seen == list(range(n_rows))
+
+
+def test_small_budget_makes_small_chunks(untrained, seed):
+    q = untrained()
+    shapes = [
+        mean.shape
+        for _, parts in by_rows(_streamed(q, _inputs(seed, 29), 11, 1))
+        for mean, _ in parts
+    ]
+    assert shapes == [(3, 1, 2)] * (29 * 11)
+
+
+def test_deterministic_networks_have_one_draw(untrained, seed):
+    q = untrained(family="point")
+    [(_, (mean, variance))] = all_draws(_streamed(q, _inputs(seed, 5), 11, 1 << 30))
+    assert mean.shape == variance.shape == (3, 5, 2)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """A regressor and a classifier of several networks, trained a little."""
+    x = _inputs(0, 60)
+    y = np.column_stack([np.sin(x).sum(1), x[:, 0] * x[:, 1]]) * [1.0, 500.0] + 40
+    shared = {
+        "hidden_layer_sizes": (50, 40),
+        "dropout": 0.2,
+        "max_iter": 15,
+        "n_estimators": 2,
+        "n_draws": 23,
+        "device": "cpu",
+        "random_state": 1,
+    }
+    return {
+        "gaussian": MCDropoutRegressor(**shared).fit(x, y),
+        "heteroscedastic": MCDropoutRegressor(
+            likelihood="heteroscedastic", **shared
+        ).fit(x, y),
+        "categorical": MCDropoutClassifier(**shared).fit(x, (3 * x[:, 0]).round() % 3),
+    }
+
+
+@pytest.mark.parametrize("working_memory", [0.01, 1])
+@pytest.mark.parametrize("kind", ["gaussian", "heteroscedastic"])
+def test_regression_does_not_depend_on_working_memory(
+    fitted, seed, kind, working_memory
+):
+    model, x = fitted[kind], _inputs(seed, 17)
+    y = model.predict(x) + 1
+
+    def everything():
+        return [
+            model.predict(x),
+            *model.predict_uncertainty(x, "all").values(),
+            model.predict_interval(x),
+            model.log_predictive_density(x, y),
+            model.sample_f(x, 7),
+            model.sample_y(x, 7),
+        ]
+
+    with sklearn.config_context(working_memory=1024):
+        expected = everything()
+    with sklearn.config_context(working_memory=working_memory):
+        found = everything()
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-11)
+
+
+@pytest.mark.parametrize("working_memory", [0.01, 1])
+def test_classes_do_not_depend_on_working_memory(fitted, seed, working_memory):
+    model, x = fitted["categorical"], _inputs(seed, 17)
+    kinds = ["entropy", "expected_entropy", "mutual_information"]  # no histograms
+
+    def everything():
+        measures = model.predict_uncertainty(x, kinds)
+        return [model.predict_proba(x), *measures.values()]
+
+    with sklearn.config_context(working_memory=1024):
+        expected = everything()
+    with sklearn.config_context(working_memory=working_memory):
+        found = everything()
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
+
+
+# ----------------------------------------------------------------------- moments
+
+
+def test_linear_network_has_the_moments_of_its_masks(untrained, seed):
+    """f = sum_i z_i x_i m_i + b, with the masks read off the drawn weights."""
+    q = untrained(hidden=())
+    x, n_draws = _inputs(seed, 5), 50
+    mean, bias = (q.layers[0][name].numpy() for name in ("mean", "bias"))
+    z = (q.draw(range(n_draws))[0][0].numpy() != 0).any(-1)
+    f = np.einsum("tmi,ni,mio->tmno", z, x, mean) + bias[:, None]
+    outputs = q.outputs(torch.as_tensor(x).unsqueeze(0), range(n_draws)).numpy()
+    np.testing.assert_allclose(outputs.mean(0), f.mean(0), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(outputs.var(0), f.var(0), rtol=1e-10, atol=1e-12)
+
+
+def test_linear_network_tends_to_the_closed_form(untrained, seed):
+    """E f = p x M + b and Var f = p (1 - p) sum_i x_i^2 m_i^2 as T grows."""
+    q = untrained(hidden=())
+    x, n_draws = _inputs(seed, 5), 40_000
+    p = q.keep[0].numpy()[:, None, None]
+    mean, bias = (q.layers[0][name].numpy() for name in ("mean", "bias"))
+    f = q.outputs(torch.as_tensor(x).unsqueeze(0), range(n_draws)).numpy()
+    centred = f - f.mean(0)
+    # Six standard errors, from the draws' own second and fourth moments.
+    error = f.std(0) / np.sqrt(n_draws)
+    expected = p * (x @ mean) + bias[:, None]
+    assert (np.abs(f.mean(0) - expected) < 6 * error).all()
+    error = (centred**2).std(0) / np.sqrt(n_draws)
+    expected = p * (1 - p) * np.square(x) @ np.square(mean)
+    # ... and the square of the mean's own error, which matters where error is 0.
+    tolerance = 6 * error + 36 * f.var(0) / n_draws
+    assert (np.abs(f.var(0) - expected) < tolerance).all()
+
+
+def _mixture(model, x):
+    """Means and variances of every draw and network, in y's units, float64."""
+    q = posterior_of(model, torch.device("cpu"), torch.float64)
+    z = torch.as_tensor((x - model.x_mean_) / model.x_scale_).unsqueeze(0)
+    outputs = q.outputs(z, range(model.n_draws))
+    mean, variance = q.likelihood.components(q.noise, outputs)
+    mean, variance = mean.flatten(0, 1).numpy(), variance.flatten(0, 1).numpy()
+    scale = model.y_scale_
+    return mean * scale + model.y_mean_, variance * scale**2
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "heteroscedastic"])
+def test_eq_5_and_6(fitted, seed, kind):
+    """Mean, epistemic and aleatoric variance of the mixture, in y's units."""
+    model, x = fitted[kind], _inputs(seed, 13)
+    mean, variance = _mixture(model, x)
+    assert len(mean) == model.n_draws * model.n_estimators
+    np.testing.assert_allclose(model.predict(x), mean.mean(0), rtol=1e-10)
+    std = model.predict_uncertainty(x, "all")
+    np.testing.assert_allclose(std["epistemic"], mean.std(0), rtol=1e-8)
+    np.testing.assert_allclose(std["aleatoric"] ** 2, variance.mean(0), rtol=1e-10)
+    total = std["epistemic"] ** 2 + std["aleatoric"] ** 2
+    np.testing.assert_allclose(std["total"] ** 2, total, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "heteroscedastic"])
+def test_eq_8(fitted, seed, kind):
+    """log of the mean of the draws' densities, joint over targets, in y's units."""
+    model, x = fitted[kind], _inputs(seed, 13)
+    mean, variance = _mixture(model, x)
+    y = mean[0] + np.random.default_rng(seed).normal(size=mean[0].shape) * 50
+    density = norm(mean, np.sqrt(variance)).logpdf(y).sum(-1)
+    expected = logsumexp(density, axis=0) - np.log(len(density))
+    found = model.log_predictive_density(x, y)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_eq_8_of_classes(fitted, seed):
+    model, x = fitted["categorical"], _inputs(seed, 13)
+    q = posterior_of(model, torch.device("cpu"), torch.float64)
+    z = torch.as_tensor((x - model.x_mean_) / model.x_scale_).unsqueeze(0)
+    probability = q.outputs(z, range(model.n_draws)).softmax(-1).flatten(0, 1)
+    probability = probability.numpy().mean(0)
+    np.testing.assert_allclose(model.predict_proba(x), probability, rtol=1e-10)
+    y = model.classes_[np.arange(len(x)) % 3]
+    expected = np.log(probability[np.arange(len(x)), np.arange(len(x)) % 3])
+    found = model.log_predictive_density(x, y)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("tau", ["auto", 7.0])
+def test_log_density_is_in_units_of_y(seed, tau):
+    """y in other units moves the log density by the log of their ratio per target."""
+    x = _inputs(seed, 40)
+    y = np.sin(x[:, :2]) + np.array([3, 0])
+    unit = np.array([1e3, 1e-2])
+
+    def density(y, tau):
+        model = MCDropoutRegressor(
+            (7,), tau=tau, max_iter=10, random_state=seed, device="cpu"
+        )
+        return model.fit(x, y).log_predictive_density(x, y)
+
+    other_tau = tau if tau == "auto" else list(tau / unit**2)
+    # With tau given per target the loss is in units of their mean in the network's
+    # scale, which is the same here.
+    np.testing.assert_allclose(
+        density(y * unit, other_tau), density(y, tau) - np.log(unit).sum(), atol=1e-6
+    )

@@ -1,0 +1,448 @@
+"""Training: a member of a batch is the network trained alone; optima in closed form."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import Ridge
+
+from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.data.validate import Table
+from skbayesnn.estimators.fitting import fit_together
+from skbayesnn.estimators.state import arrays_of
+from skbayesnn.inference.training import train
+
+KINDS = ["gaussian", "gaussian, tau learned", "heteroscedastic", "categorical"]
+
+# Members that differ in everything; two of them share a seed.
+SEEDS = np.array([4, 0, 4, 1])
+KEEP = [0.6, 0.95, 0.8, 1.0]
+LENGTH_SCALE = [1.0, 0.1, 0.3, 3.0]
+TAU = [10.0, 1.0, 0.3, 50.0]
+
+
+def _assert_alike(together, i, alone, **tolerance):
+    """Member i of some parameters by name, against those of one network."""
+    assert together.keys() == alone.keys()
+    for name, values in together.items():
+        np.testing.assert_allclose(
+            values[i], alone[name][0], err_msg=f"{name} of member {i}", **tolerance
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {},
+        {"weighted": True},
+        {"shared": False},
+        {"shared": False, "weighted": True},
+    ],
+    ids=["same rows", "weighted", "own rows", "own weighted rows"],
+)
+def test_batched_equals_alone(engine, seed, kind, rows, device):
+    """The second promise of the design, for all that members may differ in."""
+    plan = engine.plan(kind, n_epochs=20)
+    members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
+    rows = engine.rows(plan, len(SEEDS), seed, device=device, **rows)
+    together = engine.train(plan, members, rows)
+    for i in range(len(SEEDS)):
+        alone = engine.train(plan, engine.one_of(members, i), rows.of_member(i))
+        # 60 steps in float64: rounding of 1e-16 grows by no more than 1e8.
+        _assert_alike(
+            engine.parameters(together.posterior),
+            i,
+            engine.parameters(alone.posterior),
+            rtol=1e-8,
+            atol=1e-8,
+        )
+        np.testing.assert_allclose(together.nll[:, i], alone.nll[:, 0], rtol=1e-8)
+        np.testing.assert_allclose(together.kl[:, i], alone.kl[:, 0], rtol=1e-8)
+
+
+@pytest.mark.parametrize("pattern", [[0, 0, 0, 0], [0, 1, 2, 3]], ids=str)
+def test_batched_equals_alone_in_float32(engine, seed, pattern, device):
+    plan = engine.plan("gaussian", n_epochs=10, activation="tanh")
+    members = engine.members(plan, seed + np.array(pattern), KEEP, LENGTH_SCALE, TAU)
+    rows = engine.rows(plan, len(SEEDS), seed, device=device, dtype=torch.float32)
+    together = engine.train(plan, members, rows)
+    for i in range(len(SEEDS)):
+        alone = engine.train(plan, engine.one_of(members, i), rows.of_member(i))
+        # Rounding of 1e-7. Adam divides by the gradient's size, so where a gradient
+        # vanishes the rounding decides its step of 0.01: allow a fraction of one.
+        _assert_alike(
+            engine.parameters(together.posterior),
+            i,
+            engine.parameters(alone.posterior),
+            rtol=1e-4,
+            atol=1e-3,
+        )
+
+
+def test_same_seed_is_not_the_same_network(engine, seed):
+    """Sharing noise and start values, members differ by their own parameters."""
+    plan = engine.plan()
+    members = engine.members(plan, [seed] * 3, [0.9, 0.9, 0.6], [1, 5, 1], 1.0)
+    trained = engine.train(plan, members, engine.rows(plan, 3, seed))
+    mean = engine.parameters(trained.posterior)["0/mean"]
+    assert (mean[0] != mean[1]).any()
+    assert (mean[0] != mean[2]).any()
+
+
+def _with_validation(engine, plan, seed):
+    """Own rows, and a validation set that tells the members to stop apart.
+
+    The more of a member's validation targets are turned round, the earlier it
+    gets worse by learning.
+    """
+    rows = engine.rows(plan, len(SEEDS), seed, shared=False, weighted=True)
+    held_out = engine.rows(plan, len(SEEDS), seed, shared=False, weighted=True)
+    held_out.y = np.stack([-held_out.y[0], *held_out.y[1:]])
+    return replace(rows, held_out=held_out)
+
+
+def test_members_stop_early_as_they_do_alone(engine, seed):
+    plan = engine.plan(n_epochs=40, patience=5, tol=1e-4)
+    members = engine.members(plan, SEEDS + seed, KEEP, 0.1, 3.0)
+    rows = _with_validation(engine, plan, seed)
+    together = engine.train(plan, members, rows)
+    assert together.n_epochs[0] < together.n_epochs[1:].min()
+    for i in range(len(SEEDS)):
+        alone = engine.train(plan, engine.one_of(members, i), rows.of_member(i))
+        n = alone.n_epochs[0]
+        assert together.n_epochs[i] == n
+        assert len(alone.validation) == n
+        np.testing.assert_allclose(
+            together.validation[:n, i], alone.validation[:, 0], rtol=1e-8
+        )
+        _assert_alike(
+            engine.parameters(together.posterior),
+            i,
+            engine.parameters(alone.posterior),
+            rtol=1e-7,
+            atol=1e-7,
+        )
+
+
+def test_best_weights_are_kept(engine, seed):
+    """With early stopping each member goes back to its best epoch."""
+    plan = engine.plan(n_epochs=30, patience=30, tol=0.0, cosine=False)
+    members = engine.members(plan, SEEDS + seed, KEEP, 0.1, 3.0)
+    rows = _with_validation(engine, plan, seed)
+    trained = engine.train(plan, members, rows)
+    best = trained.validation.argmax(0)
+    for i, epoch in enumerate(best):
+        shorter = replace(plan, n_epochs=int(epoch) + 1, patience=None)
+        until = engine.train(shorter, members, rows)
+        _assert_alike(
+            engine.parameters(trained.posterior),
+            i,
+            {n: v[i : i + 1] for n, v in engine.parameters(until.posterior).items()},
+            rtol=1e-12,
+        )
+
+
+def test_patience_counts_epochs_without_improvement(engine, seed):
+    plan = engine.plan(n_epochs=60, patience=4, tol=1e-3)
+    members = engine.members(plan, SEEDS + seed, KEEP, 0.1, 3.0)
+    trained = engine.train(plan, members, _with_validation(engine, plan, seed))
+    for i, n in enumerate(trained.n_epochs):
+        best, last = -np.inf, 0
+        for epoch in range(n):
+            assert epoch - last <= plan.patience
+            if trained.validation[epoch, i] > best + plan.tol:
+                best, last = trained.validation[epoch, i], epoch
+        assert n == plan.n_epochs or n - 1 - last == plan.patience
+
+
+@pytest.mark.parametrize(
+    ("what", "value"),
+    [("y", np.nan), ("y", 1e200), ("x", np.inf), ("weights", np.nan)],
+    ids=["y NaN", "y overflows", "x infinite", "weight NaN"],
+)
+@pytest.mark.parametrize("patience", [None, 5])
+def test_failure_of_a_member_leaves_the_others_bit_equal(
+    engine, seed, what, value, patience
+):
+    plan = engine.plan(n_epochs=12, patience=patience)
+    members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
+    rows = _with_validation(engine, plan, seed)
+    sound = engine.train(plan, members, rows)
+    getattr(rows, what)[1, 7] = value
+    poisoned = engine.train(plan, members, replace(rows))
+    np.testing.assert_array_equal(poisoned.failed > 0, [False, True, False, False])
+    assert poisoned.failed[1] == 1  # every row is in the first epoch
+    others = [0, 2, 3]
+    after = engine.parameters(poisoned.posterior)
+    for name, values in engine.parameters(sound.posterior).items():
+        np.testing.assert_array_equal(after[name][others], values[others])
+    np.testing.assert_array_equal(poisoned.n_epochs[others], sound.n_epochs[others])
+    shared = min(len(poisoned.nll), len(sound.nll))
+    np.testing.assert_array_equal(
+        poisoned.nll[:shared, others], sound.nll[:shared, others]
+    )
+
+
+def test_training_ends_when_every_member_has_failed(engine, seed):
+    plan = engine.plan(n_epochs=500)
+    members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
+    rows = engine.rows(plan, len(SEEDS), seed)
+    rows.y[0, 3] = np.nan
+    trained = engine.train(plan, members, rows)
+    np.testing.assert_array_equal(trained.failed, 1)
+    assert len(trained.nll) < plan.n_epochs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_runs_are_one_run(engine, seed, kind, device):
+    """Adam's state and the noise go on where the first run ended, bit for bit."""
+    whole = engine.plan(kind, n_epochs=2, cosine=False, horizon=100)
+    half = replace(whole, n_epochs=1)
+    members = engine.members(whole, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
+    rows = engine.rows(whole, len(SEEDS), seed, device=device)
+    expected = engine.train(whole, members, rows)
+    first = engine.train(half, members, rows)
+    second = train(half, members, rows, first.posterior, first.optimizer, 1)
+    after = engine.parameters(second.posterior)
+    for name, values in engine.parameters(expected.posterior).items():
+        np.testing.assert_array_equal(after[name], values)
+    assert second.optimizer.keys() == expected.optimizer.keys()
+    for name, values in expected.optimizer.items():
+        np.testing.assert_array_equal(second.optimizer[name], values)
+    np.testing.assert_array_equal(second.nll[0], expected.nll[1])
+
+
+def test_start_is_not_changed(engine, seed):
+    plan = engine.plan("heteroscedastic")
+    members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
+    start = engine.start(plan, members)
+    before = {n: v.copy() for n, v in engine.parameters(start).items()}
+    train(plan, members, engine.rows(plan, len(SEEDS), seed), start)
+    for name, values in engine.parameters(start).items():
+        np.testing.assert_array_equal(values, before[name])
+
+
+# ---------------------------------------------------------------- through the door
+
+
+def _table(seed, n_rows, weighted, classes=False):
+    """Rows whose columns have units: means and scales far from 0 and 1."""
+    random = np.random.default_rng(seed)
+    z = random.normal(size=(n_rows, 4))
+    x = 1e3 + z * [1e-3, 1.0, 50.0, 1e4]
+    f = np.sin(z @ random.normal(size=(4, 2)))
+    y = (5 + 300 * (f + 0.1 * random.normal(size=f.shape))).round(9)
+    weights = random.uniform(0.2, 5, n_rows) if weighted else np.ones(n_rows)
+    y = (f[:, 0] > 0).astype(int) + (f[:, 1] > 0.3) if classes else y
+    return Table(x, y, weights)
+
+
+def _regressors(seed, **shared):
+    """Estimators that differ in all that one program leaves to its members."""
+    settings = [
+        {"tau": 1e-3, "dropout": 0.3, "length_scale": 0.1},
+        {"tau": [1e-2, 1e-4], "dropout": [0.1, 0.2, 0.3], "length_scale": "auto"},
+        {"tau": 1e-4, "dropout": 0.05, "length_scale": [3.0, 0.0, 1.0]},
+    ]
+    return [
+        MCDropoutRegressor(
+            (7, 6),
+            batch_size=16,
+            max_iter=15,
+            random_state=seed + i % 2,  # the first and the last share their seeds
+            n_estimators=2,
+            device="cpu",
+            **setting | shared,
+        )
+        for i, setting in enumerate(settings)
+    ]
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
+@pytest.mark.parametrize(
+    "shared",
+    [{}, {"tau": "auto"}, {"tau": "auto", "likelihood": "heteroscedastic"}],
+    ids=["tau given", "tau learned", "heteroscedastic"],
+)
+def test_estimators_together_equal_each_alone(seed, weighted, shared):
+    """On their own rows, in their own scaling: as fitted on those rows."""
+    table = _table(seed, 60, weighted)
+    rows = np.array_split(np.random.default_rng(seed).permutation(60), 3)
+    rows = [np.concatenate([rows[i], rows[i - 1]]) for i in range(3)]
+    together = fit_together(_regressors(seed, **shared), table, rows)
+    for fitted, own, estimator in zip(
+        together, rows, _regressors(seed, **shared), strict=True
+    ):
+        estimator.fit(table.X[own], table.y[own], table.sample_weight[own])
+        _assert_same_fit(fitted, estimator)
+
+
+def _assert_same_fit(fitted, estimator):
+    arrays = arrays_of(fitted.trained.posterior)
+    assert arrays.keys() == estimator.parameters_.keys()
+    for name, values in arrays.items():
+        # The rows pass through another estimator's scale: rounding of 1e-13 at the
+        # start (a column's mean is up to 10^6 times its spread), 1e-6 after 45 steps.
+        np.testing.assert_allclose(
+            values, estimator.parameters_[name], rtol=1e-5, atol=1e-6, err_msg=name
+        )
+    np.testing.assert_array_equal(fitted.trained.posterior.seeds, estimator.seeds_)
+    np.testing.assert_array_equal(fitted.trained.n_epochs.max(), estimator.n_iter_)
+
+
+def test_estimators_together_stop_as_each_alone(seed):
+    table = _table(seed, 60, weighted=False)
+    order = np.random.default_rng(seed).permutation(60)
+    rows = [order[:36], order[12:48], order[24:]]
+    validation = [order[36:46], order[:10], order[10:20]]
+    early = {"early_stopping": True, "n_iter_no_change": 3, "max_iter": 40}
+    together = fit_together(_regressors_until(seed, early), table, rows, validation)
+    for fitted, own, held_out, estimator in zip(
+        together, rows, validation, _regressors_until(seed, early), strict=True
+    ):
+        estimator.fit(
+            table.X[own],
+            table.y[own],
+            X_val=table.X[held_out],
+            y_val=table.y[held_out],
+        )
+        _assert_same_fit(fitted, estimator)
+
+
+def _regressors_until(seed, early):
+    return [e.set_params(**early) for e in _regressors(seed)]
+
+
+def test_classifiers_together_equal_each_alone(seed):
+    table = _table(seed, 60, weighted=True, classes=True)
+    order = np.random.default_rng(seed).permutation(60)
+    rows = [order[:45], order[15:]]
+
+    def estimators():
+        return [
+            MCDropoutClassifier(
+                (7,),
+                dropout=rate,
+                length_scale=rate,
+                tau=1 + rate,
+                class_weight=class_weight,
+                max_iter=15,
+                batch_size=16,
+                random_state=seed,
+                device="cpu",
+            )
+            for rate, class_weight in [(0.1, None), (0.4, "balanced")]
+        ]
+
+    classes = np.unique(table.y)
+    together = fit_together(estimators(), table, rows, classes=classes)
+    for fitted, own, estimator in zip(together, rows, estimators(), strict=True):
+        estimator.fit(table.X[own], table.y[own], table.sample_weight[own])
+        assert np.array_equal(estimator.classes_, classes)
+        _assert_same_fit(fitted, estimator)
+
+
+@pytest.mark.parametrize("axis", ["X", "y"])
+def test_outlier_of_one_estimator_costs_the_others_no_precision(seed, axis):
+    """In float32, next to rows whose scale is 10^8 times larger."""
+    table = _table(seed, 60, weighted=False)
+    x = (table.X - 1e3) / [1e-3, 1.0, 50.0, 1e4]
+    x, y = x.astype(np.float32), table.y / 300
+    (x if axis == "X" else y)[0, 1] = 1e10
+    table = Table(x, y, table.sample_weight)
+    rows = [np.arange(40), np.arange(20, 60)]  # the outlier is in the first only
+    settings = {"tau": "auto", "activation": "tanh", "max_iter": 3}
+    together = fit_together(
+        [e.set_params(**settings) for e in _regressors(seed)[:2]], table, rows
+    )
+    alone = _regressors(seed)[1].set_params(**settings)
+    alone.fit(x[rows[1]], y[rows[1]])
+    for name, values in arrays_of(together[1].trained.posterior).items():
+        # Nine steps of 0.01 in float32: see the test in float32 above.
+        np.testing.assert_allclose(
+            values, alone.parameters_[name], rtol=1e-4, atol=1e-3, err_msg=name
+        )
+
+
+# ------------------------------------------------------------------- closed forms
+
+
+def _map(x, y, weights, length_scale, tau):
+    """argmin of tau/2 sum_n w_n (y - x W - b)^2 + l^2/2 (||W||^2 + b^2), per target."""
+    x = np.column_stack([x, np.ones(len(x))])
+    ridge = Ridge(alpha=length_scale**2 / tau, fit_intercept=False, solver="cholesky")
+    return ridge.fit(x, y, sample_weight=weights).coef_.T
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
+def test_linear_network_finds_the_map(engine, seed, weighted):
+    """Gaussian prior and noise, nothing dropped: ridge regression, bias included."""
+    plan = engine.plan(
+        hidden=(), family="point", n_epochs=1000, batch_size=99, learning_rate=0.05
+    )
+    members = engine.members(plan, SEEDS + seed, 1.0, LENGTH_SCALE, TAU)
+    rows = engine.rows(plan, len(SEEDS), seed, weighted=weighted)
+    trained = engine.train(plan, members, rows)
+    found = engine.parameters(trained.posterior)
+    for i in range(len(SEEDS)):
+        weights = rows.weights[i] if weighted else None
+        length_scale, tau = members.length_scale[0, i], members.tau[i]
+        expected = _map(rows.x[0], rows.y[0], weights, length_scale, tau)
+        np.testing.assert_allclose(found["0/mean"][i], expected[:-1], atol=1e-5)
+        np.testing.assert_allclose(found["0/bias"][i], expected[-1], atol=1e-5)
+
+
+def test_linear_network_finds_the_noise_too(engine, seed):
+    """tau learned: 1 / tau is the weighted mean square of the residuals."""
+    plan = engine.plan(
+        "gaussian, tau learned",
+        hidden=(),
+        family="point",
+        n_epochs=1500,
+        batch_size=99,
+        learning_rate=0.05,
+    )
+    members = engine.members(plan, SEEDS + seed, 1.0, LENGTH_SCALE, 1.0)
+    rows = engine.rows(plan, len(SEEDS), seed, weighted=True)
+    trained = engine.train(plan, members, rows)
+    found = engine.parameters(trained.posterior)
+    for i in range(len(SEEDS)):
+        mean, bias = found["0/mean"][i], found["0/bias"][i]
+        residual = rows.y[0] - rows.x[0] @ mean - bias
+        variance = np.average(residual**2, axis=0, weights=rows.weights[i])
+        tau = np.exp(found["noise/log_tau"][i])
+        np.testing.assert_allclose(1 / tau, variance, rtol=1e-4)
+        length_scale = members.length_scale[0, i]
+        expected = _map(rows.x[0], rows.y[0], rows.weights[i], length_scale, tau)
+        np.testing.assert_allclose(np.vstack([mean, bias]), expected, atol=1e-4)
+
+
+def test_estimator_without_dropout_is_ridge_at_its_weight_decay(seed):
+    """`weight_decay_` stands beside half the mean squared error of y in y's units."""
+    table = _table(seed, 23, weighted=True)
+    estimator = MCDropoutRegressor(
+        (),
+        dropout=0.0,
+        length_scale=0.8,
+        tau=[1e-4, 3e-6],
+        batch_size=23,
+        max_iter=1000,
+        learning_rate_init=0.05,
+        device="cpu",
+        random_state=seed,
+    ).fit(table.X, table.y, table.sample_weight)
+    n = table.sample_weight.sum()
+    decay = 0.8**2 / (2 * n * np.array([1e-4, 3e-6]))
+    np.testing.assert_allclose(estimator.weight_decay_, decay, rtol=1e-12)
+
+    # half the mean square + lambda ||M||^2, y and M in the network's scale
+    z = (table.X - estimator.x_mean_) / estimator.x_scale_
+    y = (table.y - estimator.y_mean_) / estimator.y_scale_
+    alpha = 2 * n * decay / estimator.y_scale_**2
+    z = np.column_stack([z, np.ones(len(z))])
+    ridge = Ridge(alpha=alpha, fit_intercept=False, solver="cholesky")
+    ridge.fit(z, y, sample_weight=table.sample_weight)
+    predicted = (estimator.predict(table.X) - estimator.y_mean_) / estimator.y_scale_
+    np.testing.assert_allclose(predicted, z @ ridge.coef_.T, atol=1e-5)

@@ -1,0 +1,104 @@
+"""The house's rule: imports point downward only (CONTRIBUTING.md, design section 4)."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import skbayesnn
+
+PACKAGE = Path(skbayesnn.__file__).parent
+
+# Floors from the ground up; what is not named here is on top.
+FLOORS = [
+    {"families", "priors", "likelihoods"},
+    {"networks"},
+    {"inference"},
+    {"data", "metrics", "calibration", "uncertainty", "mixtures"},
+]
+ENGINE = set().union(*FLOORS[:3])
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def _floor(part):
+    """The floor of a folder or module directly below the package."""
+    return next((i for i, parts in enumerate(FLOORS) if part in parts), len(FLOORS))
+
+
+def _part(path):
+    """The folder or module directly below the package that a file belongs to."""
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def _imports(path):
+    """Full names of what a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} imports by a relative name"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _name(path):
+    return str(path.relative_to(PACKAGE))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_imports_point_downward(path):
+    upward = [
+        name
+        for name in _imports(path)
+        if name.startswith("skbayesnn.")
+        and _floor(name.split(".")[1]) > _floor(_part(path))
+    ]
+    assert not upward, f"{_name(path)} imports from above: {', '.join(upward)}"
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if _part(p) in ENGINE], ids=_name)
+def test_engine_knows_no_scikit_learn(path):
+    roots = {name.split(".")[0] for name in _imports(path)}
+    assert not roots & {"sklearn", "scipy", "pandas", "joblib", "matplotlib"}
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in MODULES if _part(p) in FLOORS[0]], ids=_name
+)
+def test_ground_floor_is_torch_only(path):
+    roots = {name.split(".")[0] for name in _imports(path)}
+    assert roots <= {"torch", "skbayesnn", *sys.stdlib_module_names}
+
+
+def test_every_floor_is_there():
+    """The names above are those of the package; later floors may be missing yet."""
+    parts = {_part(path) for path in MODULES}
+    assert ENGINE <= parts
+    assert {"data", "uncertainty", "estimators"} <= parts
+
+
+def test_import_is_light():
+    """`import skbayesnn` imports nothing that is only needed for pictures or bars."""
+    program = (
+        "import sys, skbayesnn; "
+        "heavy = {'matplotlib', 'pandas', 'tqdm', 'skops'} & set(sys.modules); "
+        "print(*sorted(heavy))"
+    )
+    # What torch and scikit-learn import by themselves is not ours.
+    others = program.replace("skbayesnn", "sklearn.base, torch.optim")
+    loaded, not_ours = (
+        set(
+            subprocess.run(
+                [sys.executable, "-c", text],
+                cwd=PACKAGE.parent,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.split()
+        )
+        for text in (program, others)
+    )
+    assert "matplotlib" not in loaded
+    assert loaded <= not_ours
