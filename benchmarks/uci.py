@@ -5,7 +5,8 @@ scaled by its own training rows. Printed are the RMSE of the predictive mean and
 mean log predictive density of the test rows (nats, y's units), mean +- standard error
 over the splits, beside the published grid search of MC dropout, which chose its
 setting per split on validation rows. Here one setting serves all sets; it is chosen
-with ``--inner``, which never looks at test rows.
+with ``--inner``, which scores the last part of the training rows. (No split's test rows
+are scored there, but a row that is held out in one split can be a test row of another.)
 
     python benchmarks/uci.py --estimator mc_dropout --sets yacht,energy
 
@@ -132,7 +133,7 @@ def not_worse(metric: str, ours: float, theirs: float) -> bool:
 
 def with_error(mean: float, error: float) -> str:
     """Both with the decimals that the standard error warrants."""
-    decimals = int(np.clip(2 - np.ceil(np.log10(max(error, 1e-9))), 2, 6))
+    decimals = int(np.clip(2 - np.ceil(np.log10(error)), 2, 6)) if error else 3
     return f"{mean:.{decimals}f} +- {error:.{decimals}f}"
 
 

@@ -27,9 +27,10 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
-    dropout : float in [0, 1) or sequence of float, default=0.05
+    dropout : float in [0, 1) or sequence of float, default=0.01
         Probability that a unit is dropped; a sequence gives one for the inputs of
-        each weight layer (hidden layers + 1), the network's inputs first.
+        each weight layer (hidden layers + 1), the network's inputs first. Higher rates
+        regularise more, and their masks' spread is in the noise that is learned.
     length_scale : "auto", float >= 0 or sequence of float, default="auto"
         Prior length scale l of the weights, which see standardised inputs: a large l
         keeps weights small and functions smooth. ``"auto"`` is l^2 = the number of
@@ -144,7 +145,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         hidden_layer_sizes=(50, 50),
         activation="relu",
         *,
-        dropout=0.05,
+        dropout=0.01,
         length_scale="auto",
         tau="auto",
         likelihood="gaussian",

@@ -14,7 +14,7 @@ LARGEST_LAYER = 1_000_000
 
 # Steps that `max_iter="auto"` wants for a table of N rows: STEPS_PER_ROOT sqrt(N).
 # Small tables need steps, not epochs; large ones see every row often enough.
-STEPS_PER_ROOT = 200
+STEPS_PER_ROOT = 100
 FEWEST_EPOCHS = 10
 # `batch_size="auto"`: this many batches to an epoch, within the bounds.
 BATCHES_PER_EPOCH = 40

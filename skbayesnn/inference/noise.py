@@ -95,8 +95,8 @@ class TrainingNoise:
             row.random_(-(2**63), None, generator=generator)
         bits = self._spread(bits)
         threshold = self._cached_threshold(probability)
-        shape = torch.broadcast_shapes(bits.shape, threshold.shape)
-        keep = torch.empty(shape, dtype=self.dtype, device=self.device)
+        lead = max(len(bits), len(threshold))
+        keep = torch.empty((lead, rows, units), dtype=self.dtype, device=self.device)
         return torch.ge(bits, threshold, out=keep)
 
     def normal(self, *shape: int) -> torch.Tensor:

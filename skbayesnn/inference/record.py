@@ -62,13 +62,13 @@ class Best:
         self._flat, self._patience, self._tol = flat, patience, tol
         self._score = np.full(n_members, -np.inf)
         self._epoch = np.zeros(n_members, dtype=int)
-        self._stopped = np.zeros(n_members, dtype=bool)
+        self.stopped = np.zeros(n_members, dtype=bool)
         self.n_epochs = np.zeros(n_members, dtype=int)
         self._kept = flat.values.detach().clone()
 
     def update(self, record: Record) -> bool:
         """After an epoch; returns whether no member is left to be trained."""
-        running = ~self._stopped & (record.failed == 0)
+        running = ~self.stopped & (record.failed == 0)
         self.n_epochs[running] += 1
         if self._patience is None:
             self._kept.copy_(self._flat.values.detach())
@@ -79,8 +79,8 @@ class Best:
         self._score[better] = score[better]
         self._epoch[better] = self.n_epochs[better]
         waited = self.n_epochs - self._epoch
-        self._stopped |= running & (waited >= self._patience)
-        return bool(self._stopped[record.failed == 0].all())
+        self.stopped |= running & (waited >= self._patience)
+        return bool(self.stopped[record.failed == 0].all())
 
     def _keep(self, members: np.ndarray) -> None:
         chosen = torch.as_tensor(members).to(self._flat.values.device)

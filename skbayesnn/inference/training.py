@@ -15,11 +15,7 @@ import torch
 
 from skbayesnn.inference.noise import TrainingNoise, initial_normal
 from skbayesnn.inference.objective import Objective
-from skbayesnn.inference.parameters import (
-    FlatParameters,
-    load_optimizer,
-    save_optimizer,
-)
+from skbayesnn.inference.parameters import Adam, FlatParameters
 from skbayesnn.inference.posterior import Likelihood, Posterior
 from skbayesnn.inference.record import Best, Record
 from skbayesnn.networks import MLP
@@ -68,6 +64,12 @@ class Plan:
     tol: float = 0.0
     keep_interrupted: bool = False
     horizon: int | None = None
+
+    def learning_rate_at(self, progress: float) -> float:
+        """Adam's step size after a share ``progress`` of the training."""
+        if not self.cosine:
+            return self.learning_rate
+        return 0.5 * self.learning_rate * (1 + math.cos(math.pi * progress))
 
 
 @dataclass(frozen=True)
@@ -195,10 +197,7 @@ def train(
     device, dtype = posterior.keep[0].device, posterior.keep[0].dtype
     flat = FlatParameters(posterior)
     q = flat.posterior()
-    optimizer = torch.optim.Adam([flat.values], lr=plan.learning_rate, fused=True)
-    if optimizer_state:
-        load_optimizer(optimizer, flat, optimizer_state)
-
+    optimizer = Adam(flat, optimizer_state)
     noise = TrainingNoise(members.seeds, device, dtype)
     prior = tuple(
         GaussianPrior(torch.as_tensor(of_layer).to(device, dtype))
@@ -216,7 +215,7 @@ def train(
     record = Record(len(members.seeds))
     best = Best(flat, len(members.seeds), plan.patience, plan.tol)
     interrupted = False
-    first_step = int(optimizer_state["step"]) if optimizer_state else 0
+    first_step = optimizer.n_steps
     step = 0
 
     try:
@@ -226,17 +225,13 @@ def train(
             plan.likelihood.schedule(flat.detached().noise, progress)
             nll_sum = torch.zeros_like(rows.total_weight)
             for positions in _batches(noise, rows.n_rows, n_batches):
-                if plan.cosine:
-                    decayed = 0.5 * (1 + math.cos(math.pi * step / n_steps))
-                    optimizer.param_groups[0]["lr"] = plan.learning_rate * decayed
                 x, y, weights = rows.take(positions)
                 nll = objective.nll(q, x, y, weights, noise)
                 loss = nll if decay is not None else nll + objective.kl(q)
                 [gradient] = torch.autograd.grad(loss, flat.values, objective.scale)
                 if decay is not None:
                     gradient.addcmul_(flat.values.detach(), decay)
-                flat.values.grad = gradient
-                optimizer.step()
+                optimizer.step(gradient, plan.learning_rate_at(step / n_steps))
                 nll_sum += nll.detach()
                 step += 1
             record.add(nll_sum / n_batches, objective.kl(flat.detached()))
@@ -245,15 +240,18 @@ def train(
             last = epoch == plan.n_epochs - 1
             if last or step % _STEPS_BETWEEN_CHECKS < n_batches:
                 record.find_failures()
-            if best.update(record):
-                break
+            done = best.update(record)
             on_epoch(epoch + 1)
+            if done:
+                break
     except KeyboardInterrupt:
         if not plan.keep_interrupted or not best.n_epochs.any():
             raise
         interrupted = True
-        record.find_failures()
 
+    record.find_failures()
+    # What happens to a member after it has stopped is no failure of its own.
+    failed = np.where(best.stopped & (record.failed > best.n_epochs), 0, record.failed)
     nll_per_epoch, kl_per_epoch, validation = record.history()
     return Trained(
         posterior=flat.posterior(best.values),
@@ -261,9 +259,9 @@ def train(
         kl=kl_per_epoch,
         validation=validation,
         n_epochs=best.n_epochs,
-        failed=record.failed,
+        failed=failed,
         interrupted=interrupted,
-        optimizer=save_optimizer(optimizer, flat),
+        optimizer=optimizer.state(),
     )
 
 

@@ -11,6 +11,8 @@ HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 # targets that a network can interpolate do not drive the precision to infinity.
 SMALLEST_NOISE = 1e-3
 LARGEST_LOG_TAU = -2 * math.log(SMALLEST_NOISE)
+# Nor is it so large that a variance overflows (also in float32).
+SMALLEST_LOG_TAU = -70.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,9 @@ class Gaussian:
     def log_tau(self, params: dict[str, torch.Tensor]) -> torch.Tensor:
         """Log precision, (members, 1, targets)."""
         log_tau = params["log_tau"].unsqueeze(1)
-        return log_tau.clamp(max=LARGEST_LOG_TAU) if self.learned else log_tau
+        if not self.learned:
+            return log_tau
+        return log_tau.clamp(SMALLEST_LOG_TAU, LARGEST_LOG_TAU)
 
     def nll(
         self, params: dict[str, torch.Tensor], outputs: torch.Tensor, y: torch.Tensor

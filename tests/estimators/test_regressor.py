@@ -558,10 +558,10 @@ def test_feature_names(data, small):
 
 
 def test_max_iter_auto_follows_the_number_of_rows(data, small):
-    """200 sqrt(N) steps, one batch to an epoch here."""
+    """100 sqrt(N) steps, one batch to an epoch here."""
     model = MCDropoutRegressor(**small | {"max_iter": "auto"})
     model.fit(data.X[:5], data.y[:5])
-    assert model.n_iter_ == int(np.ceil(200 * np.sqrt(5)))
+    assert model.n_iter_ == int(np.ceil(100 * np.sqrt(5)))
 
 
 def test_training_lowers_the_loss(data, small):

@@ -5,11 +5,11 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.inference.parameters import Adam
 
 
 def assert_same_state(actual, desired):
@@ -27,7 +27,7 @@ def assert_same_state(actual, desired):
 
 def interrupt(monkeypatch, step, error=KeyboardInterrupt):
     """Let the step-th step of the optimiser (from 1) raise."""
-    plain, calls = torch.optim.Adam.step, []
+    plain, calls = Adam.step, []
 
     def step_or_raise(self, *args, **kwargs):
         calls.append(None)
@@ -35,7 +35,7 @@ def interrupt(monkeypatch, step, error=KeyboardInterrupt):
             raise error
         return plain(self, *args, **kwargs)
 
-    monkeypatch.setattr(torch.optim.Adam, "step", step_or_raise)
+    monkeypatch.setattr(Adam, "step", step_or_raise)
 
 
 # ---- partial_fit
