@@ -17,8 +17,9 @@ from skbayesnn.data.design import Design, Scaling, Share
 from skbayesnn.data.validate import Table
 from skbayesnn.estimators import parameters
 from skbayesnn.estimators.progress import epochs_reported
-from skbayesnn.inference.posterior import Likelihood, Posterior
+from skbayesnn.inference.posterior import Posterior
 from skbayesnn.inference.training import Members, Plan, Trained, start, train
+from skbayesnn.likelihoods import Likelihood
 from skbayesnn.networks import MLP
 
 

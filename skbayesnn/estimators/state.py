@@ -10,8 +10,14 @@ import torch
 from skbayesnn.data.design import Scaling
 from skbayesnn.estimators.fitting import Fitted
 from skbayesnn.inference.objective import weight_decay
-from skbayesnn.inference.posterior import Likelihood, Posterior
-from skbayesnn.likelihoods import Categorical, Gaussian, Heteroscedastic
+from skbayesnn.inference.posterior import Posterior
+from skbayesnn.likelihoods import (
+    Categorical,
+    Gaussian,
+    Heteroscedastic,
+    Likelihood,
+    Precision,
+)
 from skbayesnn.networks import MLP
 
 LIKELIHOODS = {
@@ -143,7 +149,7 @@ def _precision(fitted: Fitted, posterior: Posterior, scaling: Scaling):
     likelihood = posterior.likelihood
     tau = fitted.task.tau
     if tau is None:
-        assert isinstance(likelihood, Gaussian)
+        assert isinstance(likelihood, Precision)
         log_tau = likelihood.log_tau(posterior.noise)[:, 0].double()
         variance = log_tau.neg().exp().mean(0).cpu().numpy()
         tau = 1 / (variance * scaling.y_scale**2)

@@ -25,6 +25,24 @@ def linear(params, keep, x, bias, noise):
     return torch.baddbmm(bias.unsqueeze(1), masked.expand(len(mean), -1, -1), mean)
 
 
+def linear_vjp(params, keep, x, bias, noise):
+    """``linear`` and its pullback; x is overwritten where the masks fit into it.
+
+    Masked activations serve the pullback as well as the activations themselves: at
+    dropped units the gradient is zero.
+    """
+    mean = params["mean"]
+    mask = noise.bernoulli(keep, *x.shape[1:])
+    masked = x.mul_(mask) if len(x) >= len(mask) else x * mask
+    masked = masked.expand(len(mean), -1, -1)
+
+    def pullback(gradient, needs_input):
+        of_x = torch.bmm(gradient, mean.mT).mul_(mask) if needs_input else None
+        return {"mean": torch.bmm(masked.mT, gradient), "bias": gradient.sum(1)}, of_x
+
+    return torch.baddbmm(bias.unsqueeze(1), masked, mean), pullback
+
+
 def draw(params, keep, noise):
     """One mask per draw, on the rows of M: (draws, members, inputs, outputs)."""
     mean = params["mean"]

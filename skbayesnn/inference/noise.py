@@ -21,6 +21,9 @@ INIT, EPOCH, DRAW = 0, 1, 2
 
 _STEPS_OF_16_BITS = 1 << 16
 
+# Random words of every seed, and the same memory as (seeds, rows, units) of 16 bits.
+_Buffer = tuple[list[torch.Tensor], torch.Tensor]
+
 
 def philox(
     seed: int, purpose: int, place: int = 0, offset: int = 0
@@ -68,7 +71,9 @@ class TrainingNoise:
         self._of_member: torch.Tensor | None = None
         if 1 < len(distinct) and not np.array_equal(of_member, np.arange(len(seeds))):
             self._of_member = torch.as_tensor(of_member, device=device)
-        self._buffers: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
+        self._buffers: dict[
+            tuple[int, int], tuple[list[torch.Tensor], torch.Tensor]
+        ] = {}
         self._thresholds: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def start_epoch(self, epoch: int) -> None:
@@ -114,15 +119,15 @@ class TrainingNoise:
             return values
         return values.index_select(0, self._of_member)
 
-    def _new_buffer(self, rows: int, units: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Random words, and the same memory seen as 16 bits for every unit."""
+    def _new_buffer(self, rows: int, units: int) -> _Buffer:
+        """Memory for the noise of one step in one layer."""
         words = torch.empty(
             (len(self._seeds), -(-rows * units // 4)),
             dtype=torch.int64,
             device=self.device,
         )
         bits = words.view(torch.int16)[:, : rows * units]
-        return words, bits.view(len(self._seeds), rows, units)
+        return list(words), bits.view(len(self._seeds), rows, units)
 
     def _cached_threshold(self, probability: torch.Tensor) -> torch.Tensor:
         """(members or 1, 1, 1); one value where all members agree.

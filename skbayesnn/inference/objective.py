@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 import torch
 
-from skbayesnn.families import Noise
+from skbayesnn.families import Noise, Params
 from skbayesnn.inference.posterior import Posterior
+from skbayesnn.likelihoods import nll_vjp
 from skbayesnn.priors import GaussianPrior
 
 
@@ -57,7 +58,32 @@ class Objective:
         row_weights : (members or 1, batch rows), or None where all are one
         """
         outputs = q.network.forward(q.layers, q.keep, x, noise)
-        nll = q.likelihood.nll(q.noise, outputs, y)
+        return self._per_row(q.likelihood.nll(q.noise, outputs, y), row_weights)
+
+    def nll_gradient(
+        self,
+        q: Posterior,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        row_weights: torch.Tensor | None,
+        noise: Noise,
+    ) -> tuple[torch.Tensor, list[Params], Params]:
+        """``nll``, and the gradients of ``scale * nll`` summed over members.
+
+        returns : nll (members,); gradients of every layer's parameters; of the
+            likelihood's learned parameters. x may be overwritten.
+        """
+        with torch.no_grad():
+            outputs, to_layers = q.network.vjp(q.layers, q.keep, x, noise)
+            rows, to_outputs = nll_vjp(q.likelihood, q.noise, outputs, y)
+            share = (self.scale / rows.shape[1]).unsqueeze(1)
+            if row_weights is not None:
+                share = share * row_weights / self.mean_weight.unsqueeze(1)
+            of_outputs, of_noise = to_outputs(share)
+            return self._per_row(rows, row_weights), to_layers(of_outputs), of_noise
+
+    def _per_row(self, nll, row_weights):
+        """(members, batch rows) -> (members,): eq. 2 divided by N."""
         if row_weights is None:
             return nll.mean(1)
         return (row_weights * nll).mean(1) / self.mean_weight

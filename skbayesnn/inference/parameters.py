@@ -11,7 +11,7 @@ from skbayesnn.inference.posterior import Posterior
 
 
 class FlatParameters:
-    """All parameters in one vector: one leaf for autograd, one kernel for Adam."""
+    """All parameters in one vector, ``values``; the posterior has views of it."""
 
     def __init__(self, posterior: Posterior):
         self._template = posterior
@@ -19,7 +19,6 @@ class FlatParameters:
         self._names = [(i, name) for i, group in enumerate(groups) for name in group]
         self._shapes = [groups[i][name].shape for i, name in self._names]
         self.values = torch.cat([groups[i][n].flatten() for i, n in self._names])
-        self.values.requires_grad_()
         members = torch.arange(posterior.n_members, device=self.values.device)
         self.member_of = torch.cat(
             [
@@ -31,14 +30,11 @@ class FlatParameters:
     def posterior(self, vector: torch.Tensor | None = None) -> Posterior:
         """The posterior whose parameters are views of ``vector`` (the values)."""
         vector = self.values if vector is None else vector
-        trainable = self._template.likelihood.trainable
         groups: list[Params] = [{} for _ in range(len(self._template.layers) + 1)]
         end = 0
         for (i, name), shape in zip(self._names, self._shapes, strict=True):
             start, end = end, end + shape.numel()
-            part = vector[start:end].view(shape)
-            fixed = i == len(self._template.layers) and name not in trainable
-            groups[i][name] = part.detach() if fixed else part
+            groups[i][name] = vector[start:end].view(shape)
         return replace(self._template, layers=groups[:-1], noise=groups[-1])
 
     def arrays_of(self, vector: torch.Tensor) -> dict[str, np.ndarray]:
@@ -55,9 +51,17 @@ class FlatParameters:
         parts = [arrays[f"{kind}/{i}/{name}"].ravel() for i, name in self._names]
         return torch.as_tensor(np.concatenate(parts)).to(self.values, copy=True)
 
-    def detached(self) -> Posterior:
-        """The posterior outside of any graph; shares memory with the values."""
-        return self.posterior(self.values.detach())
+    def vector(self, layers: list[Params], noise: Params) -> torch.Tensor:
+        """Gradients by name as one vector like ``values``; zero where there is none."""
+        groups = [*layers, noise]
+        return torch.cat(
+            [
+                groups[i][name].flatten()
+                if name in groups[i]
+                else self.values.new_zeros(shape.numel())
+                for (i, name), shape in zip(self._names, self._shapes, strict=True)
+            ]
+        )
 
 
 class Adam:
@@ -77,7 +81,7 @@ class Adam:
         self, flat: FlatParameters, state: dict[str, np.ndarray] | None = None
     ):
         self._flat = flat
-        self._values = flat.values.detach()
+        self._values = flat.values
         self.n_steps = int(state["step"]) if state else 0
         self._mean, self._square = (
             flat.vector_of(state, name) if state else torch.zeros_like(self._values)

@@ -8,10 +8,8 @@ import torch
 
 from skbayesnn.families import Params
 from skbayesnn.inference.noise import DrawNoise
-from skbayesnn.likelihoods import Categorical, Gaussian
+from skbayesnn.likelihoods import Likelihood
 from skbayesnn.networks import MLP
-
-Likelihood = Gaussian | Categorical
 
 
 @dataclass(frozen=True)

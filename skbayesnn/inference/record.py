@@ -64,14 +64,14 @@ class Best:
         self._epoch = np.zeros(n_members, dtype=int)
         self.stopped = np.zeros(n_members, dtype=bool)
         self.n_epochs = np.zeros(n_members, dtype=int)
-        self._kept = flat.values.detach().clone()
+        self._kept = flat.values.clone()
 
     def update(self, record: Record) -> bool:
         """After an epoch; returns whether no member is left to be trained."""
         running = ~self.stopped & (record.failed == 0)
         self.n_epochs[running] += 1
         if self._patience is None:
-            self._kept.copy_(self._flat.values.detach())
+            self._kept.copy_(self._flat.values)
             return not running.any()
         score = record.validation[-1].double().cpu().numpy()
         better = running & (score > self._score + self._tol)
@@ -85,7 +85,7 @@ class Best:
     def _keep(self, members: np.ndarray) -> None:
         chosen = torch.as_tensor(members).to(self._flat.values.device)
         chosen = chosen[self._flat.member_of]
-        self._kept = torch.where(chosen, self._flat.values.detach(), self._kept)
+        self._kept = torch.where(chosen, self._flat.values, self._kept)
 
     @property
     def values(self) -> torch.Tensor:

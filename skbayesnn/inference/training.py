@@ -16,8 +16,9 @@ import torch
 from skbayesnn.inference.noise import TrainingNoise, initial_normal
 from skbayesnn.inference.objective import Objective
 from skbayesnn.inference.parameters import Adam, FlatParameters
-from skbayesnn.inference.posterior import Likelihood, Posterior
+from skbayesnn.inference.posterior import Posterior
 from skbayesnn.inference.record import Best, Record
+from skbayesnn.likelihoods import Likelihood
 from skbayesnn.networks import MLP
 from skbayesnn.priors import GaussianPrior
 
@@ -222,21 +223,24 @@ def train(
         for epoch in range(plan.n_epochs):
             noise.start_epoch(first_epoch + epoch)
             progress = (first_step + step) / (plan.horizon or n_steps)
-            plan.likelihood.schedule(flat.detached().noise, progress)
+            plan.likelihood.schedule(q.noise, progress)
             nll_sum = torch.zeros_like(rows.total_weight)
             for positions in _batches(noise, rows.n_rows, n_batches):
                 x, y, weights = rows.take(positions)
-                nll = objective.nll(q, x, y, weights, noise)
-                loss = nll if decay is not None else nll + objective.kl(q)
-                [gradient] = torch.autograd.grad(loss, flat.values, objective.scale)
+                nll, of_layers, of_noise = objective.nll_gradient(
+                    q, x, y, weights, noise
+                )
+                gradient = flat.vector(of_layers, of_noise)
                 if decay is not None:
-                    gradient.addcmul_(flat.values.detach(), decay)
+                    gradient.addcmul_(flat.values, decay)
+                else:
+                    gradient += _kl_gradient(flat, objective)
                 optimizer.step(gradient, plan.learning_rate_at(step / n_steps))
-                nll_sum += nll.detach()
+                nll_sum += nll
                 step += 1
-            record.add(nll_sum / n_batches, objective.kl(flat.detached()))
+            record.add(nll_sum / n_batches, objective.kl(q))
             if plan.patience is not None:
-                record.validation.append(_validation_score(flat.detached(), rows))
+                record.validation.append(_validation_score(q, rows))
             last = epoch == plan.n_epochs - 1
             if last or step % _STEPS_BETWEEN_CHECKS < n_batches:
                 record.find_failures()
@@ -292,13 +296,20 @@ def _constant_decay(flat: FlatParameters, objective: Objective) -> torch.Tensor 
     """2 lambda (eq. 4) per parameter, where KL / (N tau) is lambda ||theta||^2.
 
     The gradient of such a KL is one product per step. None where a family's KL is
-    not quadratic: then autograd has to take its gradient.
+    not quadratic: then autograd has to take its gradient in every step.
     """
     if not flat.posterior().network.quadratic_kl:
         return None
-    ones = torch.ones_like(flat.values, requires_grad=True)
-    kl = objective.kl(flat.posterior(ones)) * objective.scale
-    return torch.autograd.grad(kl.sum(), ones)[0]
+    return _kl_gradient(flat, objective, torch.ones_like(flat.values))
+
+
+def _kl_gradient(
+    flat: FlatParameters, objective: Objective, at: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Gradient of KL / (N tau), summed over members, as one vector."""
+    at = (flat.values if at is None else at).detach().requires_grad_()
+    kl = objective.kl(flat.posterior(at)) * objective.scale
+    return torch.autograd.grad(kl.sum(), at)[0]
 
 
 def _validation_score(posterior: Posterior, rows: Rows) -> torch.Tensor:

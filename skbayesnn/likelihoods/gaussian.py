@@ -1,9 +1,16 @@
 """Homoscedastic Gaussian likelihood N(y; f, 1 / tau), one precision per target."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+
+# Gradient of the rows' nll (members or 1, rows or 1) -> gradients of the outputs, and
+# of the learned parameters by name.
+LikelihoodPullback = Callable[
+    [torch.Tensor], tuple[torch.Tensor, dict[str, torch.Tensor]]
+]
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -16,8 +23,8 @@ SMALLEST_LOG_TAU = -70.0
 
 
 @dataclass(frozen=True)
-class Gaussian:
-    """tau given, or learned with the weights (``learned=True``).
+class Precision:
+    """A noise precision per target, given, or learned with the weights.
 
     All quantities are in the network's scale (y standardised); nats.
     """
@@ -26,21 +33,9 @@ class Gaussian:
     learned: bool
 
     @property
-    def n_outputs(self) -> int:
-        """Outputs of the network: one mean per target."""
-        return self.n_targets
-
-    @property
     def trainable(self) -> tuple[str, ...]:
         """Names of the parameters that are learned."""
         return ("log_tau",) if self.learned else ()
-
-    def init(self, tau: torch.Tensor) -> dict[str, torch.Tensor]:
-        """tau : (members, targets), the given precision, or where learning starts."""
-        return {"log_tau": tau.log()}
-
-    def schedule(self, params: dict[str, torch.Tensor], progress: float) -> None:
-        """Told before each epoch how far the training has come, in [0, 1]."""
 
     def log_tau(self, params: dict[str, torch.Tensor]) -> torch.Tensor:
         """Log precision, (members, 1, targets)."""
@@ -48,6 +43,23 @@ class Gaussian:
         if not self.learned:
             return log_tau
         return log_tau.clamp(SMALLEST_LOG_TAU, LARGEST_LOG_TAU)
+
+
+@dataclass(frozen=True)
+class Gaussian(Precision):
+    """Noise that is the same for all rows."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs of the network: one mean per target."""
+        return self.n_targets
+
+    def init(self, tau: torch.Tensor) -> dict[str, torch.Tensor]:
+        """tau : (members, targets), the given precision, or where learning starts."""
+        return {"log_tau": tau.log()}
+
+    def schedule(self, params: dict[str, torch.Tensor], progress: float) -> None:
+        """Told before each epoch how far the training has come, in [0, 1]."""
 
     def nll(
         self, params: dict[str, torch.Tensor], outputs: torch.Tensor, y: torch.Tensor
@@ -58,6 +70,27 @@ class Gaussian:
         y : (members or 1, rows, targets)
         """
         return gaussian_nll(outputs, self.log_tau(params), y)
+
+    def nll_vjp(
+        self, params: dict[str, torch.Tensor], outputs: torch.Tensor, y: torch.Tensor
+    ) -> tuple[torch.Tensor, LikelihoodPullback]:
+        """``nll`` and its pullback, by hand: it is most of a small network's step."""
+        log_tau = self.log_tau(params)
+        tau = log_tau.exp()
+        residual = outputs - y
+        half_squares = (0.5 * tau) * residual.square()
+        nll = half_squares.sum(-1) + (HALF_LOG_2PI - 0.5 * log_tau).sum(-1)
+
+        def pullback(gradient):
+            gradient = gradient.unsqueeze(-1)
+            of_outputs = (tau * gradient) * residual
+            if not self.learned:
+                return of_outputs, {}
+            inside = log_tau == params["log_tau"].unsqueeze(1)
+            of_log_tau = ((half_squares - 0.5) * gradient).sum(1) * inside.squeeze(1)
+            return of_outputs, {"log_tau": of_log_tau}
+
+        return nll, pullback
 
     def log_density(
         self, params: dict[str, torch.Tensor], outputs: torch.Tensor, y: torch.Tensor

@@ -15,11 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from skbayesnn.likelihoods.gaussian import (
-    LARGEST_LOG_TAU,
-    Gaussian,
-    gaussian_nll,
-)
+from skbayesnn.likelihoods.gaussian import LARGEST_LOG_TAU, Precision, gaussian_nll
 
 WARM_UP = 0.25  # share of the training that is homoscedastic; the ramp is as long
 
@@ -29,8 +25,8 @@ LOG_VARIANCE_RANGE = 8.0
 
 
 @dataclass(frozen=True)
-class Heteroscedastic(Gaussian):
-    """See the module; ``tau`` as in :class:`Gaussian`."""
+class Heteroscedastic(Precision):
+    """See the module; shapes as in :class:`skbayesnn.likelihoods.Gaussian`."""
 
     @property
     def n_outputs(self) -> int:
@@ -57,6 +53,10 @@ class Heteroscedastic(Gaussian):
         """-log p(y | f), (..., members, rows)."""
         mean, log_tau = self.split(params, outputs)
         return gaussian_nll(mean, log_tau, y)
+
+    def log_density(self, params, outputs, y):
+        """log p(y | f), (..., members, rows)."""
+        return -self.nll(params, outputs, y)
 
     def components(self, params, outputs):
         """Mean and noise variance of every draw, (draws, members, rows, targets)."""

@@ -1,22 +1,39 @@
 """Multi-layer perceptron over the members axis."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
-from skbayesnn.families import FAMILIES, Noise, Params
+from skbayesnn.families import FAMILIES, Noise, Params, linear_vjp
 from skbayesnn.priors import GaussianPrior
 
 Keep = Sequence[torch.Tensor]
 
-# name -> (function, in-place function, variance gain of the initial weights)
+
+class Activation(NamedTuple):
+    """A function of the units, its gradient from its values, and its start scale."""
+
+    function: Callable[[torch.Tensor], torch.Tensor]
+    in_place: Callable[[torch.Tensor], torch.Tensor]
+    pullback: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    gain: float  # of the variance of the weights behind it
+
+
 ACTIVATIONS = {
-    "relu": (torch.relu, torch.relu_, 2.0),
-    "tanh": (torch.tanh, torch.tanh_, 1.0),
-    "logistic": (torch.sigmoid, torch.sigmoid_, 1.0),
-    "identity": (lambda x: x, lambda x: x, 1.0),
+    "relu": Activation(
+        torch.relu,
+        torch.relu_,
+        lambda gradient, h: torch.ops.aten.threshold_backward(gradient, h, 0),
+        2.0,
+    ),
+    "tanh": Activation(torch.tanh, torch.tanh_, torch.ops.aten.tanh_backward, 1.0),
+    "logistic": Activation(
+        torch.sigmoid, torch.sigmoid_, torch.ops.aten.sigmoid_backward, 1.0
+    ),
+    "identity": Activation(lambda x: x, lambda x: x, lambda gradient, h: gradient, 1.0),
 }
 
 
@@ -65,7 +82,7 @@ class MLP:
         keep : per layer (members,)
         """
         layers = []
-        gain = ACTIVATIONS[self.activation][2]
+        gain = ACTIVATIONS[self.activation].gain
         last = len(self.families) - 1
         for i, name in enumerate(self.families):
             variance = (gain if i < last else 1.0) / self.fan_ins[i]
@@ -86,12 +103,44 @@ class MLP:
         x : (members or 1, rows, inputs)
         returns : (members, rows, outputs)
         """
-        activate = ACTIVATIONS[self.activation][0]
+        activate = ACTIVATIONS[self.activation].function
         for i, (name, params) in enumerate(zip(self.families, layers, strict=True)):
             if i:
                 x = activate(x)
             x = FAMILIES[name].linear(params, keep[i], x, params["bias"], noise)
         return x
+
+    def vjp(
+        self, layers: list[Params], keep: Keep, x: torch.Tensor, noise: Noise
+    ) -> tuple[torch.Tensor, Callable[[torch.Tensor], list[Params]]]:
+        """``forward``, and what takes a gradient of its outputs to the parameters.
+
+        The same numbers as autograd through ``forward``, without its graph and with
+        activations in place: for small networks most of a step is bookkeeping. To be
+        called without autograd; x may be overwritten.
+
+        returns : outputs (members, rows, outputs), and a function from their
+            gradient to the gradients of every layer's parameters
+        """
+        activation = ACTIVATIONS[self.activation]
+        passed = []
+        for i, (name, params) in enumerate(zip(self.families, layers, strict=True)):
+            if i:
+                x = activation.in_place(x)
+            outputs, pullback = linear_vjp(name, params, keep[i], x, noise)
+            passed.append((x, pullback))
+            x = outputs
+
+        def gradients(gradient: torch.Tensor) -> list[Params]:
+            found = []
+            for i, (h, pullback) in reversed(list(enumerate(passed))):
+                of_params, of_h = pullback(gradient, i > 0)
+                found.append(of_params)
+                if of_h is not None:
+                    gradient = activation.pullback(of_h, h)
+            return found[::-1]
+
+        return x, gradients
 
     def draw(
         self, layers: list[Params], keep: Keep, noise: Noise
@@ -113,7 +162,7 @@ class MLP:
         x : (members or 1, rows, inputs)
         returns : (draws, members, rows, outputs)
         """
-        activate_ = ACTIVATIONS[self.activation][1]
+        activate_ = ACTIVATIONS[self.activation].in_place
         h = x.unsqueeze(0)
         for i, (weight, bias) in enumerate(weights):
             if i:
