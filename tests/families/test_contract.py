@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from skbayesnn.families import FAMILIES
+from skbayesnn.families import FAMILIES, linear_vjp
 from skbayesnn.inference.noise import DrawNoise, TrainingNoise
 from skbayesnn.priors import GaussianPrior
 
@@ -200,3 +200,37 @@ def test_start_has_the_wanted_size(setting):
     weights = setting.family.draw(params, setting.keep, noise)
     size = weights.square().sum((2, 3)).mean(0)
     torch.testing.assert_close(size, mean.square().sum((1, 2)), rtol=0.1, atol=0)
+
+
+@pytest.mark.parametrize("by_hand", [True, False], ids=["by hand", "autograd"])
+@pytest.mark.parametrize("shared", [False, True], ids=["own rows", "shared rows"])
+def test_pullback_is_autograds(setting, monkeypatch, by_hand, shared):
+    """``linear_vjp``, a family's own and the one for families without."""
+    if not by_hand and hasattr(setting.family, "linear_vjp"):
+        monkeypatch.delattr(setting.family, "linear_vjp")
+    [name] = [key for key, value in FAMILIES.items() if value is setting.family]
+    x = setting.x[:1] if shared else setting.x
+    params = {
+        key: value.clone().requires_grad_()
+        for key, value in (setting.params | {"bias": setting.bias}).items()
+    }
+    leaf = x.clone().requires_grad_()
+    noise = TrainingNoise(setting.seeds, CPU, setting.dtype)
+    noise.start_epoch(0)
+    outputs = setting.family.linear(params, setting.keep, leaf, params["bias"], noise)
+    gradient = torch.linspace(-1, 2, outputs.numel(), dtype=setting.dtype)
+    gradient = gradient.view(outputs.shape)
+    expected = torch.autograd.grad(outputs, [*params.values(), leaf], gradient)
+
+    noise.start_epoch(0)
+    detached = {key: value.detach() for key, value in params.items()}
+    with torch.no_grad():
+        result, pullback = linear_vjp(name, detached, setting.keep, x.clone(), noise)
+        of_params, of_x = pullback(gradient, not shared)
+    torch.testing.assert_close(result, outputs)
+    for key, value in zip(params, expected, strict=False):
+        torch.testing.assert_close(of_params[key], value)
+    if shared:
+        assert of_x is None
+    else:
+        torch.testing.assert_close(of_x, expected[-1])
