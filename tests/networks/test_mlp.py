@@ -1,5 +1,7 @@
 """The perceptron: its pass, its pullback, and drawn networks."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -22,7 +24,7 @@ def layers(network, seed):
     seeds = seed + np.arange(MEMBERS)
     normal = [
         torch.as_tensor(initial_normal(seeds, i, a + 1, b))
-        for i, (a, b) in enumerate(zip(SIZES, SIZES[1:], strict=False))
+        for i, (a, b) in enumerate(pairwise(SIZES))
     ]
     return network.init(normal, _keep())
 
