@@ -19,6 +19,7 @@ from sklearn.ensemble import (
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.metrics import make_scorer, r2_score
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -700,11 +701,12 @@ def test_weights_reach_the_network(data):
     weights = np.arange(ROWS) % 4
     with sklearn.config_context(enable_metadata_routing=True):
         network = regressor().set_fit_request(sample_weight=True)
-        network.set_score_request(sample_weight=True)
+        scorer = make_scorer(r2_score).set_score_request(sample_weight=True)
         scaler = StandardScaler().set_fit_request(sample_weight=True)
         model = GridSearchCV(
             make_pipeline(scaler, network),
             {"mcdropoutregressor__tau": [1.0, 4.0]},
+            scoring=scorer,
             cv=KFold(2),
         ).fit(data.X, data.y, sample_weight=weights)
         there = weights > 0

@@ -16,12 +16,11 @@ EXPECTED_FAILED_CHECKS = {
     "check_sample_weight_equivalence_on_sparse_data": NOISE,
 }
 
-# The defaults, and a variant with shorter training (the checks fit many times).
 ESTIMATORS = [
     MCDropoutRegressor(),
-    MCDropoutRegressor(likelihood="heteroscedastic", n_estimators=3, max_iter=150),
+    MCDropoutRegressor(likelihood="heteroscedastic", n_estimators=3),
     MCDropoutClassifier(),
-    MCDropoutClassifier(n_estimators=3, max_iter=150),
+    MCDropoutClassifier(n_estimators=3),
 ]
 
 
