@@ -12,6 +12,7 @@ from skbayesnn.inference.posterior import Posterior
 # Activations of one chunk stay in a processor's cache; a GPU wants larger ones.
 _CHUNK_BYTES = {"cpu": 1 << 22}
 _LARGE_CHUNK_BYTES = 1 << 30
+_ROWS_OF_HELD_WEIGHTS = 1024
 
 Component = tuple[np.ndarray, ...]
 
@@ -43,12 +44,13 @@ def stream(
         in an order that does not depend on the chunks.
     """
     n_draws = posterior.distinct_draws(n_draws)
-    row_step, draw_step = chunk_sizes(posterior, n_rows, n_draws, budget)
+    hold = _fits(posterior, n_draws, budget)
+    row_step, draw_step = chunk_sizes(posterior, n_rows, n_draws, budget, hold)
     draw_ranges = [
         range(start, min(start + draw_step, n_draws))
         for start in range(0, n_draws, draw_step)
     ]
-    held = _held_weights(posterior, draw_ranges, budget)
+    held = [posterior.draw(draws) for draws in draw_ranges] if hold else []
     with torch.inference_mode():
         for start in range(0, n_rows, row_step):
             chunk = slice(start, min(start + row_step, n_rows))
@@ -87,29 +89,31 @@ def whole(chunks) -> Component:
 
 
 def chunk_sizes(
-    posterior: Posterior, n_rows: int, n_draws: int, budget: int
+    posterior: Posterior, n_rows: int, n_draws: int, budget: int, held: bool
 ) -> tuple[int, int]:
     """Rows and draws of one chunk, so that its activations stay within the budget.
 
-    Two layers are alive at once; weights of a draw are made anew for every chunk.
+    Two layers are alive at once. Where the weights are not held they are made anew
+    for every chunk of rows, which is then as large as a quarter of the budget allows.
     """
-    sizes = posterior.network.sizes
     item = posterior.keep[0].element_size() * posterior.n_members
-    per_row = item * sum(sorted(sizes[1:])[-2:])
-    per_draw = item * sum(a * b for a, b in pairwise(sizes))
-    device = posterior.device.type
-    target = min(budget // 4, _CHUNK_BYTES.get(device, _LARGE_CHUNK_BYTES))
-    row_step = int(np.clip(target // per_row, 1, min(n_rows, 1024)))
-    draw_step = int(np.clip(target // (per_row * row_step + per_draw), 1, n_draws))
-    return row_step, draw_step
+    per_row = item * sum(sorted(posterior.network.sizes[1:])[-2:])
+    quarter = budget // 4
+    target = min(quarter, _CHUNK_BYTES.get(posterior.device.type, _LARGE_CHUNK_BYTES))
+    most = _ROWS_OF_HELD_WEIGHTS if held else n_rows
+    row_step = int(
+        np.clip((target if held else quarter) // per_row, 1, min(n_rows, most))
+    )
+    per_draw = per_row * row_step + item * _n_weights(posterior)
+    return row_step, int(np.clip(target // per_draw, 1, n_draws))
 
 
-def _held_weights(posterior, draw_ranges, budget):
-    """The weights of all draws, where they fit in half of the budget; else None."""
-    shapes = pairwise(posterior.network.sizes)
-    n_weights = sum((a + 1) * b for a, b in shapes)
-    n_draws = draw_ranges[-1].stop
-    size = posterior.keep[0].element_size() * posterior.n_members * n_draws * n_weights
-    if 2 * size > budget:
-        return None
-    return [posterior.draw(draws) for draws in draw_ranges]
+def _fits(posterior: Posterior, n_draws: int, budget: int) -> bool:
+    """Whether the weights of all draws take at most half of the budget."""
+    item = posterior.keep[0].element_size() * posterior.n_members
+    return 2 * item * n_draws * _n_weights(posterior) <= budget
+
+
+def _n_weights(posterior: Posterior) -> int:
+    """Weights and biases of one network."""
+    return sum((a + 1) * b for a, b in pairwise(posterior.network.sizes))
