@@ -7,6 +7,7 @@ gets the result (to rounding) that it gets when it is trained alone.
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -28,6 +29,9 @@ Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
 _VALIDATION_DRAWS = 8
 # Steps between two looks for members whose loss is no longer finite.
 _STEPS_BETWEEN_CHECKS = 200
+# Below this size of a layer's activations a second thread costs more than it gains,
+# and many times more where the processors are busy with something else.
+_UNITS_OF_ONE_THREAD = 1 << 19
 
 
 @dataclass(frozen=True)
@@ -217,37 +221,38 @@ def train(
     best = Best(flat, len(members.seeds), plan.patience, plan.tol)
     interrupted = False
     first_step = optimizer.n_steps
-    step = 0
 
+    def move(positions: torch.Tensor) -> torch.Tensor:
+        """One step on a batch; returns its nll, (members,)."""
+        x, y, weights = rows.take(positions)
+        nll, of_layers, of_noise = objective.nll_gradient(q, x, y, weights, noise)
+        gradient = flat.vector(of_layers, of_noise)
+        if decay is not None:
+            gradient.addcmul_(flat.values, decay)
+        else:
+            gradient += _kl_gradient(flat, objective)
+        done = (optimizer.n_steps - first_step) / n_steps
+        optimizer.step(gradient, plan.learning_rate_at(done))
+        return nll
+
+    batch_units = -(-rows.n_rows // n_batches) * max(plan.network.sizes)
     try:
-        for epoch in range(plan.n_epochs):
-            noise.start_epoch(first_epoch + epoch)
-            progress = (first_step + step) / (plan.horizon or n_steps)
-            plan.likelihood.schedule(q.noise, progress)
-            nll_sum = torch.zeros_like(rows.total_weight)
-            for positions in _batches(noise, rows.n_rows, n_batches):
-                x, y, weights = rows.take(positions)
-                nll, of_layers, of_noise = objective.nll_gradient(
-                    q, x, y, weights, noise
-                )
-                gradient = flat.vector(of_layers, of_noise)
-                if decay is not None:
-                    gradient.addcmul_(flat.values, decay)
-                else:
-                    gradient += _kl_gradient(flat, objective)
-                optimizer.step(gradient, plan.learning_rate_at(step / n_steps))
-                nll_sum += nll
-                step += 1
-            record.add(nll_sum / n_batches, objective.kl(q))
-            if plan.patience is not None:
-                record.validation.append(_validation_score(q, rows))
-            last = epoch == plan.n_epochs - 1
-            if last or step % _STEPS_BETWEEN_CHECKS < n_batches:
-                record.find_failures()
-            done = best.update(record)
-            on_epoch(epoch + 1)
-            if done:
-                break
+        with _few_threads(len(members.seeds) * batch_units):
+            for epoch in range(plan.n_epochs):
+                noise.start_epoch(first_epoch + epoch)
+                horizon = plan.horizon or n_steps
+                plan.likelihood.schedule(q.noise, optimizer.n_steps / horizon)
+                batches = _batches(noise, rows.n_rows, n_batches)
+                nll = torch.stack([move(positions) for positions in batches]).mean(0)
+                record.add(nll, objective.kl(q))
+                if plan.patience is not None:
+                    record.validation.append(_validation_score(q, rows))
+                if (epoch + 1) * n_batches % _STEPS_BETWEEN_CHECKS < n_batches:
+                    record.find_failures()
+                stop = best.update(record)
+                on_epoch(epoch + 1)
+                if stop:
+                    break
     except KeyboardInterrupt:
         if not plan.keep_interrupted or not best.n_epochs.any():
             raise
@@ -283,6 +288,21 @@ def _batches(
     order = noise.permutations(n_rows)
     order = torch.cat([order, order[:, : n_batches * size - n_rows]], dim=1)
     yield from order.split(size, dim=1)
+
+
+@contextmanager
+def _few_threads(n_units: int) -> Iterator[None]:
+    """One thread where the work of a step is small: the rest would only wait.
+
+    n_units : activations of the widest layer, all members and rows of a batch
+    """
+    before = torch.get_num_threads()
+    if n_units < _UNITS_OF_ONE_THREAD:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _loss_scale(plan: Plan, members: Members, like: torch.Tensor) -> torch.Tensor:
