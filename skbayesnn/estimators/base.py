@@ -300,7 +300,7 @@ def stream_of(random_state):
 def _warn_of_constants(table: Table, classes) -> None:
     """Constant columns and targets can be fitted, but what they tell is doubtful."""
     used = table.sample_weight > 0
-    X = table.X[used]
+    X = table.X if used.all() else table.X[used]
     span = X.max(axis=0) - X.min(axis=0)
     span = span.toarray().ravel() if sparse.issparse(span) else span
     columns = np.flatnonzero(span == 0)
