@@ -14,7 +14,10 @@ Keep = Sequence[torch.Tensor]
 
 
 class Activation(NamedTuple):
-    """A function of the units, its gradient from its values, and its start scale."""
+    """A function of the units, its gradient, and its start scale.
+
+    ``pullback`` takes the gradient and the function's values; it works in place.
+    """
 
     function: Callable[[torch.Tensor], torch.Tensor]
     in_place: Callable[[torch.Tensor], torch.Tensor]
@@ -22,18 +25,28 @@ class Activation(NamedTuple):
     gain: float  # of the variance of the weights behind it
 
 
+_aten = torch.ops.aten
+
 ACTIVATIONS = {
     "relu": Activation(
         torch.relu,
         torch.relu_,
-        lambda gradient, h: torch.ops.aten.threshold_backward(gradient, h, 0),
+        lambda g, h: _aten.threshold_backward.grad_input(g, h, 0, grad_input=g),
         2.0,
     ),
-    "tanh": Activation(torch.tanh, torch.tanh_, torch.ops.aten.tanh_backward, 1.0),
-    "logistic": Activation(
-        torch.sigmoid, torch.sigmoid_, torch.ops.aten.sigmoid_backward, 1.0
+    "tanh": Activation(
+        torch.tanh,
+        torch.tanh_,
+        lambda g, h: _aten.tanh_backward.grad_input(g, h, grad_input=g),
+        1.0,
     ),
-    "identity": Activation(lambda x: x, lambda x: x, lambda gradient, h: gradient, 1.0),
+    "logistic": Activation(
+        torch.sigmoid,
+        torch.sigmoid_,
+        lambda g, h: _aten.sigmoid_backward.grad_input(g, h, grad_input=g),
+        1.0,
+    ),
+    "identity": Activation(lambda x: x, lambda x: x, lambda g, h: g, 1.0),
 }
 
 
