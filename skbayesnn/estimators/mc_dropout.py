@@ -38,7 +38,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     tau : "auto", float > 0 or sequence of float, default="auto"
         Model precision, 1 / variance of the observation noise, in y's own units
         (noise of standard deviation s is 1 / s^2); one value, or one per target.
-        ``"auto"`` learns it with the weights, one per target.
+        ``"auto"`` learns it with the weights, one per target; the learned noise is
+        never below 0.1 % of y's standard deviation.
     likelihood : {"gaussian", "heteroscedastic"}, default="gaussian"
         Noise that is equal everywhere, or that depends on the input (a second output
         of the network, learned after a warm-up; ``tau`` is then its overall level).
