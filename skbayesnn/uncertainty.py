@@ -140,14 +140,6 @@ def gaussian_log_density(mean, variance, y):
     return -(0.5 * (squares + np.log(variance)) + HALF_LOG_2PI).sum(-1)
 
 
-def mixture_cdf(mean, variance, y):
-    """P(Y <= y) under the equal-weight mixture, per target.
-
-    mean, variance : (draws, rows, targets); y : (rows, targets)
-    """
-    return ndtr((y - mean) / np.sqrt(variance)).mean(0)
-
-
 def mixture_quantile(mean, variance, level: float) -> np.ndarray:
     """Quantile of the equal-weight Gaussian mixture, (rows, targets).
 

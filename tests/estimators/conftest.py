@@ -44,3 +44,15 @@ def small():
         "device": "cpu",
         "random_state": SEED,
     }
+
+
+def pytest_collection_modifyitems(items):
+    """scikit-learn's expected failures may pass, and nothing else that is expected to.
+
+    On its check data, which are pure noise, a regressor's weights can go to zero:
+    then weighted and repeated rows agree, with noise in the training too.
+    """
+    for item in items:
+        if getattr(item, "originalname", "") == "test_scikit_learn_contract":
+            for mark in item.iter_markers("xfail"):
+                mark.kwargs["strict"] = False
