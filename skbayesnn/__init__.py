@@ -1,6 +1,11 @@
 """Bayesian neural networks that are ordinary scikit-learn estimators."""
 
+from skbayesnn.estimators.bayes_by_backprop import BBBClassifier, BBBRegressor
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.estimators.variational_dropout import (
+    VariationalDropoutClassifier,
+    VariationalDropoutRegressor,
+)
 from skbayesnn.meta import (
     log_predictive_density,
     predict_interval,
@@ -12,8 +17,12 @@ from skbayesnn.meta import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "BBBClassifier",
+    "BBBRegressor",
     "MCDropoutClassifier",
     "MCDropoutRegressor",
+    "VariationalDropoutClassifier",
+    "VariationalDropoutRegressor",
     "log_predictive_density",
     "predict_interval",
     "predict_quantile",

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn.data.design import Design
 from skbayesnn.data.validate import Table, check_inputs
 from skbayesnn.estimators import fitting, parameters, state
+from skbayesnn.estimators.method import Method
 from skbayesnn.estimators.progress import CallbackSupportMixin, with_callbacks
 from skbayesnn.inference.posterior import Posterior
 from skbayesnn.inference.predictive import all_draws, stream
@@ -27,17 +28,18 @@ PARTIAL_FIT_HORIZON = 2000
 class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     """Base of all estimators; see the classes for the parameters.
 
-    A method gives ``_families``, a kind of task (regression, classification) gives
+    A method gives ``_method``, a kind of task (regression, classification) gives
     ``_check``, ``_likelihood``, ``_row_weights`` and the predictions.
     """
 
     n_iter_: int
+    network_: dict
     n_epochs_seen_: int
     total_weight_: float
 
     @abstractmethod
-    def _families(self, dropout: np.ndarray) -> list[str]:
-        """The variational family of each weight layer; dropout (layers,)."""
+    def _method(self, n_layers: int) -> Method:
+        """The checked parameters of the method, for so many weight layers."""
 
     @abstractmethod
     def _check(self, X, y, sample_weight, *, reset: bool) -> tuple[Table, dict]:
@@ -83,7 +85,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             rows = np.flatnonzero(table.sample_weight > 0)
             table, validation = self._with_validation(table, X_val, y_val, of_y)
             if warm:
-                fitted = self._continue(table, rows, validation, of_y)
+                fitted = self._continue(table, rows, validation, of_y, "warm")
             else:
                 [fitted] = fitting.fit_together(
                     [self], table, [rows], [validation], of_y.get("classes_")
@@ -92,8 +94,12 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             self.n_epochs_seen_ = self.n_iter_ + (self.n_epochs_seen_ if warm else 0)
         return self
 
-    def _partial_fit(self, X, y, sample_weight, **check_params):
-        """One epoch over new rows; see ``partial_fit`` of the estimators."""
+    def _partial_fit(self, X, y, sample_weight, *, renew=False, **check_params):
+        """One epoch over new rows; see ``partial_fit`` of the estimators.
+
+        renew : bool, whether the posterior so far becomes the prior and the new rows
+            are fitted to the end
+        """
         if self.early_stopping:
             raise ValueError(
                 "`partial_fit` takes the rows as they come and cannot hold any out; "
@@ -103,41 +109,54 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             first = not hasattr(self, "parameters_")
             table, of_y = self._check(X, y, sample_weight, reset=first, **check_params)
             rows = np.flatnonzero(table.sample_weight > 0)
-            fitted = self._continue(
-                table, rows, None, of_y, streaming=True, fresh=first
+            how = "renew" if renew else "first" if first else "stream"
+            fitted = self._continue(table, rows, None, of_y, how)
+            self._adopt(
+                fitted, of_y, seen=self.total_weight_ if how == "stream" else 0.0
             )
-            seen = 0.0 if first else self.total_weight_
-            self._adopt(fitted, of_y, seen=seen)
-            self.n_epochs_seen_ = 1 + (0 if first else self.n_epochs_seen_)
+            before = 0 if first else self.n_epochs_seen_
+            self.n_epochs_seen_ = before + self.n_iter_
             self.n_iter_ = self.n_epochs_seen_
         return self
 
-    def _continue(self, table, rows, validation, of_y, *, streaming=False, fresh=False):
-        """Train on from the present weights, in the present scaling."""
+    def _continue(self, table, rows, validation, of_y, how):
+        """Train on from the present weights, in the present scaling.
+
+        how : "warm", a fit to the end; "first" or "stream", an epoch over the first
+            or further rows of a stream; "renew", a fit to the end whose prior is the
+            posterior so far
+        """
         classes = of_y.get("classes_")
         device = parameters.device_for_fit(self.device)
         dtype = fitting.precision(table, device)
         task = fitting.make_task(self, table, rows, validation, classes)
-        if streaming:
+        if how in ("first", "stream"):
             task = task.for_streaming(PARTIAL_FIT_HORIZON)
-        if not fresh:
-            self._check_same_shape(task, of_y)
-            task = task.going_on(state.scaling_of(self), self.seeds_)
-        posterior = (
-            fitting.start(task.plan, task.members, device, dtype)
-            if fresh
-            else state.posterior_of(self, device, dtype)
+        if how == "first":
+            posterior = fitting.start(task.plan, task.members, device, dtype)
+            design = Design(table, [task.share], device, dtype)
+            trained = fitting.run([self], task.plan, task.members, design, posterior)
+            return fitting.Fitted(task, trained)
+
+        self._check_same_shape(task, of_y)
+        task = task.going_on(state.scaling_of(self), self.seeds_)
+        posterior = state.posterior_of(self, device, dtype)
+        if how == "renew":
+            task = task.under_prior(state.prior_from(posterior))
+        elif how == "stream" and self.prior_ is not None:
+            task = task.under_prior(self.prior_)
+        stream = how == "stream"
+        design = Design(
+            table, [task.share], device, dtype, self.total_weight_ if stream else 0.0
         )
-        seen = self.total_weight_ if streaming and not fresh else 0.0
-        design = Design(table, [task.share], device, dtype, seen)
         trained = fitting.run(
             [self],
             task.plan,
             task.members,
             design,
             posterior,
-            self.optimizer_ if streaming and not fresh else None,
-            0 if fresh else self.n_epochs_seen_,
+            self.optimizer_ if stream else None,
+            self.n_epochs_seen_,
         )
         return fitting.Fitted(task, trained)
 

@@ -65,18 +65,21 @@ class BayesianClassifier(ClassifierMixin, BayesianNetwork):
         -------
         self : object
         """
-        if hasattr(self, "classes_"):
-            if classes is not None and not np.array_equal(
-                np.unique(classes), self.classes_
-            ):
-                raise ValueError(
-                    "`classes` must be those of the first call of `partial_fit`, "
-                    f"{self.classes_.tolist()}; got {np.unique(classes).tolist()}."
-                )
-            classes = self.classes_
-        elif classes is not None:
-            classes = np.unique(classes)
+        classes = self._classes_of_stream(classes)
         return self._partial_fit(X, y, sample_weight, classes=classes)
+
+    def _classes_of_stream(self, classes):
+        """All labels of a stream, or None before they are known."""
+        if not hasattr(self, "classes_"):
+            return None if classes is None else np.unique(classes)
+        if classes is not None and not np.array_equal(
+            np.unique(classes), self.classes_
+        ):
+            raise ValueError(
+                "`classes` must be those of the first call of `partial_fit`, "
+                f"{self.classes_.tolist()}; got {np.unique(classes).tolist()}."
+            )
+        return self.classes_
 
     def predict(self, X):
         """The class of the largest mean probability.

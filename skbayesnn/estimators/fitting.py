@@ -2,7 +2,7 @@
 
 ``fit_together`` is the engine's door: a single ``fit`` is the case of one estimator.
 What the members of one program must share is collected in a :class:`Plan`; tau,
-dropout, length scale, seed and rows may differ.
+dropout, prior scales, seed and rows may differ.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from sklearn.model_selection import train_test_split
 from skbayesnn.data.design import Design, Scaling, Share
 from skbayesnn.data.validate import Table
 from skbayesnn.estimators import parameters
+from skbayesnn.estimators.method import Method
 from skbayesnn.estimators.progress import epochs_reported
 from skbayesnn.inference.posterior import Posterior
 from skbayesnn.inference.training import Members, Plan, Trained, start, train
-from skbayesnn.likelihoods import Likelihood
 from skbayesnn.networks import MLP
 
 
@@ -59,9 +59,21 @@ class Task:
 
     def going_on(self, scaling: Scaling, seeds: np.ndarray) -> "Task":
         """The same in the scaling and with the networks of an earlier fit."""
-        members = _members(seeds, self.dropout, self.length_scale, self.tau, scaling)
+        members = replace(
+            self.members,
+            seeds=seeds,
+            tau=_network_tau(self.tau, scaling, len(seeds)),
+        )
         return replace(
             self, members=members, share=replace(self.share, scaling=scaling)
+        )
+
+    def under_prior(self, prior: list[dict[str, np.ndarray]]) -> "Task":
+        """The same with an earlier posterior as the prior, its fields per layer."""
+        return replace(
+            self,
+            plan=replace(self.plan, prior="previous"),
+            members=replace(self.members, prior=prior),
         )
 
 
@@ -116,8 +128,8 @@ def fit_together(
         if task.plan != plan:
             raise ValueError(
                 "estimators of one program may differ in tau, dropout, length_scale, "
-                f"random_state and rows only; got {estimators[0]!r} with {plan} and "
-                f"{estimator!r} with {task.plan}."
+                f"prior scales, random_state and rows only; got {estimators[0]!r} with "
+                f"{plan} and {estimator!r} with {task.plan}."
             )
     sizes = {len(task.share.rows) for task in tasks}
     if len(sizes) > 1:
@@ -191,45 +203,52 @@ def make_task(estimator, table: Table, rows, validation, classes) -> Task:
     likelihood = estimator._likelihood(
         n_targets if classes is None else len(classes), learned=tau is None
     )
-    network = _network(estimator, table.X.shape[1], likelihood)
-    dropout = parameters.dropout_rates(estimator.dropout, len(network.fan_ins))
+    hidden = parameters.hidden_sizes(estimator.hidden_layer_sizes)
+    sizes = (table.X.shape[1], *hidden, likelihood.n_outputs)
+    method = estimator._method(len(sizes) - 1)
+    network = MLP(
+        sizes=sizes,
+        activation=parameters.activation_name(estimator.activation),
+        families=method.families,
+    )
     length_scale = parameters.length_scales(estimator.length_scale, network.fan_ins)
+    members = Members(
+        seeds=seeds,
+        keep=np.repeat(1 - method.dropout[:, None], n_members, axis=1),
+        prior=_prior_fields(method, length_scale, n_members),
+        tau=_network_tau(tau, scaling, n_members),
+    )
     return Task(
-        plan=_plan(estimator, network, likelihood, len(rows), len(validation) > 0),
-        members=_members(seeds, dropout, length_scale, tau, scaling),
+        plan=_plan(
+            estimator, method, network, likelihood, len(rows), len(validation) > 0
+        ),
+        members=members,
         share=Share(n_members, rows, weights, validation, scaling),
-        dropout=dropout,
+        dropout=method.dropout,
         length_scale=length_scale,
         tau=tau,
     )
 
 
-def _members(seeds, dropout, length_scale, tau, scaling: Scaling) -> Members:
-    """Networks that differ in their seeds only; tau goes to the network's scale."""
+def _network_tau(tau, scaling: Scaling, n_members: int) -> np.ndarray:
+    """tau in the network's scale, (members, targets); learned ones start at y's own."""
     if tau is None:
         tau = 1 / scaling.y_scale**2
-    network_tau = tau * scaling.y_scale**2
-    n_members = len(seeds)
-    return Members(
-        seeds=seeds,
-        keep=np.repeat(1 - dropout[:, None], n_members, axis=1),
-        length_scale=np.repeat(length_scale[:, None], n_members, axis=1),
-        tau=np.repeat(network_tau[None], n_members, axis=0),
-    )
+    return np.repeat((tau * scaling.y_scale**2)[None], n_members, axis=0)
 
 
-def _network(estimator, n_inputs: int, likelihood: Likelihood) -> MLP:
-    hidden = parameters.hidden_sizes(estimator.hidden_layer_sizes)
-    sizes = (n_inputs, *hidden, likelihood.n_outputs)
-    rates = parameters.dropout_rates(estimator.dropout, len(sizes) - 1)
-    return MLP(
-        sizes=sizes,
-        activation=parameters.activation_name(estimator.activation),
-        families=tuple(estimator._families(rates)),
-    )
+def _prior_fields(method: Method, length_scale, n_members: int):
+    """The fields of the prior of every layer, (members,) each."""
+    return [
+        {
+            name: np.full(n_members, value)
+            for name, value in {"length_scale": scale, **method.prior_fields}.items()
+        }
+        for scale in length_scale
+    ]
 
 
-def _plan(estimator, network, likelihood, n_rows, stops_early) -> Plan:
+def _plan(estimator, method, network, likelihood, n_rows, stops_early) -> Plan:
     batch_size = parameters.batch_rows(estimator.batch_size, n_rows)
     schedule = parameters.check_option(
         "learning_rate", estimator.learning_rate, ["cosine", "constant"]
@@ -252,6 +271,10 @@ def _plan(estimator, network, likelihood, n_rows, stops_early) -> Plan:
         patience=patience if stops_early else None,
         tol=parameters.check_number("tol", estimator.tol, low=0),
         keep_interrupted=parameters.check_bool("warm_start", estimator.warm_start),
+        prior=method.prior,
+        kl_weighting=method.kl_weighting,
+        kl_warm_up=method.kl_warm_up,
+        score_function=method.score_function,
     )
 
 

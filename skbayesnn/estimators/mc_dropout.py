@@ -1,14 +1,39 @@
 """Monte Carlo dropout [GG16]: dropout as approximate Bayesian inference."""
 
+import numpy as np
+
+from skbayesnn.estimators import parameters
+from skbayesnn.estimators.base import BayesianNetwork
 from skbayesnn.estimators.classification import BayesianClassifier
+from skbayesnn.estimators.method import Method
 from skbayesnn.estimators.regression import BayesianRegressor
+from skbayesnn.families import FAMILIES, Concrete
+
+NOISES = ("bernoulli", "gaussian", "dropconnect", "additive")
+# Where `dropout="auto"` starts to learn.
+START_RATE = 0.1
 
 
-class _MCDropout:
-    """The variational family: Bernoulli masks, none where nothing is dropped."""
+class _MCDropout(BayesianNetwork):
+    """The stochastic regularisation techniques of [Gal16 3.2]."""
 
-    def _families(self, dropout):
-        return ["bernoulli" if rate > 0 else "point" for rate in dropout]
+    def _method(self, n_layers):
+        noise = parameters.check_option("noise", self.noise, NOISES)
+        if isinstance(self.dropout, str):
+            parameters.check_option("dropout", self.dropout, ["auto"])
+            if noise != "bernoulli":
+                raise ValueError(
+                    "dropout='auto' learns the rate of noise='bernoulli' only; got "
+                    f"noise={noise!r}. Give a number, or see VariationalDropout*, "
+                    "which learns the variance of Gaussian noise."
+                )
+            families = (Concrete(),) * n_layers
+            return Method(np.full(n_layers, START_RATE), families)
+        rates = parameters.dropout_rates(self.dropout, n_layers)
+        return Method(
+            rates,
+            tuple(FAMILIES[noise if rate > 0 else "point"]() for rate in rates),
+        )
 
 
 class MCDropoutRegressor(_MCDropout, BayesianRegressor):
@@ -27,10 +52,16 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
-    dropout : float in [0, 1) or sequence of float, default=0.01
+    dropout : float in [0, 1), sequence of float or "auto", default=0.01
         Probability that a unit is dropped; a sequence gives one for the inputs of
         each weight layer (hidden layers + 1), the network's inputs first. Higher rates
         regularise more, and their masks' spread is in the noise that is learned.
+        ``"auto"`` learns one per layer with the weights [3]_; what weighs it against
+        the data are N, l and tau.
+    noise : {"bernoulli", "gaussian", "dropconnect", "additive"}, default="bernoulli"
+        What is random [4]_, with p = 1 - dropout: units that are dropped; units that
+        are scaled by N(p, p (1 - p)); weights that are dropped one by one; weights
+        with N(0, v (1 - p) / p) added, v the variance that they start with.
     length_scale : "auto", float >= 0 or sequence of float, default="auto"
         Prior length scale l of the weights, which see standardised inputs: a large l
         keeps weights small and functions smooth. ``"auto"`` is l^2 = the number of
@@ -127,6 +158,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
        representing model uncertainty in deep learning", arXiv:1506.02142.
     .. [2] Lakshminarayanan, Pritzel & Blundell (2017), "Simple and scalable
        predictive uncertainty estimation using deep ensembles", arXiv:1612.01474.
+    .. [3] Gal, Hron & Kendall (2017), "Concrete dropout", arXiv:1705.07832.
+    .. [4] Gal (2016), "Uncertainty in deep learning", thesis, section 3.2.
 
     Examples
     --------
@@ -147,6 +180,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         activation="relu",
         *,
         dropout=0.01,
+        noise="bernoulli",
         length_scale="auto",
         tau="auto",
         likelihood="gaussian",
@@ -169,6 +203,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.dropout = dropout
+        self.noise = noise
         self.length_scale = length_scale
         self.tau = tau
         self.likelihood = likelihood
@@ -188,11 +223,6 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         self.verbose = verbose
         self.random_state = random_state
 
-    @property
-    def noise_std_(self):
-        """1 / sqrt(tau_), y's units."""
-        return self.tau_**-0.5
-
 
 class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     """Neural network classification with Monte Carlo dropout.
@@ -206,9 +236,12 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
-    dropout : float in [0, 1) or sequence of float, default=0.1
+    dropout : float in [0, 1), sequence of float or "auto", default=0.1
         Probability that a unit is dropped; a sequence gives one for the inputs of
-        each weight layer (hidden layers + 1), the network's inputs first.
+        each weight layer (hidden layers + 1), the network's inputs first. ``"auto"``
+        learns one per layer with the weights.
+    noise : {"bernoulli", "gaussian", "dropconnect", "additive"}, default="bernoulli"
+        What is random, as in :class:`MCDropoutRegressor`.
     length_scale : "auto", float >= 0 or sequence of float, default=1.0
         Prior length scale l of the weights, p(W) = N(0, 1 / l^2). ``"auto"``,
         l^2 = the number of inputs of each layer, expects logits of order one: it
@@ -267,6 +300,7 @@ x_scale_
         activation="relu",
         *,
         dropout=0.1,
+        noise="bernoulli",
         length_scale=1.0,
         tau=1.0,
         class_weight=None,
@@ -289,6 +323,7 @@ x_scale_
         self.hidden_layer_sizes = hidden_layer_sizes
         self.activation = activation
         self.dropout = dropout
+        self.noise = noise
         self.length_scale = length_scale
         self.tau = tau
         self.class_weight = class_weight

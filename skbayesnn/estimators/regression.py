@@ -24,6 +24,11 @@ from skbayesnn.uncertainty import (
 class BayesianRegressor(RegressorMixin, BayesianNetwork):
     """Base of the regressors; predictions are in y's units."""
 
+    @property
+    def noise_std_(self):
+        """1 / sqrt(tau_), y's units."""
+        return self.tau_**-0.5
+
     def _check(self, X, y, sample_weight, *, reset):
         table, y_ndim = check_regression(self, X, y, sample_weight, reset=reset)
         return table, {"y_ndim_": y_ndim}

@@ -4,11 +4,14 @@ Nothing else is kept in a fitted estimator, so that pickle, joblib and skops nee
 torch object, and a model that was fitted on a GPU loads anywhere.
 """
 
+from dataclasses import asdict
+
 import numpy as np
 import torch
 
 from skbayesnn.data.design import Scaling
 from skbayesnn.estimators.fitting import Fitted
+from skbayesnn.families import FAMILIES, Family
 from skbayesnn.inference.objective import weight_decay
 from skbayesnn.inference.posterior import Posterior
 from skbayesnn.likelihoods import (
@@ -46,10 +49,21 @@ def description_of(network: MLP, likelihood: Likelihood) -> dict:
     return {
         "sizes": list(network.sizes),
         "activation": network.activation,
-        "families": list(network.families),
+        "families": [_description_of_family(family) for family in network.families],
         "likelihood": name,
         "learned_tau": likelihood.learned,
     }
+
+
+def _description_of_family(family: Family) -> dict:
+    """Its name and its options."""
+    [name] = [n for n, kind in FAMILIES.items() if type(family) is kind]
+    return {"name": name} | asdict(family)
+
+
+def _family_described(about: dict) -> Family:
+    options = {key: value for key, value in about.items() if key != "name"}
+    return FAMILIES[about["name"]](**options)
 
 
 def likelihood_named(name: str, n: int, learned: bool) -> Likelihood:
@@ -62,7 +76,11 @@ def likelihood_named(name: str, n: int, learned: bool) -> Likelihood:
 def posterior_of(estimator, device: torch.device, dtype: torch.dtype) -> Posterior:
     """The posterior of a fitted estimator, on a device."""
     about, arrays = estimator.network_, estimator.parameters_
-    network = MLP(tuple(about["sizes"]), about["activation"], tuple(about["families"]))
+    network = MLP(
+        tuple(about["sizes"]),
+        about["activation"],
+        tuple(_family_described(family) for family in about["families"]),
+    )
     groups: list[dict] = [{} for _ in network.families]
     noise = {}
     for key, value in arrays.items():
@@ -86,6 +104,18 @@ def _tensor(values, device, dtype):
     return torch.as_tensor(values).to(device, dtype)
 
 
+def prior_from(posterior: Posterior) -> list[dict[str, np.ndarray]]:
+    """A mean-field posterior as the fields of a prior, per layer, members first."""
+    parts = zip(posterior.network.families, posterior.layers, strict=True)
+    return [
+        {
+            name: value.cpu().numpy().copy()
+            for name, value in family.as_prior(params).items()
+        }
+        for family, params in parts
+    ]
+
+
 def scaling_of(estimator) -> Scaling:
     """The standardisation of a fitted estimator."""
     return Scaling(
@@ -103,7 +133,7 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
     trained = trained.select(alive)
     posterior = trained.posterior
     tau = _precision(fitted, posterior, scaling)
-    dropout = _shared(fitted.task.dropout)
+    dropout = _shared(_rates(fitted, posterior))
     length_scale = _shared(fitted.task.length_scale)
     history = _history(trained, np.log(scaling.y_scale).sum())
     last = trained.n_epochs - 1
@@ -126,7 +156,25 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
         "loss_curve_": np.nanmean(history["loss"], axis=1).tolist(),
         "n_iter_": int(trained.n_epochs.max()),
         "elbo_": float(-total_weight * final_loss.mean()),
+        "prior_": _prior(fitted, alive),
     }
+
+
+def _prior(fitted: Fitted, alive: np.ndarray) -> list[dict[str, np.ndarray]] | None:
+    """An earlier posterior that was the prior, its fields per layer; or None."""
+    if fitted.task.plan.prior != "previous":
+        return None
+    return [
+        {name: value[alive] for name, value in fields.items()}
+        for fields in fitted.task.members.prior
+    ]
+
+
+def _rates(fitted: Fitted, posterior: Posterior) -> np.ndarray:
+    """Dropout of every layer: given, or the networks' mean of the learned ones."""
+    learned = [family.learns_keep for family in posterior.network.families]
+    keep = torch.stack(posterior.learned_keep()).double().mean(1).cpu().numpy()
+    return np.where(learned, 1 - keep, fitted.task.dropout)
 
 
 def _shared(per_layer: np.ndarray):

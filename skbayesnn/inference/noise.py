@@ -13,6 +13,9 @@ Bernoulli variables are made from 16 random bits each: probabilities of one are 
 to multiples of 2^-16, and are never less than one of these.
 """
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 import torch
 
@@ -21,7 +24,7 @@ INIT, EPOCH, DRAW = 0, 1, 2
 
 _STEPS_OF_16_BITS = 1 << 16
 
-# Random words of every seed, and the same memory as (seeds, rows, units) of 16 bits.
+# Random words of every seed, and the same memory as (seeds, *shape) of 16 bits.
 _Buffer = tuple[list[torch.Tensor], torch.Tensor]
 
 
@@ -71,9 +74,7 @@ class TrainingNoise:
         self._of_member: torch.Tensor | None = None
         if 1 < len(distinct) and not np.array_equal(of_member, np.arange(len(seeds))):
             self._of_member = torch.as_tensor(of_member, device=device)
-        self._buffers: dict[
-            tuple[int, int], tuple[list[torch.Tensor], torch.Tensor]
-        ] = {}
+        self._buffers: dict[tuple[int, ...], _Buffer] = {}
         self._thresholds: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def start_epoch(self, epoch: int) -> None:
@@ -91,26 +92,33 @@ class TrainingNoise:
         return self._spread(torch.stack(orders))
 
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
-        """Zeros and ones, (members or 1, rows, units); shape is (rows, units)."""
-        rows, units = shape
-        if (rows, units) not in self._buffers:
-            self._buffers[rows, units] = self._new_buffer(rows, units)
-        words, bits = self._buffers[rows, units]
+        """Zeros and ones, (members or 1, *shape)."""
+        if shape not in self._buffers:
+            self._buffers[shape] = self._new_buffer(shape)
+        words, bits = self._buffers[shape]
         for row, generator in zip(words, self._generators, strict=True):
             row.random_(-(2**63), None, generator=generator)
         bits = self._spread(bits)
-        threshold = self._cached_threshold(probability)
+        threshold = self._cached_threshold(probability, len(shape))
         lead = max(len(bits), len(threshold))
-        keep = torch.empty((lead, rows, units), dtype=self.dtype, device=self.device)
+        keep = torch.empty((lead, *shape), dtype=self.dtype, device=self.device)
         return torch.ge(bits, threshold, out=keep)
 
     def normal(self, *shape: int) -> torch.Tensor:
         """Standard normal numbers, (members or 1, *shape)."""
+        return self._filled(torch.Tensor.normal_, shape)
+
+    def uniform(self, *shape: int) -> torch.Tensor:
+        """Uniform numbers in [0, 1), (members or 1, *shape)."""
+        return self._filled(torch.Tensor.uniform_, shape)
+
+    def _filled(self, fill: Callable, shape: tuple[int, ...]) -> torch.Tensor:
+        """Memory of its own, filled by every seed's generator."""
         values = torch.empty(
             (len(self._seeds), *shape), dtype=self.dtype, device=self.device
         )
         for row, generator in zip(values, self._generators, strict=True):
-            row.normal_(generator=generator)
+            fill(row, generator=generator)
         return self._spread(values)
 
     def _spread(self, values: torch.Tensor) -> torch.Tensor:
@@ -119,28 +127,27 @@ class TrainingNoise:
             return values
         return values.index_select(0, self._of_member)
 
-    def _new_buffer(self, rows: int, units: int) -> _Buffer:
+    def _new_buffer(self, shape: tuple[int, ...]) -> _Buffer:
         """Memory for the noise of one step in one layer."""
+        size = math.prod(shape)
         words = torch.empty(
-            (len(self._seeds), -(-rows * units // 4)),
-            dtype=torch.int64,
-            device=self.device,
+            (len(self._seeds), -(-size // 4)), dtype=torch.int64, device=self.device
         )
-        bits = words.view(torch.int16)[:, : rows * units]
-        return list(words), bits.view(len(self._seeds), rows, units)
+        bits = words.view(torch.int16)[:, :size]
+        return list(words), bits.view(len(self._seeds), *shape)
 
-    def _cached_threshold(self, probability: torch.Tensor) -> torch.Tensor:
-        """(members or 1, 1, 1); one value where all members agree.
+    def _cached_threshold(self, probability: torch.Tensor, n_axes: int) -> torch.Tensor:
+        """(members or 1, 1, ...); one value where all members agree.
 
         The tensor is kept beside its threshold, so that its id stays its own.
         """
         key = id(probability)
         if key not in self._thresholds:
-            threshold = _threshold(probability).view(-1, 1, 1)
+            threshold = _threshold(probability)
             if bool((threshold == threshold[0]).all()):
                 threshold = threshold[:1]
             self._thresholds[key] = (probability, threshold)
-        return self._thresholds[key][1]
+        return self._thresholds[key][1].view(-1, *(1,) * n_axes)
 
 
 class DrawNoise:
@@ -191,20 +198,20 @@ class DrawNoise:
 
     def normal(self, *shape: int) -> torch.Tensor:
         """Standard normal numbers, (draws, members, *shape)."""
-        layer = self._next_request()
-        values = np.stack(
-            [
-                np.stack(
-                    [
-                        np.random.Generator(
-                            philox(seed, DRAW + 1 + draw, layer)
-                        ).standard_normal(shape)
-                        for seed in self.seeds
-                    ]
-                )
-                for draw in self.draws
-            ]
-        )
+        return self._of_generators(np.random.Generator.standard_normal, shape)
+
+    def uniform(self, *shape: int) -> torch.Tensor:
+        """Uniform numbers in [0, 1), (draws, members, *shape)."""
+        return self._of_generators(np.random.Generator.random, shape)
+
+    def _of_generators(self, numbers: Callable, shape: tuple[int, ...]):
+        """A generator for every draw, member and request."""
+        request = self._next_request()
+        values = np.empty((len(self.draws), len(self.seeds), *shape))
+        for i, draw in enumerate(self.draws):
+            for j, seed in enumerate(self.seeds):
+                stream = philox(seed, DRAW + 1 + draw, request)
+                values[i, j] = numbers(np.random.Generator(stream), shape)
         return torch.as_tensor(values).to(self.device, self.dtype)
 
     def _next_request(self) -> int:

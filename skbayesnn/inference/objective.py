@@ -17,9 +17,13 @@ from dataclasses import dataclass
 import torch
 
 from skbayesnn.families import Noise, Params
+from skbayesnn.inference.gradient_estimators import leave_one_out
 from skbayesnn.inference.posterior import Posterior
 from skbayesnn.likelihoods import nll_vjp
-from skbayesnn.priors import GaussianPrior
+from skbayesnn.priors import Prior
+
+# Weight draws of one step with the score function; it needs at least two.
+SCORE_DRAWS = 8
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Objective:
 
     Parameters
     ----------
-    prior : tuple of GaussianPrior
+    prior : tuple of Prior
         Of every layer.
     mean_weight : tensor of shape (members,)
         Mean weight of the rows that a batch is drawn from.
@@ -38,7 +42,7 @@ class Objective:
         1 / tau, or 1 where tau is learned.
     """
 
-    prior: tuple[GaussianPrior, ...]
+    prior: tuple[Prior, ...]
     mean_weight: torch.Tensor
     total_weight: torch.Tensor
     scale: torch.Tensor
@@ -76,11 +80,55 @@ class Objective:
         with torch.no_grad():
             outputs, to_layers = q.network.vjp(q.layers, q.keep, x, noise)
             rows, to_outputs = nll_vjp(q.likelihood, q.noise, outputs, y)
-            share = (self.scale / rows.shape[1]).unsqueeze(1)
-            if row_weights is not None:
-                share = share * row_weights / self.mean_weight.unsqueeze(1)
-            of_outputs, of_noise = to_outputs(share)
+            of_outputs, of_noise = to_outputs(self._share(rows, row_weights))
             return self._per_row(rows, row_weights), to_layers(of_outputs), of_noise
+
+    def score_gradient(
+        self,
+        q: Posterior,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        row_weights: torch.Tensor | None,
+        noise: Noise,
+    ) -> tuple[torch.Tensor, list[Params], Params]:
+        """As ``nll_gradient``, by the score function: nll needs no derivative in W.
+
+        E_q[nll] has the gradient E_q[nll d log q(W)] [Gal16 3.1; BBB15 section 3.1].
+        All rows of the batch share a draw of the weights.
+        """
+        values, of_noise = [], []
+        leaves = [
+            {name: value.detach().requires_grad_() for name, value in params.items()}
+            for params in q.layers
+        ]
+        densities = []
+        for _ in range(SCORE_DRAWS):
+            with torch.no_grad():
+                weights = q.network.draw(q.layers, q.keep, noise)
+                with_draw = [(w.unsqueeze(0), b) for w, b in weights]
+                outputs = q.network.apply(with_draw, x)[0]
+                nll, to_outputs = nll_vjp(q.likelihood, q.noise, outputs, y)
+                values.append(self._per_row(nll, row_weights))
+                of_noise.append(to_outputs(self._share(nll, row_weights))[1])
+            densities.append(q.network.log_density(leaves, q.keep, weights))
+        nll = torch.stack(values)
+        advantage = leave_one_out(nll) * self.scale / SCORE_DRAWS
+        surrogate = (advantage * torch.stack(densities)).sum()
+        flat = [value for params in leaves for value in params.values()]
+        gradients = iter(torch.autograd.grad(surrogate, flat))
+        of_layers = [{name: next(gradients) for name in params} for params in leaves]
+        mean_of_noise = {
+            name: torch.stack([found[name] for found in of_noise]).mean(0)
+            for name in of_noise[0]
+        }
+        return nll.mean(0), of_layers, mean_of_noise
+
+    def _share(self, nll, row_weights):
+        """d (scale * nll per row, eq. 2) / d nll, (members, batch rows or 1)."""
+        share = (self.scale / nll.shape[1]).unsqueeze(1)
+        if row_weights is None:
+            return share
+        return share * row_weights / self.mean_weight.unsqueeze(1)
 
     def _per_row(self, nll, row_weights):
         """(members, batch rows) -> (members,): eq. 2 divided by N."""
@@ -88,9 +136,25 @@ class Objective:
             return nll.mean(1)
         return (row_weights * nll).mean(1) / self.mean_weight
 
-    def kl(self, q: Posterior) -> torch.Tensor:
+    def kl(self, q: Posterior, noise: Noise) -> torch.Tensor:
         """KL(q || p) per row: divided by N; (members,), nats."""
-        return q.network.kl(q.layers, q.keep, self.prior) / self.total_weight
+        return q.network.kl(q.layers, q.keep, self.prior, noise) / self.total_weight
+
+    def kl_gradient(self, q: Posterior, noise: Noise) -> list[Params]:
+        """Gradients of KL(q || p) itself: to be multiplied by scale / N."""
+        with torch.no_grad():
+            return q.network.kl_gradient(q.layers, q.keep, self.prior, noise)
+
+
+def kl_weight(weighting: str, batch: int, n_batches: int) -> float:
+    """Weight of the KL in the loss of batch ``batch`` of an epoch; its mean is one.
+
+    "uniform", or "geometric" [BBB15 eq. 9]: the first batches of an epoch are led by
+    the prior, the later ones by the data, 2^(B - i) / (2^B - 1) of B, i from 1.
+    """
+    if weighting == "uniform":
+        return 1.0
+    return n_batches * 0.5 ** (batch + 1) / (1 - 0.5**n_batches)
 
 
 def weight_decay(keep, length_scale, n_rows, tau):

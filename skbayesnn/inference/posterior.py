@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from skbayesnn.families import Params
+from skbayesnn.families import Draw, Params
 from skbayesnn.inference.noise import DrawNoise
 from skbayesnn.likelihoods import Likelihood
 from skbayesnn.networks import MLP
@@ -55,7 +55,12 @@ class Posterior:
         """Draws that can differ: one where the weights are deterministic."""
         return n_draws if self.network.stochastic else 1
 
-    def draw(self, draws: range) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    def learned_keep(self) -> list[torch.Tensor]:
+        """p = 1 - dropout of every layer, (members,), learned where a family does."""
+        parts = zip(self.network.families, self.layers, self.keep, strict=True)
+        return [family.keep_of(params, keep) for family, params, keep in parts]
+
+    def draw(self, draws: range) -> list[Draw]:
         """Weights of the draws ``draws`` of every member, for ``network.apply``."""
         noise = DrawNoise(self.seeds, draws, self.device, self.dtype)
         return self.network.draw(self.layers, self.keep, noise)

@@ -14,14 +14,15 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from skbayesnn.families import Noise
 from skbayesnn.inference.noise import TrainingNoise, initial_normal
-from skbayesnn.inference.objective import Objective
+from skbayesnn.inference.objective import Objective, kl_weight
 from skbayesnn.inference.parameters import Adam, FlatParameters
 from skbayesnn.inference.posterior import Posterior
 from skbayesnn.inference.record import Best, Record
 from skbayesnn.likelihoods import Likelihood
 from skbayesnn.networks import MLP
-from skbayesnn.priors import GaussianPrior
+from skbayesnn.priors import PRIORS, Prior
 
 Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
 
@@ -55,8 +56,16 @@ class Plan:
     keep_interrupted : bool
         Whether a KeyboardInterrupt ends the training instead of passing through.
     horizon : int or None
-        Steps that count as a whole training for the likelihood's warm-up; by default
-        those of ``n_epochs``.
+        Steps that count as a whole training for the warm-ups; by default those of
+        ``n_epochs``.
+    prior : str
+        A key of ``PRIORS``.
+    kl_weighting : {"uniform", "geometric"}
+        How the KL is spread over the batches of an epoch.
+    kl_warm_up : float in [0, 1]
+        Share of the training over which the KL's weight rises from 0 to 1.
+    score_function : bool
+        Gradients by the score function instead of through the network.
     """
 
     network: MLP
@@ -69,6 +78,17 @@ class Plan:
     tol: float = 0.0
     keep_interrupted: bool = False
     horizon: int | None = None
+    prior: str = "gaussian"
+    kl_weighting: str = "uniform"
+    kl_warm_up: float = 0.0
+    score_function: bool = False
+
+    def kl_weight_at(self, batch: int, n_batches: int, progress: float) -> float:
+        """Weight of the KL in one batch, after a share ``progress`` of the training."""
+        weight = kl_weight(self.kl_weighting, batch, n_batches)
+        if progress >= self.kl_warm_up:
+            return weight
+        return weight * progress / self.kl_warm_up
 
     def learning_rate_at(self, progress: float) -> float:
         """Adam's step size after a share ``progress`` of the training."""
@@ -84,14 +104,16 @@ class Members:
     Parameters
     ----------
     seeds : ndarray of shape (members,), int
-    keep, length_scale : ndarray of shape (layers, members)
+    keep : ndarray of shape (layers, members)
+    prior : list of dict of ndarray
+        Per layer the fields of the prior, (members, ...) each.
     tau : ndarray of shape (members, targets)
         Precision in the network's scale: given, or where learning starts.
     """
 
     seeds: np.ndarray
     keep: np.ndarray
-    length_scale: np.ndarray
+    prior: list[dict[str, np.ndarray]]
     tau: np.ndarray
 
     @classmethod
@@ -100,7 +122,13 @@ class Members:
         return cls(
             seeds=np.concatenate([part.seeds for part in parts]),
             keep=np.concatenate([part.keep for part in parts], axis=1),
-            length_scale=np.concatenate([p.length_scale for p in parts], axis=1),
+            prior=[
+                {
+                    name: np.concatenate([fields[name] for fields in of_parts])
+                    for name in of_parts[0]
+                }
+                for of_parts in zip(*(part.prior for part in parts), strict=True)
+            ],
             tau=np.concatenate([part.tau for part in parts]),
         )
 
@@ -204,33 +232,36 @@ def train(
     q = flat.posterior()
     optimizer = Adam(flat, optimizer_state)
     noise = TrainingNoise(members.seeds, device, dtype)
-    prior = tuple(
-        GaussianPrior(torch.as_tensor(of_layer).to(device, dtype))
-        for of_layer in members.length_scale
-    )
     objective = Objective(
-        prior,
+        _priors(plan, members, flat.values),
         rows.mean_weight,
         rows.total_weight,
         _loss_scale(plan, members, flat.values),
     )
-    decay = _constant_decay(flat, objective)
+    data_gradient = (
+        objective.score_gradient if plan.score_function else objective.nll_gradient
+    )
+    share = (objective.scale / objective.total_weight)[flat.member_of]
+    decay = _constant_decay(flat, objective, share, noise)
     n_batches = -(-rows.n_rows // plan.batch_size)
     n_steps = plan.n_epochs * n_batches
+    horizon = plan.horizon or n_steps
     record = Record(len(members.seeds))
     best = Best(flat, len(members.seeds), plan.patience, plan.tol)
     interrupted = False
     first_step = optimizer.n_steps
 
-    def move(positions: torch.Tensor) -> torch.Tensor:
+    def move(batch: int, positions: torch.Tensor) -> torch.Tensor:
         """One step on a batch; returns its nll, (members,)."""
         x, y, weights = rows.take(positions)
-        nll, of_layers, of_noise = objective.nll_gradient(q, x, y, weights, noise)
+        nll, of_layers, of_noise = data_gradient(q, x, y, weights, noise)
         gradient = flat.vector(of_layers, of_noise)
+        weight = plan.kl_weight_at(batch, n_batches, optimizer.n_steps / horizon)
         if decay is not None:
-            gradient.addcmul_(flat.values, decay)
+            gradient.addcmul_(flat.values, decay, value=weight)
         else:
-            gradient += _kl_gradient(flat, objective)
+            of_kl = flat.vector(objective.kl_gradient(q, noise), {})
+            gradient.addcmul_(of_kl, share, value=weight)
         done = (optimizer.n_steps - first_step) / n_steps
         optimizer.step(gradient, plan.learning_rate_at(done))
         return nll
@@ -240,11 +271,10 @@ def train(
         with _few_threads(len(members.seeds) * batch_units):
             for epoch in range(plan.n_epochs):
                 noise.start_epoch(first_epoch + epoch)
-                horizon = plan.horizon or n_steps
                 plan.likelihood.schedule(q.noise, optimizer.n_steps / horizon)
                 batches = _batches(noise, rows.n_rows, n_batches)
-                nll = torch.stack([move(positions) for positions in batches]).mean(0)
-                record.add(nll, objective.kl(q))
+                nll = torch.stack([move(*batch) for batch in enumerate(batches)])
+                record.add(nll.mean(0), objective.kl(q, noise))
                 if plan.patience is not None:
                     record.validation.append(_validation_score(q, rows))
                 if (epoch + 1) * n_batches % _STEPS_BETWEEN_CHECKS < n_batches:
@@ -312,24 +342,28 @@ def _loss_scale(plan: Plan, members: Members, like: torch.Tensor) -> torch.Tenso
     return torch.as_tensor(1 / members.tau.mean(1)).to(like)
 
 
-def _constant_decay(flat: FlatParameters, objective: Objective) -> torch.Tensor | None:
+def _priors(plan: Plan, members: Members, like: torch.Tensor) -> tuple[Prior, ...]:
+    """The prior of every layer."""
+    return tuple(
+        PRIORS[plan.prior](
+            **{name: torch.as_tensor(value).to(like) for name, value in fields.items()}
+        )
+        for fields in members.prior
+    )
+
+
+def _constant_decay(
+    flat: FlatParameters, objective: Objective, share: torch.Tensor, noise: Noise
+) -> torch.Tensor | None:
     """2 lambda (eq. 4) per parameter, where KL / (N tau) is lambda ||theta||^2.
 
     The gradient of such a KL is one product per step. None where a family's KL is
-    not quadratic: then autograd has to take its gradient in every step.
+    not quadratic: then its gradient is taken in every step.
     """
-    if not flat.posterior().network.quadratic_kl:
+    ones = flat.posterior(torch.ones_like(flat.values))
+    if not ones.network.quadratic_kl:
         return None
-    return _kl_gradient(flat, objective, torch.ones_like(flat.values))
-
-
-def _kl_gradient(
-    flat: FlatParameters, objective: Objective, at: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Gradient of KL / (N tau), summed over members, as one vector."""
-    at = (flat.values if at is None else at).detach().requires_grad_()
-    kl = objective.kl(flat.posterior(at)) * objective.scale
-    return torch.autograd.grad(kl.sum(), at)[0]
+    return share * flat.vector(objective.kl_gradient(ones, noise), {})
 
 
 def _validation_score(posterior: Posterior, rows: Rows) -> torch.Tensor:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import torch
 
-from skbayesnn.families import FAMILIES, Noise, Params, linear_vjp
-from skbayesnn.priors import GaussianPrior
+from skbayesnn.families import Draw, Family, Noise, Params
+from skbayesnn.priors import Prior
 
 Keep = Sequence[torch.Tensor]
 
@@ -60,13 +60,13 @@ class MLP:
         Inputs, hidden units of each layer, outputs.
     activation : str
         A key of ``ACTIVATIONS``.
-    families : tuple of str
-        The variational family of every linear map, a key of ``FAMILIES``.
+    families : tuple of Family
+        The variational family of every affine map.
     """
 
     sizes: tuple[int, ...]
     activation: str
-    families: tuple[str, ...]
+    families: tuple[Family, ...]
 
     @property
     def fan_ins(self) -> tuple[int, ...]:
@@ -76,12 +76,12 @@ class MLP:
     @property
     def stochastic(self) -> bool:
         """Whether two draws of the weights can differ."""
-        return any(FAMILIES[name].stochastic for name in self.families)
+        return any(family.stochastic for family in self.families)
 
     @property
     def quadratic_kl(self) -> bool:
         """Whether KL(q || p) is a weighted sum of the squared parameters."""
-        return all(FAMILIES[name].quadratic_kl for name in self.families)
+        return all(family.quadratic_kl for family in self.families)
 
     def init(
         self,
@@ -97,14 +97,11 @@ class MLP:
         layers = []
         gain = ACTIVATIONS[self.activation].gain
         last = len(self.families) - 1
-        for i, name in enumerate(self.families):
-            variance = (gain if i < last else 1.0) / self.fan_ins[i]
-            params = FAMILIES[name].init(
-                normal[i][:, :-1] * math.sqrt(variance), keep[i]
-            )
+        for i, family in enumerate(self.families):
+            scale = math.sqrt((gain if i < last else 1.0) / self.fan_ins[i])
             bias_std = math.sqrt(1 / (3 * self.fan_ins[i])) if i < last else 0.0
-            params["bias"] = normal[i][:, -1] * bias_std
-            layers.append(params)
+            mean, bias = normal[i][:, :-1] * scale, normal[i][:, -1] * bias_std
+            layers.append(family.init(mean, scale, bias, keep[i]))
         return layers
 
     def forward(
@@ -117,10 +114,10 @@ class MLP:
         returns : (members, rows, outputs)
         """
         activate = ACTIVATIONS[self.activation].function
-        for i, (name, params) in enumerate(zip(self.families, layers, strict=True)):
+        for i, (family, params) in enumerate(zip(self.families, layers, strict=True)):
             if i:
                 x = activate(x)
-            x = FAMILIES[name].linear(params, keep[i], x, params["bias"], noise)
+            x = family.linear(params, keep[i], x, noise)
         return x
 
     def vjp(
@@ -137,10 +134,10 @@ class MLP:
         """
         activation = ACTIVATIONS[self.activation]
         passed = []
-        for i, (name, params) in enumerate(zip(self.families, layers, strict=True)):
+        for i, (family, params) in enumerate(zip(self.families, layers, strict=True)):
             if i:
                 x = activation.in_place(x)
-            outputs, pullback = linear_vjp(name, params, keep[i], x, noise)
+            outputs, pullback = family.linear_vjp(params, keep[i], x, noise)
             passed.append((x, pullback))
             x = outputs
 
@@ -155,21 +152,35 @@ class MLP:
 
         return x, gradients
 
-    def draw(
-        self, layers: list[Params], keep: Keep, noise: Noise
-    ) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Weights (draws, members, inputs, outputs) and biases (members, outputs).
+    def draw(self, layers: list[Params], keep: Keep, noise: Noise) -> list[Draw]:
+        """Weights (draws, members, inputs, outputs) and biases of every layer.
 
         Layers without randomness have one draw, which stands for all.
         """
         return [
-            (FAMILIES[name].draw(params, keep[i], noise), params["bias"])
-            for i, (name, params) in enumerate(zip(self.families, layers, strict=True))
+            family.draw(params, keep[i], noise)
+            for i, (family, params) in enumerate(
+                zip(self.families, layers, strict=True)
+            )
         ]
 
-    def apply(
-        self, weights: list[tuple[torch.Tensor, torch.Tensor]], x: torch.Tensor
+    def log_density(
+        self, layers: list[Params], keep: Keep, weights: list[Draw]
     ) -> torch.Tensor:
+        """log q of a draw of all weights and biases, nats; for families that have one.
+
+        weights : of every layer (members, inputs, outputs) and (members, outputs)
+        returns : (members,)
+        """
+        terms = [
+            family.log_density(params, keep[i], *weights[i])
+            for i, (family, params) in enumerate(
+                zip(self.families, layers, strict=True)
+            )
+        ]
+        return torch.stack(terms).sum(0)
+
+    def apply(self, weights: list[Draw], x: torch.Tensor) -> torch.Tensor:
         """The drawn networks on the same rows; no gradients.
 
         x : (members or 1, rows, inputs)
@@ -180,21 +191,34 @@ class MLP:
         for i, (weight, bias) in enumerate(weights):
             if i:
                 h = activate_(h)
-            h = _batched_product(h, weight).add_(bias.unsqueeze(1))
+            h = _batched_product(h, weight).add_(bias.unsqueeze(-2))
         return h
 
     def kl(
-        self, layers: list[Params], keep: Keep, prior: Sequence[GaussianPrior]
+        self, layers: list[Params], keep: Keep, prior: Sequence[Prior], noise: Noise
     ) -> torch.Tensor:
         """KL(q || p) of all weights and biases, (members,), nats.
 
         prior : of every layer
         """
-        terms = []
-        for i, (name, params) in enumerate(zip(self.families, layers, strict=True)):
-            terms.append(FAMILIES[name].kl(params, keep[i], prior[i]))
-            terms.append(prior[i].cross_entropy(params["bias"].square().sum(1)))
+        terms = [
+            family.kl(params, keep[i], prior[i], noise)
+            for i, (family, params) in enumerate(
+                zip(self.families, layers, strict=True)
+            )
+        ]
         return torch.stack(terms).sum(0)
+
+    def kl_gradient(
+        self, layers: list[Params], keep: Keep, prior: Sequence[Prior], noise: Noise
+    ) -> list[Params]:
+        """Gradients of ``kl``, summed over members, of every layer's parameters."""
+        return [
+            family.kl_gradient(params, keep[i], prior[i], noise)
+            for i, (family, params) in enumerate(
+                zip(self.families, layers, strict=True)
+            )
+        ]
 
 
 def _batched_product(h: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
