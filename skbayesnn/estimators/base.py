@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn.data.design import Design
 from skbayesnn.data.validate import Table, check_inputs
-from skbayesnn.estimators import fitting, parameters, state
+from skbayesnn.estimators import fitting, parameters, state, underfit
 from skbayesnn.estimators.method import Method
 from skbayesnn.estimators.progress import CallbackSupportMixin, with_callbacks
 from skbayesnn.inference.posterior import Posterior
@@ -36,10 +36,16 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     network_: dict
     n_epochs_seen_: int
     total_weight_: float
+    # Whether the KL may outweigh the data, so that a fit is compared with a line's.
+    _can_collapse = False
 
     @abstractmethod
     def _method(self, n_layers: int) -> Method:
         """The checked parameters of the method, for so many weight layers."""
+
+    @abstractmethod
+    def _explained(self, X, y, weights) -> tuple[float, float] | None:
+        """Share of y that the fit explains in checked rows, and that a line does."""
 
     @abstractmethod
     def _check(self, X, y, sample_weight, *, reset: bool) -> tuple[Table, dict]:
@@ -92,7 +98,18 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 )
             self._adopt(fitted, of_y, seen=0.0)
             self.n_epochs_seen_ = self.n_iter_ + (self.n_epochs_seen_ if warm else 0)
+            if self._can_collapse:
+                share = fitted.task.share
+                self._warn_if_collapsed(table, share.rows, share.weights)
         return self
+
+    def _warn_if_collapsed(self, table, rows, weights):
+        """Compare the fit of some training rows with a linear model's."""
+        chosen = underfit.some_rows(np.arange(len(rows)))
+        rows, weights = rows[chosen], weights[chosen]
+        explained = self._explained(table.X[rows], table.y[rows], weights)
+        if explained is not None:
+            underfit.warn_if_collapsed(*explained)
 
     def _partial_fit(self, X, y, sample_weight, *, renew=False, **check_params):
         """One epoch over new rows; see ``partial_fit`` of the estimators.

@@ -11,6 +11,8 @@ from skbayesnn.families import MeanField
 class _BayesByBackprop(BayesianNetwork):
     """Mean-field normal weights, with spikes where units are dropped."""
 
+    _can_collapse = True
+
     def _method(self, n_layers):
         rates = parameters.dropout_rates(self.dropout, n_layers)
         prior, kl, kl_weighting, gradient = (
@@ -106,7 +108,7 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
         which has more variance and is the only way for the scale mixture.
     kl_weighting : {"uniform", "geometric"}, default="uniform"
         How the KL is spread over the batches of an epoch; geometric is eq. 9 of [1]_.
-    kl_warm_up : float in [0, 1), default=0
+    kl_warm_up : float in [0, 1), default=0.5
         Share of the training over which the KL's weight rises from 0 to 1.
     gradient : {"local", "pathwise", "score"}, default="local"
         Noise per row, by local reparameterisation [2]_; one draw of the weights per
@@ -171,7 +173,7 @@ y_mean_, y_scale_
         s2=0.1,
         kl="closed",
         kl_weighting="uniform",
-        kl_warm_up=0.0,
+        kl_warm_up=0.5,
         gradient="local",
         length_scale="auto",
         tau="auto",
@@ -307,7 +309,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         s2=0.1,
         kl="closed",
         kl_weighting="uniform",
-        kl_warm_up=0.0,
+        kl_warm_up=0.5,
         gradient="local",
         length_scale="auto",
         tau=1.0,

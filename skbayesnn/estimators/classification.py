@@ -8,6 +8,7 @@ from sklearn.utils.validation import column_or_1d
 from skbayesnn.data.validate import check_classification
 from skbayesnn.estimators.base import BayesianNetwork
 from skbayesnn.estimators.state import likelihood_named
+from skbayesnn.estimators.underfit import explained_entropy
 from skbayesnn.inference.predictive import all_draws, by_rows, whole
 from skbayesnn.mixtures import LabelMixture, label_log_density
 from skbayesnn.uncertainty import (
@@ -107,7 +108,10 @@ class BayesianClassifier(ClassifierMixin, BayesianNetwork):
         probability : ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``.
         """
-        X = self._checked_inputs(X)
+        return self._mean_probability(self._checked_inputs(X))
+
+    def _mean_probability(self, X):
+        """Mean class probabilities; X is checked."""
         result = np.empty((X.shape[0], len(self.classes_)), dtype=X.dtype)
         for chunk, parts in by_rows(self._probabilities(X)):
             mean = MeanProbability()
@@ -197,6 +201,11 @@ class BayesianClassifier(ClassifierMixin, BayesianNetwork):
         """The predictive of a few rows, all draws held."""
         [probability] = whole(self._probabilities(self._checked_inputs(X)))
         return LabelMixture(probability.astype(np.float64), self.classes_)
+
+    def _explained(self, X, y, weights):
+        probability = self._mean_probability(X)[np.arange(len(y)), y]
+        tiny = np.finfo(probability.dtype).tiny
+        return explained_entropy(X, y, weights, np.log(probability.clip(tiny)))
 
     def _measures(self, X, kinds) -> dict[str, np.ndarray]:
         X = self._checked_inputs(X)

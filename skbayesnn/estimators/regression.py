@@ -8,6 +8,7 @@ from skbayesnn.data.validate import check_regression
 from skbayesnn.estimators import parameters
 from skbayesnn.estimators.base import BayesianNetwork
 from skbayesnn.estimators.state import likelihood_named
+from skbayesnn.estimators.underfit import explained_variance
 from skbayesnn.inference.predictive import all_draws, by_rows, whole
 from skbayesnn.mixtures import GaussianMixture
 from skbayesnn.uncertainty import (
@@ -79,7 +80,7 @@ class BayesianRegressor(RegressorMixin, BayesianNetwork):
         std : ndarray of the same shape
             Only with ``return_std=True``; in y's units, noise included (eq. 6).
         """
-        moments = self._moments(X)
+        moments = self._moments(self._checked_inputs(X))
         if return_std:
             return moments["mean"], moments["total"]
         return moments["mean"]
@@ -99,7 +100,11 @@ class BayesianRegressor(RegressorMixin, BayesianNetwork):
         std : ndarray of shape (n_samples,) or (n_samples, n_targets), or dict of them
             In y's units; a dict for a list of kinds or ``"all"``.
         """
-        return chosen(kind, REGRESSION_KINDS, lambda kinds: self._moments(X))
+        return chosen(
+            kind,
+            REGRESSION_KINDS,
+            lambda kinds: self._moments(self._checked_inputs(X)),
+        )
 
     def predict_quantile(self, X, q):
         """Quantiles of the predictive mixture of all draws.
@@ -207,8 +212,7 @@ class BayesianRegressor(RegressorMixin, BayesianNetwork):
         )
 
     def _moments(self, X) -> dict[str, np.ndarray]:
-        """Predictive mean and the stds of all kinds, in y's units."""
-        X = self._checked_inputs(X)
+        """Predictive mean and the stds of all kinds, in y's units; X is checked."""
         shape = (X.shape[0], len(self.y_mean_))
         mean, epistemic, aleatoric = (np.empty(shape) for _ in range(3))
         for chunk, parts in by_rows(self._gaussians(X)):
@@ -227,6 +231,10 @@ class BayesianRegressor(RegressorMixin, BayesianNetwork):
             kind: self._one_target_flat(std * self.y_scale_).astype(X.dtype)
             for kind, std in stds.items()
         }
+
+    def _explained(self, X, y, weights):
+        mean = self._moments(X)["mean"].reshape(y.shape)
+        return explained_variance(X, y, weights, mean)
 
     def _standardised_targets(self, X, y):
         """y, checked against X, in the network's scale: (rows, targets)."""

@@ -14,6 +14,8 @@ from skbayesnn.families import Correlated, Independent, Point
 class _VariationalDropout(BayesianNetwork):
     """Multiplicative normal noise of a learned variance, and what it makes needless."""
 
+    _can_collapse = True
+
     def _method(self, n_layers):
         rates = parameters.dropout_rates(self.dropout, n_layers)
         noise, alpha, prior, approximation = (

@@ -32,7 +32,7 @@ def sample(
     bias, bias_variance : (members, outputs)
     """
     centre = affine(x if mask is None else x * mask, mean, bias)
-    spread = affine(x.square(), variance, bias_variance).clamp_min(_TINY).sqrt()
+    spread = affine(x.square(), variance, bias_variance + _TINY).sqrt()
     return centre + spread * noise.normal(*centre.shape[1:])
 
 
@@ -60,24 +60,24 @@ def sample_vjp(
     squares = x.square().expand(n_members, -1, -1)
     masked = (x if mask is None else x * mask).expand(n_members, -1, -1)
     outputs = torch.baddbmm(bias.unsqueeze(1), masked, mean)
-    spread = torch.baddbmm(bias_variance.unsqueeze(1), squares, variance)
-    spread = spread.clamp_min_(_TINY).sqrt_()
+    floor = bias_variance.unsqueeze(1) + _TINY
+    spread = torch.baddbmm(floor, squares, variance).sqrt_()
     normal = noise.normal(*outputs.shape[1:])
     outputs.addcmul_(spread, normal)
 
     def pullback(gradient, needs_input):
-        of_spread = (gradient * normal).div_(spread).mul_(0.5)
+        twice = (gradient * normal).div_(spread)  # 2 x the gradient of the variance
         of_x = None
         if needs_input:
             of_x = torch.bmm(gradient, mean.mT)
             if mask is not None:
                 of_x.mul_(mask)
-            of_x.addcmul_(torch.bmm(of_spread, variance.mT), x, value=2)
+            of_x.addcmul_(torch.bmm(twice, variance.mT), x)
         return Gradients(
             mean=torch.bmm(masked.mT, gradient),
-            variance=torch.bmm(squares.mT, of_spread),
+            variance=torch.bmm(squares.mT, twice).mul_(0.5),
             bias=gradient.sum(1),
-            bias_variance=of_spread.sum(1),
+            bias_variance=twice.sum(1).mul_(0.5),
             x=of_x,
         )
 

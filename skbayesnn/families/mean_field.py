@@ -151,20 +151,20 @@ class MeanField(Family):
         return weights + spread + biases + prior.bias.spread(bias_sigma.square())
 
     def kl_gradient(self, params, keep, prior, noise):
-        """Of the closed form by hand."""
-        if self.sampled_kl:
+        """By hand, but for the exact density of the spike and slab."""
+        if self.sampled_kl and self.spike:
             return super().kl_gradient(params, keep, prior, noise)
+        gradient = _sampled_gradient if self.sampled_kl else _closed_gradient
         sigma, bias_sigma = _sigmas(params)
-        of_mean = prior.weight.precision * (params["mean"] - prior.weight.centre)
+        of_mean, of_sigma = gradient(prior.weight, params["mean"], sigma, noise)
+        of_bias, of_bias_sigma = gradient(prior.bias, params["bias"], bias_sigma, noise)
         if self.spike:
-            of_mean *= keep.view(-1, 1, 1)
-        of_sigma = _spread_gradient(prior.weight, sigma)
-        of_bias_sigma = _spread_gradient(prior.bias, bias_sigma)
+            of_mean.mul_(keep.view(-1, 1, 1))
         return {
             "mean": of_mean,
-            "rho": of_sigma * params["rho"].sigmoid(),
-            "bias": prior.bias.precision * (params["bias"] - prior.bias.centre),
-            "bias_rho": of_bias_sigma * params["bias_rho"].sigmoid(),
+            "rho": of_sigma.mul_(params["rho"].sigmoid()),
+            "bias": of_bias,
+            "bias_rho": of_bias_sigma.mul_(params["bias_rho"].sigmoid()),
         }
 
 
@@ -173,9 +173,19 @@ def _sigmas(params):
     return functional.softplus(params["rho"]), functional.softplus(params["bias_rho"])
 
 
-def _spread_gradient(prior, sigma):
-    """Of ``prior.spread(sigma^2)`` with respect to sigma."""
-    return prior.precision * sigma - sigma.reciprocal()
+def _closed_gradient(prior, mean, sigma, noise):
+    """Of KL(N(mean, sigma^2) || prior) with respect to mean and sigma."""
+    return -prior.score(mean), prior.precision * sigma - sigma.reciprocal()
+
+
+def _sampled_gradient(prior, mean, sigma, noise):
+    """Of log q - log p at mean + sigma e, with respect to mean and sigma.
+
+    log q depends on sigma alone there: it is -log sigma - e^2 / 2.
+    """
+    normal = noise.normal(*mean.shape[1:])
+    of_mean = -prior.score(torch.addcmul(mean, sigma, normal))
+    return of_mean, of_mean * normal - sigma.reciprocal()
 
 
 def _normal_log_density(deviation, sigma):

@@ -40,6 +40,8 @@ def pathwise(
 ) -> Gradients:
     """f'(x) dx: the reparameterisation trick; arguments as in ``score_function``.
 
+    f is continuous, with a derivative nearly everywhere: of jumps it sees nothing.
+
     Returns
     -------
     of_mu, of_sigma : tensors of shape (draws, *shape)
@@ -54,7 +56,8 @@ def characteristic_function(
 ) -> Gradients:
     """By the theorems of Bonnet and Price; arguments as in ``score_function``.
 
-    d/dmu E f = E f' and d/d(sigma^2) E f = 1/2 E f''.
+    d/dmu E f = E f' and d/d(sigma^2) E f = 1/2 E f''. f' is continuous, with a
+    derivative nearly everywhere: of kinks (ReLU) it sees nothing.
 
     Returns
     -------
@@ -78,7 +81,10 @@ def _derivatives(f: Function, x: torch.Tensor, order: int) -> tuple[torch.Tensor
     """f' and, for order 2, f'' at x, element by element."""
     x = x.detach().requires_grad_()
     with torch.enable_grad():
-        [slope] = torch.autograd.grad(f(x).sum(), x, create_graph=order > 1)
+        total = f(x).sum()
+        if not total.requires_grad:
+            return torch.zeros_like(x), torch.zeros_like(x)
+        [slope] = torch.autograd.grad(total, x, create_graph=order > 1)
         if order == 1 or not slope.requires_grad:
             return slope.detach(), torch.zeros_like(x)
         [curvature] = torch.autograd.grad(

@@ -45,6 +45,10 @@ class Normal:
         ratio = variance * self.precision
         return _sum(0.5 * (ratio - variance.log() - _log(self.precision) - 1))
 
+    def score(self, values: torch.Tensor) -> torch.Tensor:
+        """d log p / d values, of their shape."""
+        return self.precision * (self.centre - values)
+
     def log_density(self, values: torch.Tensor) -> torch.Tensor:
         """log p(values), (..., members, *array) -> (..., members), nats."""
         squares = self.precision * (values - self.centre).square()

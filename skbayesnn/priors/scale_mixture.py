@@ -21,6 +21,15 @@ class ScaleMixture:
     std_1: torch.Tensor
     std_2: torch.Tensor
 
+    def score(self, values: torch.Tensor) -> torch.Tensor:
+        """d log p / d values, of their shape."""
+        precision_1, precision_2 = self.std_1**-2, self.std_2**-2
+        odds = (self.pi * self.std_2).log() - ((1 - self.pi) * self.std_1).log()
+        squares = values.square()
+        share = torch.addcmul(odds, squares, 0.5 * (precision_2 - precision_1))
+        precision = torch.lerp(precision_2, precision_1, share.sigmoid_())
+        return -precision * values
+
     def log_density(self, values: torch.Tensor) -> torch.Tensor:
         """log p(values), (..., members, *array) -> (..., members), nats."""
         terms = torch.logaddexp(

@@ -1,0 +1,91 @@
+"""Is the fit worse than a linear model's on its own training rows? Then it collapsed.
+
+Where the KL outweighs the data, the posterior falls back on the prior and the network
+predicts little more than a constant. On the training rows that cannot be overlooked:
+there even a straight line does better.
+"""
+
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+# Rows that are looked at, evenly spread over the table.
+_ROWS = 2000
+# Share of y's variance (or entropy) by which a network may fall behind.
+_MARGIN = 0.05
+
+
+def warn_if_collapsed(explained: float, linear: float) -> None:
+    """Shares of y's variance, or of its entropy, that the two models explain."""
+    if explained < linear - _MARGIN:
+        warnings.warn(
+            f"the network explains {explained:.0%} of y in its training rows, a linear "
+            f"model {linear:.0%}: the KL to the prior outweighs the data (posterior "
+            "collapse), or the training was too short. Raise length_scale ('auto' "
+            "follows the width of the layers) or max_iter, take fewer or narrower "
+            "hidden layers, or let the KL come in late (kl_warm_up of BBB*).",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+
+
+def some_rows(rows: np.ndarray) -> np.ndarray:
+    """At most so many of them that the comparison costs little."""
+    return rows[:: -(-len(rows) // _ROWS)]
+
+
+def explained_variance(X, y, weights, prediction) -> tuple[float, float] | None:
+    """Of a prediction and of least squares, means over targets; None for few rows.
+
+    The residual variance of least squares is the unbiased one: it has
+    ``inputs + 1`` parameters that the prediction did not get to see.
+
+    X : (rows, inputs), array or sparse; y, prediction : (rows, targets)
+    """
+    n_rows, n_free = len(y), len(y) - X.shape[1] - 1
+    if n_free < n_rows / 2:
+        return None
+    line = LinearRegression().fit(X, y, sample_weight=weights)
+
+    def residual(values):
+        return np.average(np.square(y - values), axis=0, weights=weights)
+
+    spread = residual(np.average(y, axis=0, weights=weights))
+    if not spread.all():
+        return None
+    of_line = residual(line.predict(X).reshape(y.shape)) * n_rows / n_free
+    return (
+        float(1 - (residual(prediction) / spread).mean()),
+        float(1 - (of_line / spread).mean()),
+    )
+
+
+def explained_entropy(X, codes, weights, log_probability) -> tuple[float, float] | None:
+    """Of a prediction and of logistic regression; None for few rows.
+
+    The latter's log-likelihood is reduced by its number of parameters, as in
+    Akaike's criterion.
+
+    X : (rows, inputs); codes : (rows,), class numbers;
+    log_probability : (rows,), of the rows' own classes
+    """
+    shares = np.bincount(codes, weights=weights)
+    shares = shares[shares > 0] / weights.sum()
+    n_rows, n_parameters = len(codes), (X.shape[1] + 1) * (len(shares) - 1)
+    if n_parameters > n_rows / 2 or len(shares) < 2:
+        return None
+    entropy = -(shares * np.log(shares)).sum()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        line = LogisticRegression().fit(X, codes, sample_weight=weights)
+    column = np.searchsorted(line.classes_, codes)
+    of_line = line.predict_log_proba(X)[np.arange(n_rows), column]
+    network, linear = (
+        np.average(values, weights=weights) for values in (log_probability, of_line)
+    )
+    return (
+        float(1 + network / entropy),
+        float(1 + (linear - n_parameters / n_rows) / entropy),
+    )
