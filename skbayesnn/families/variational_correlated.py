@@ -67,8 +67,8 @@ class Correlated(Variational):
     def kl_gradient(self, params, keep, prior, noise):
         """By hand."""
         _, slope = KL[self.approximation]
-        log_alpha = params["log_alpha"]
-        inside = self.bounded(log_alpha) == log_alpha
+        log_alpha = self.bounded(params["log_alpha"])
+        inside = log_alpha == params["log_alpha"]
         rows_of_each = params["mean"].shape[1] / log_alpha.shape[1]
         return {
             "bias": prior.bias.precision * params["bias"],

@@ -202,7 +202,9 @@ class DrawNoise:
 
     def uniform(self, *shape: int) -> torch.Tensor:
         """Uniform numbers in [0, 1), (draws, members, *shape)."""
-        return self._of_generators(np.random.Generator.random, shape)
+        values = self._of_generators(np.random.Generator.random, shape)
+        # In float32 the last few below one are rounded up to it.
+        return values.clamp_(max=1 - torch.finfo(self.dtype).eps / 2)
 
     def _of_generators(self, numbers: Callable, shape: tuple[int, ...]):
         """A generator for every draw, member and request."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn.families import bernoulli, point
+from skbayesnn.families import Bernoulli, Point
 from skbayesnn.inference.noise import DrawNoise, TrainingNoise
 from skbayesnn.priors import GaussianPrior
 
@@ -21,46 +21,61 @@ def mean(seed):
     return np.random.default_rng(seed).normal(size=(MEMBERS, INPUTS, OUTPUTS))
 
 
-def _params(mean):
-    return {"mean": torch.as_tensor(mean)}
+@pytest.fixture
+def bias(seed):
+    return np.random.default_rng(seed + 1).normal(size=(MEMBERS, OUTPUTS))
 
 
-def test_kl_is_p_l2_over_2_times_the_squares(mean):
-    """Eq. 4 before it is divided by N tau; the p in front is that of the prior."""
+def _params(mean, bias):
+    return {"mean": torch.as_tensor(mean), "bias": torch.as_tensor(bias)}
+
+
+def _kl(mean, bias):
+    """Under the length scales of the members; there is no noise to be asked for."""
     prior = GaussianPrior(torch.as_tensor(LENGTH_SCALE))
-    kl = bernoulli.kl(_params(mean), torch.as_tensor(KEEP), prior)
-    expected = KEEP * LENGTH_SCALE**2 / 2 * (mean**2).sum((1, 2))
-    np.testing.assert_allclose(kl, expected, rtol=1e-14)
+    return Bernoulli().kl(_params(mean, bias), torch.as_tensor(KEEP), prior, None)
 
 
-def test_kl_is_the_expectation_over_all_masks(mean):
+def _draws(mean, bias, seed, n):
+    noise = DrawNoise(seed + np.arange(MEMBERS), range(n), CPU, torch.float64)
+    return Bernoulli().draw(_params(mean, bias), torch.as_tensor(KEEP), noise)
+
+
+def test_kl_is_p_l2_over_2_times_the_squares(mean, bias):
+    """Eq. 4 before it is divided by N tau; the p in front is that of the prior.
+
+    Biases are not dropped and have no p.
+    """
+    squares = KEEP * (mean**2).sum((1, 2)) + (bias**2).sum(1)
+    expected = LENGTH_SCALE**2 / 2 * squares
+    np.testing.assert_allclose(_kl(mean, bias), expected, rtol=1e-14)
+
+
+def test_kl_is_the_expectation_over_all_masks(mean, bias):
     """(l^2 / 2) E_q ||W||^2, every one of the 2^K masks enumerated."""
-    expected = np.zeros(MEMBERS)
+    expected = LENGTH_SCALE**2 / 2 * (bias**2).sum(1)
     for mask in product([0, 1], repeat=INPUTS):
         z = np.array(mask)
         probability = np.prod(np.where(z, KEEP[:, None], 1 - KEEP[:, None]), axis=1)
         squares = ((z[:, None] * mean) ** 2).sum((1, 2))
         expected += probability * LENGTH_SCALE**2 / 2 * squares
-    prior = GaussianPrior(torch.as_tensor(LENGTH_SCALE))
-    kl = bernoulli.kl(_params(mean), torch.as_tensor(KEEP), prior)
-    np.testing.assert_allclose(kl, expected, rtol=1e-13)
+    np.testing.assert_allclose(_kl(mean, bias), expected, rtol=1e-13)
 
 
-def test_masks_are_on_rows_and_not_rescaled(mean, seed):
+def test_masks_are_on_rows_and_not_rescaled(mean, bias, seed):
     """A row of W is m_i or zero: never m_i / p."""
-    noise = DrawNoise(seed + np.arange(MEMBERS), range(50), CPU, torch.float64)
-    weights = bernoulli.draw(_params(mean), torch.as_tensor(KEEP), noise).numpy()
-    kept = (weights == mean).all(-1)
-    dropped = (weights == 0).all(-1)
+    weights, biases = _draws(mean, bias, seed, 50)
+    kept = (weights.numpy() == mean).all(-1)
+    dropped = (weights.numpy() == 0).all(-1)
     assert (kept ^ dropped).all()
     assert dropped[:, KEEP < 1].any()
+    np.testing.assert_array_equal(biases, bias)
 
 
-def test_moments_of_the_weights(mean, seed):
+def test_moments_of_the_weights(mean, bias, seed):
     """E W = p M and Var W = p (1 - p) M^2."""
     n = 40_000
-    noise = DrawNoise(seed + np.arange(MEMBERS), range(n), CPU, torch.float64)
-    weights = bernoulli.draw(_params(mean), torch.as_tensor(KEEP), noise).numpy()
+    weights = _draws(mean, bias, seed, n)[0].numpy()
     p = KEEP[:, None, None]
     variance = p * (1 - p) * mean**2
     # Six standard errors; that of the variance of a two-valued variable is
@@ -72,33 +87,40 @@ def test_moments_of_the_weights(mean, seed):
     assert (np.abs(weights.var(0) - variance) <= tolerance).all()
 
 
-def test_start_is_divided_by_root_p(mean):
+def test_start_is_divided_by_root_p(mean, bias):
     """p ||M||^2 = E ||W||^2 is the squared norm that was asked for."""
-    params = bernoulli.init(torch.as_tensor(mean), torch.as_tensor(KEEP))
+    start = torch.as_tensor(mean), 1.0, torch.as_tensor(bias)
+    params = Bernoulli().init(*start, torch.as_tensor(KEEP))
     squares = (params["mean"].numpy() ** 2).sum((1, 2))
     np.testing.assert_allclose(KEEP * squares, (mean**2).sum((1, 2)), rtol=1e-14)
+    np.testing.assert_array_equal(params["bias"], bias)
 
 
-def test_nothing_dropped_is_the_point_mass(mean, seed):
-    """At p = 1 all four functions give what the point family gives, bit for bit."""
+def test_nothing_dropped_is_the_point_mass(mean, bias, seed):
+    """At p = 1 all functions give what the point family gives, bit for bit."""
     seeds = seed + np.arange(MEMBERS)
     keep = torch.ones(MEMBERS, dtype=torch.float64)
     prior = GaussianPrior(torch.as_tensor(LENGTH_SCALE))
-    random = np.random.default_rng(seed + 1)
+    random = np.random.default_rng(seed + 2)
     x = torch.as_tensor(random.normal(size=(1, ROWS, INPUTS)))
-    bias = torch.as_tensor(random.normal(size=(MEMBERS, OUTPUTS)))
     results = []
-    for family in (bernoulli, point):
-        params = family.init(torch.as_tensor(mean), keep)
+    for family in (Bernoulli(), Point()):
+        params = family.init(torch.as_tensor(mean), 1.0, torch.as_tensor(bias), keep)
         noise = TrainingNoise(seeds, CPU, torch.float64)
         noise.start_epoch(0)
         draws = DrawNoise(seeds, range(1), CPU, torch.float64)
+        outputs, pullback = family.linear_vjp(params, keep, x.clone(), noise)
+        of_params, _ = pullback(torch.ones_like(outputs), False)
         results.append(
             [
                 params["mean"],
-                family.linear(params, keep, x, bias, noise),
-                family.draw(params, keep, draws),
-                family.kl(params, keep, prior),
+                params["bias"],
+                family.linear(params, keep, x, noise),
+                outputs,
+                of_params["mean"],
+                of_params["bias"],
+                *family.draw(params, keep, draws),
+                family.kl(params, keep, prior, noise),
             ]
         )
     for of_bernoulli, of_point in zip(*results, strict=True):

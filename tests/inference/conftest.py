@@ -1,11 +1,13 @@
 """Engines without an estimator: members, rows and posteriors from plain arrays."""
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
+from skbayesnn.families import FAMILIES
 from skbayesnn.inference.training import Members, Plan, start, train
 from skbayesnn.likelihoods import Categorical, Gaussian, Heteroscedastic
 from skbayesnn.networks import MLP
@@ -71,6 +73,18 @@ class ArrayRows:
         return torch.as_tensor(values).to(self.device, dtype)
 
 
+def _earlier_posterior(sizes, length_scale):
+    """Fields of a `NormalPrior` of one layer, each weight's different."""
+    random = np.random.default_rng(sizes)
+    lead, (n_inputs, n_outputs) = len(length_scale), sizes
+    fields = {}
+    for name, axes in {"": (n_inputs, n_outputs), "bias_": (n_outputs,)}.items():
+        width = 1 / length_scale.reshape(-1, *(1 for _ in axes))
+        fields[f"{name}mean"] = width * random.normal(size=(lead, *axes))
+        fields[f"{name}std"] = width * random.uniform(0.5, 2, size=(lead, *axes))
+    return fields
+
+
 class Engine:
     """Builders of the engine's parts; what is not said is small and different."""
 
@@ -87,6 +101,8 @@ class Engine:
 
     @staticmethod
     def plan(kind="gaussian", hidden=(7, 6), family="bernoulli", **changes):
+        """family : of all layers; a name in the table for one with its defaults."""
+        family = FAMILIES[family]() if isinstance(family, str) else family
         likelihood = Engine.likelihood(kind)
         changes.setdefault("n_epochs", 3)
         changes.setdefault("batch_size", 8)
@@ -99,20 +115,37 @@ class Engine:
         return Plan(network, likelihood, **changes)
 
     @staticmethod
-    def members(plan, seeds, keep, length_scale, tau):
-        """keep, length_scale and tau, a number or (members,); the same in all layers.
+    def members(plan, seeds, keep, length_scale, tau, **of_prior):
+        """Each a number or (members,); the same in all layers.
 
-        Layers and targets get slightly different values of them.
+        Layers and targets get slightly different values of them. of_prior : the
+        prior's numbers beside the length scale (pi, s1, s2). An earlier posterior as
+        the prior is made up, about zero and as wide as 1 / length_scale.
         """
         seeds = np.asarray(seeds)
         n_layers = len(plan.network.fan_ins)
         of_layer = 0.95 ** np.arange(n_layers)[:, None]
         n_targets = 1 if isinstance(plan.likelihood, Categorical) else TARGETS
         tau = np.broadcast_to(tau, seeds.shape)[:, None]
+        numbers = {
+            name: np.broadcast_to(value, seeds.shape) * of_layer
+            for name, value in {"length_scale": length_scale, **of_prior}.items()
+        }
+        prior = [
+            {name: values[i] for name, values in numbers.items()}
+            for i in range(n_layers)
+        ]
+        if plan.prior == "previous":
+            prior = [
+                _earlier_posterior(size, fields["length_scale"])
+                for size, fields in zip(
+                    pairwise(plan.network.sizes), prior, strict=True
+                )
+            ]
         return Members(
             seeds=seeds,
             keep=np.broadcast_to(keep, seeds.shape) ** of_layer,
-            length_scale=np.broadcast_to(length_scale, seeds.shape) * of_layer,
+            prior=prior,
             tau=tau * 2.0 ** np.arange(n_targets),
         )
 
@@ -148,7 +181,10 @@ class Engine:
         return Members(
             seeds=members.seeds[i : i + 1],
             keep=members.keep[:, i : i + 1],
-            length_scale=members.length_scale[:, i : i + 1],
+            prior=[
+                {name: values[i : i + 1] for name, values in fields.items()}
+                for fields in members.prior
+            ],
             tau=members.tau[i : i + 1],
         )
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import kstest, norm, uniform
 
 from skbayesnn.inference.noise import DrawNoise, TrainingNoise, initial_normal
 
@@ -30,6 +31,7 @@ def _requests(noise, n_members):
         noise.bernoulli(keep, ROWS, UNITS).expand(n_members, -1, -1),
         noise.normal(ROWS, UNITS).expand(n_members, -1, -1),
         noise.bernoulli(other, ROWS, UNITS + 1).expand(n_members, -1, -1),
+        noise.uniform(ROWS, UNITS).expand(n_members, -1, -1),
         noise.bernoulli(keep, ROWS, UNITS).expand(n_members, -1, -1),
     ]
 
@@ -43,6 +45,7 @@ def _one(noise, i, n_members):
         noise.bernoulli(keep, ROWS, UNITS),
         noise.normal(ROWS, UNITS),
         noise.bernoulli(other, ROWS, UNITS + 1),
+        noise.uniform(ROWS, UNITS),
         noise.bernoulli(keep, ROWS, UNITS),
     ]
 
@@ -67,12 +70,17 @@ def test_members_of_one_seed_share_their_noise(seed):
     normal = noise.normal(ROWS, UNITS)
     assert torch.equal(normal[0], normal[2])
     assert not torch.equal(normal[0], normal[1])
+    number = noise.uniform(ROWS, UNITS)
+    assert torch.equal(number[0], number[2])
+    assert not torch.equal(number[0], number[1])
 
 
 def test_one_seed_for_all_is_made_once(seed):
     noise = _training([seed, seed, seed])
     assert noise.permutations(11).shape == (1, 11)
     assert noise.bernoulli(_p(0.5, 3), ROWS, UNITS).shape == (1, ROWS, UNITS)
+    assert noise.normal(ROWS, UNITS).shape == (1, ROWS, UNITS)
+    assert noise.uniform(ROWS, UNITS).shape == (1, ROWS, UNITS)
 
 
 def test_permutations_are_orders_of_all_rows(seed):
@@ -94,6 +102,8 @@ def test_different_seeds_epochs_and_layers_are_uncorrelated(seed):
         streams += [*(2 * mask.flatten(0, 1) - 1)]
     mask = noise.bernoulli(_p(0.5, 2), n, 1)
     streams += [*(2 * mask - 1)]
+    streams += [*noise.uniform(n, 1), *noise.uniform(n, 1)]
+    streams += [*draws.uniform(n, 1).flatten(0, 1), *draws.uniform(n, 1).flatten(0, 1)]
     correlation = np.corrcoef(torch.stack(streams).squeeze(-1).numpy())
     np.fill_diagonal(correlation, 0)
     # Six standard errors, 1 / sqrt(n) each.
@@ -119,6 +129,45 @@ def test_bernoulli_frequency(seed, p, source, device):
     assert abs(mask.double().mean().item() - p) <= 6 * error
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, F64], ids=str)
+@pytest.mark.parametrize("kind", ["normal", "uniform"])
+@pytest.mark.parametrize("source", ["training", "draws"])
+def test_distribution(seed, source, kind, dtype, device):
+    """Standard normal, and uniform in [0, 1): Kolmogorov and Smirnov's distance."""
+    draws, units = 100, 403
+    if source == "training":
+        numbers = getattr(_training([seed], device=device, dtype=dtype), kind)
+        values = numbers(draws, units)
+        assert values.shape == (1, draws, units)
+    else:
+        numbers = getattr(
+            DrawNoise(np.array([seed]), range(draws), device, dtype), kind
+        )
+        values = numbers(units)
+        assert values.shape == (draws, 1, units)
+    assert values.dtype == dtype
+    assert values.device.type == device.type
+    if kind == "uniform":
+        assert ((values >= 0) & (values < 1)).all()
+    distribution = norm if kind == "normal" else uniform
+    distance = kstest(values.flatten().double().cpu(), distribution.cdf).statistic
+    # Beyond this once in 10^8 times (Massart's bound), at any seed.
+    assert distance < np.sqrt(np.log(2e8) / (2 * values.numel()))
+
+
+def test_requests_have_memory_of_their_own(seed):
+    """A family may work in place on its noise: later requests do not see it."""
+    noise, changed = _training([seed, seed + 1]), _training([seed, seed + 1])
+    for _ in range(2):
+        for kind in ("normal", "uniform"):
+            expected, found = (getattr(n, kind)(ROWS, UNITS) for n in (noise, changed))
+            assert torch.equal(expected, found)
+            found.fill_(float("nan"))
+        expected, found = (n.bernoulli(_p(0.5, 2), 3) for n in (noise, changed))
+        assert torch.equal(expected, found)
+        found.fill_(float("nan"))
+
+
 def test_resumed_at_an_epoch_is_run_through(seed):
     seeds = seed + np.array([4, 0, 4])
     through = _training(seeds)
@@ -134,7 +183,12 @@ def test_resumed_at_an_epoch_is_run_through(seed):
 def _layers(noise, n_members):
     """What a network asks for; sizes that fill no block of random words."""
     p = torch.linspace(0.3, 0.9, n_members, dtype=F64)
-    return [noise.bernoulli(p, 17), noise.normal(2, 3), noise.bernoulli(p, 3, 2)]
+    return [
+        noise.bernoulli(p, 17),
+        noise.normal(2, 3),
+        noise.uniform(5),
+        noise.bernoulli(p, 3, 2),
+    ]
 
 
 @pytest.mark.parametrize(("first", "last"), [(0, 4), (3, 9), (8, 9)])
@@ -153,7 +207,7 @@ def test_draws_of_a_member_do_not_depend_on_the_others(seed):
     for i in range(4):
         noise = DrawNoise(seeds[i : i + 1], range(7), CPU, F64)
         one = p[i : i + 1]
-        alone = [noise.bernoulli(one, 17), noise.normal(2, 3)]
+        alone = [noise.bernoulli(one, 17), noise.normal(2, 3), noise.uniform(5)]
         alone += [noise.bernoulli(one, 3, 2)]
         for of_all, of_one in zip(together, alone, strict=True):
             assert torch.equal(of_all[:, i : i + 1], of_one)
@@ -166,6 +220,7 @@ def test_draws_are_the_same_on_every_device(seed, device):
     p = torch.tensor([0.3, 0.9])
     assert torch.equal(here.bernoulli(p, 17), there.bernoulli(p.to(device), 17).cpu())
     assert torch.equal(here.normal(17), there.normal(17).cpu())
+    assert torch.equal(here.uniform(17), there.uniform(17).cpu())
 
 
 def test_start_values_are_those_of_the_seed(seed):

@@ -1,5 +1,6 @@
 """The objective against eq. 1 to 4, written anew in NumPy and float64."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,9 +8,11 @@ import pytest
 import torch
 from scipy.special import log_softmax
 
+from skbayesnn.families import MeanField
 from skbayesnn.inference.noise import TrainingNoise
-from skbayesnn.inference.objective import Objective, weight_decay
-from skbayesnn.priors import GaussianPrior
+from skbayesnn.inference.objective import Objective, kl_weight, weight_decay
+from skbayesnn.priors import PRIORS
+from tests.families.cases import CASES
 
 SEEDS = np.array([4, 0, 4])
 KEEP, LENGTH_SCALE, TAU = [0.6, 0.9, 0.8], [0.7, 1.5, 0.2], [3.0, 0.5, 8.0]
@@ -32,16 +35,24 @@ def problem(engine, seed):
     def make(kind="gaussian", **changes):
         of_rows = {n: changes.pop(n) for n in ("weighted", "shared") if n in changes}
         n_rows = changes.pop("n_rows", 24)
+        of_prior = {n: changes.pop(n) for n in ("pi", "s1", "s2") if n in changes}
         plan = engine.plan(kind, **changes)
-        members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
+        members = engine.members(
+            plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, **of_prior
+        )
         rows = engine.rows(plan, len(SEEDS), seed, n_rows=n_rows, **of_rows)
         q = engine.start(plan, members)
-        prior = tuple(GaussianPrior(torch.as_tensor(v)) for v in members.length_scale)
+        prior = tuple(
+            PRIORS[plan.prior](**{n: torch.as_tensor(v) for n, v in fields.items()})
+            for fields in members.prior
+        )
+        scale = torch.as_tensor(1 / members.tau.mean(1))
+        scale = torch.ones_like(scale) if plan.likelihood.learned else scale
         objective = Objective(
             prior,
             rows.mean_weight,
             rows.total_weight,
-            torch.as_tensor(1 / members.tau.mean(1)),
+            scale,
         )
         noise = TrainingNoise(members.seeds, torch.device("cpu"), torch.float64)
         noise.start_epoch(0)
@@ -81,11 +92,15 @@ def test_nll_and_kl_are_per_row(problem, weighted):
     np.testing.assert_allclose(nll, (w * of_row).sum(1) / n, rtol=1e-12)
     squares = sum(
         length_scale**2 / 2 * (np.square(m).sum((1, 2)) + np.square(b).sum(1))
-        for length_scale, m, b in zip(
-            p.members.length_scale, *_weights(p.q), strict=True
-        )
+        for length_scale, m, b in zip(_length_scale(p), *_weights(p.q), strict=True)
     )
-    np.testing.assert_allclose(p.objective.kl(p.q), squares / n, rtol=1e-12)
+    kl = p.objective.kl(p.q, p.noise)
+    np.testing.assert_allclose(kl, squares / n, rtol=1e-12)
+
+
+def _length_scale(p):
+    """(layers, members)"""
+    return np.stack([fields["length_scale"] for fields in p.members.prior])
 
 
 def _weights(q):
@@ -103,10 +118,10 @@ def test_decay_is_two_lambda(problem, weighted):
         layer["bias"] = layer["bias"] + 0.3  # it starts at zero in the last layer
         for value in layer.values():
             value.requires_grad_()
-    (p.objective.kl(p.q) * p.objective.scale).sum().backward()
+    (p.objective.kl(p.q, p.noise) * p.objective.scale).sum().backward()
     n, tau = p.rows.total_weight.numpy(), p.members.tau.mean(1)
     for layer, keep, length_scale in zip(
-        p.q.layers, p.members.keep, p.members.length_scale, strict=True
+        p.q.layers, p.members.keep, _length_scale(p), strict=True
     ):
         decay = weight_decay(keep, length_scale, n, tau)[:, None, None]
         mean = layer["mean"].detach().numpy()
@@ -129,7 +144,7 @@ def _free_energy(p, masks, member, vector):
         vector = vector[n_weights + sizes[i + 1] :]
         keep = p.members.keep[i, member]
         kl += (
-            p.members.length_scale[i, member] ** 2
+            _length_scale(p)[i, member] ** 2
             / 2
             * (keep * (mean**2).sum() + (bias**2).sum())
         )
@@ -196,3 +211,112 @@ def test_given_tau_scales_the_prior_only(problem):
         nll = p.plan.likelihood.nll(noise, f, y).mean(1) * p.objective.scale / factor
         gradients.append(torch.autograd.grad(nll.sum(), f)[0])
     torch.testing.assert_close(*gradients, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("n_batches", [1, 2, 7, 60])
+def test_geometric_weights_are_those_of_blundell(n_batches):
+    """Eq. 9 of [BBB15], 2^(B - i) / (2^B - 1), times B: their mean is one."""
+    found = [kl_weight("geometric", i, n_batches) for i in range(n_batches)]
+    share = [2 ** (n_batches - i) / (2**n_batches - 1) for i in range(1, n_batches + 1)]
+    np.testing.assert_allclose(found, n_batches * np.array(share), rtol=1e-14)
+    assert sum(found) == pytest.approx(n_batches, rel=1e-14)
+    np.testing.assert_allclose(np.divide(found[1:], found[:-1]), 0.5, rtol=1e-14)
+    assert [kl_weight("uniform", i, n_batches) for i in range(n_batches)] == (
+        [1.0] * n_batches
+    )
+
+
+def test_geometric_weights_of_very_many_batches():
+    """2^B overflows from B = 1024 on; the weights do not."""
+    found = [kl_weight("geometric", i, 5000) for i in range(5000)]
+    assert np.isfinite(found).all()
+    assert sum(found) == pytest.approx(5000, rel=1e-12)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_kl_gradient_is_that_of_kl(problem, case):
+    """Of all layers and biases, for every family: N times the gradient of ``kl``."""
+    p = problem(
+        family=case.family, prior=case.prior, weighted=True, **_of_prior(case.prior)
+    )
+    constants = case.family.constants
+    leaves = [
+        {n: v.clone().requires_grad_(n not in constants) for n, v in layer.items()}
+        for layer in p.q.layers
+    ]
+    p.noise.start_epoch(0)
+    kl = p.objective.kl(replace(p.q, layers=leaves), p.noise) * p.rows.total_weight
+    assert kl.shape == (len(SEEDS),)
+    kl.sum().backward()
+    p.noise.start_epoch(0)
+    found = p.objective.kl_gradient(p.q, p.noise)
+    for layer, of_layer in zip(leaves, found, strict=True):
+        for name, value in layer.items():
+            wanted = torch.zeros_like(value) if value.grad is None else value.grad
+            given = of_layer.get(name, torch.zeros_like(value))
+            torch.testing.assert_close(given, wanted)
+
+
+def _of_prior(prior):
+    """What a prior has beside its length scale, different for every member."""
+    if prior != "scale_mixture":
+        return {}
+    return {"pi": [0.5, 0.25, 0.8], "s1": [1.0, 2.0, 0.5], "s2": [0.1, 0.3, 0.05]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spike"),
+    [("gaussian", False), ("gaussian, tau learned", True), ("categorical", False)],
+)
+def test_score_gradient_has_the_mean_of_the_pathwise_one(engine, seed, kind, spike):
+    """Two unbiased estimates of one gradient, of the same network in a thousand copies.
+
+    The copies differ in their noise only; the posterior is made wide enough for the
+    score function to tell something.
+    """
+    n_copies, n_repeats = 1000, 4
+    family = MeanField(spike=spike, shared_draw=True)
+    plan = engine.plan(kind, hidden=(2,), family=family, activation="tanh")
+    members = engine.members(plan, np.full(n_copies, seed), 0.7, 1.0, 2.0)
+    q = engine.start(plan, members)
+    for layer in q.layers:
+        for name in ("rho", "bias_rho"):
+            layer[name] = layer[name] + 1.5
+    rows = engine.rows(plan, n_copies, seed, n_rows=5)
+    rows.weights = np.tile([0.5, 2.0, 1.0, 3.0, 0.7], (n_copies, 1))
+    scale = torch.full((n_copies,), 0.25, dtype=torch.float64)
+    objective = Objective((), rows.mean_weight, rows.total_weight, scale)
+    batch = rows.take(torch.arange(5).unsqueeze(0))
+    noise = TrainingNoise(np.arange(n_copies), torch.device("cpu"), torch.float64)
+    noise.start_epoch(seed)
+
+    def estimates(gradient):
+        """(copies * repeats, 1 + parameters): the loss and its gradients."""
+        values = []
+        for _ in range(n_repeats):
+            x, y, weights = batch
+            nll, of_layers, of_noise = gradient(q, x.clone(), y, weights, noise)
+            groups = [{"nll": nll}, *of_layers, of_noise]
+            parts = [v.view(n_copies, -1) for group in groups for v in group.values()]
+            values.append(torch.cat(parts, dim=1))
+        return torch.cat(values)
+
+    def mean_and_error(values):
+        return values.mean(0), values.std(0) / len(values) ** 0.5
+
+    score, pathwise = (
+        estimates(gradient)
+        for gradient in (objective.score_gradient, objective.nll_gradient)
+    )
+    mean, error = mean_and_error(score)
+    expected, expected_error = mean_and_error(pathwise)
+    # Six standard errors, at any seed.
+    tolerance = 6 * torch.hypot(error, expected_error)
+    assert ((mean - expected).abs() < tolerance).all()
+    # Along the gradient itself the standard error is about 0.015 of it: a factor of
+    # 7 / 8 is seen, which is what a baseline of all 8 draws instead of the other 7
+    # makes of it.
+    direction = expected[1:] / expected[1:].square().sum()
+    mean, error = mean_and_error(score[:, 1:] @ direction)
+    expected, expected_error = mean_and_error(pathwise[:, 1:] @ direction)
+    assert (mean - expected).abs() < 6 * torch.hypot(error, expected_error)

@@ -41,3 +41,18 @@ def test_state_goes_there_and_back(problem_posterior):
     assert state.keys() == again.keys()
     for name, value in state.items():
         np.testing.assert_array_equal(value, again[name])
+
+
+def test_vector_of_gradients_has_zeros_where_there_are_none(problem_posterior):
+    """By name, in any order: a family leaves out what has no gradient."""
+    flat = FlatParameters(problem_posterior)
+    parts = flat.posterior(torch.arange(len(flat.values)).to(flat.values))
+    layers = [dict(reversed(layer.items())) for layer in parts.layers]
+    whole = flat.vector(layers, parts.noise)
+    assert torch.equal(whole, torch.arange(len(flat.values)).to(flat.values))
+    del layers[1]["mean"]
+    without = flat.posterior(flat.vector(layers, {}))
+    assert not without.layers[1]["mean"].any()
+    assert not any(value.any() for value in without.noise.values())
+    assert torch.equal(without.layers[1]["bias"], parts.layers[1]["bias"])
+    assert torch.equal(without.layers[2]["mean"], parts.layers[2]["mean"])

@@ -10,6 +10,7 @@ from scipy.stats import norm
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.estimators.state import posterior_of
 from skbayesnn.inference.predictive import all_draws, by_rows, stream
+from tests.families.cases import LAWS, label
 
 SEEDS = np.array([4, 0, 4])
 KEEP, LENGTH_SCALE, TAU = [0.6, 0.9, 0.8], 1.0, [3.0, 0.5, 8.0]
@@ -20,11 +21,17 @@ def untrained(engine, seed):
     """Three untrained networks of different dropout and noise."""
 
     def make(kind="gaussian", **changes):
+        """A family of all layers may be given; dropout by default."""
         plan = engine.plan(kind, **changes)
         members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
         return engine.start(plan, members)
 
     return make
+
+
+random_only = pytest.mark.parametrize(
+    "family", [family for family in LAWS if family.stochastic], ids=label
+)
 
 
 def _inputs(seed, n_rows):
@@ -39,23 +46,27 @@ def _streamed(q, x, n_draws, budget):
 # ------------------------------------------------------------------------- draws
 
 
-def test_draws_are_a_prefix_of_more_draws(untrained, seed):
+@random_only
+def test_draws_are_a_prefix_of_more_draws(untrained, seed, family):
     """Draw t is draw t, however many there are and wherever one starts."""
-    q = untrained()
+    q = untrained(family=family)
     long = q.draw(range(11))
     for draws in (range(4), range(3, 8)):
         short = q.draw(draws)
+        part = slice(draws.start, draws.stop)
         for (weight, bias), (all_weights, all_biases) in zip(short, long, strict=True):
-            assert torch.equal(weight, all_weights[draws.start : draws.stop])
-            assert torch.equal(bias, all_biases)
+            assert torch.equal(weight, all_weights[part])
+            random_bias = all_biases.ndim == 3
+            assert torch.equal(bias, all_biases[part] if random_bias else all_biases)
     x = torch.as_tensor(_inputs(seed, 5)).unsqueeze(0)
     torch.testing.assert_close(
         q.outputs(x, range(3, 8)), q.outputs(x, range(11))[3:8], rtol=1e-12, atol=1e-12
     )
 
 
-def test_member_by_itself_has_the_same_draws(untrained, seed):
-    q = untrained()
+@random_only
+def test_member_by_itself_has_the_same_draws(untrained, seed, family):
+    q = untrained(family=family)
     x = torch.as_tensor(_inputs(seed, 5)).unsqueeze(0)
     together = q.outputs(x, range(11))
     assert together.shape == (11, 3, 5, 2)
@@ -64,18 +75,20 @@ def test_member_by_itself_has_the_same_draws(untrained, seed):
         torch.testing.assert_close(together[:, [i]], alone, rtol=1e-12, atol=1e-12)
 
 
-def test_one_draw_serves_all_rows(untrained, seed):
+@random_only
+def test_one_draw_serves_all_rows(untrained, seed, family):
     """Equal rows have equal outputs: a draw is a function."""
     x = torch.as_tensor(_inputs(seed, 1)).expand(7, -1).unsqueeze(0)
-    outputs = untrained().outputs(x, range(5))
+    outputs = untrained(family=family).outputs(x, range(5))
     expected = outputs[:, :, :1].expand_as(outputs)
     torch.testing.assert_close(outputs, expected, rtol=1e-12, atol=1e-12)
     assert (outputs[0] - outputs[1]).abs().max() > 1e-3
 
 
-def test_outputs_are_those_of_the_weights(untrained, seed):
-    """A plain NumPy network with the drawn weights, draw by draw."""
-    q = untrained(activation="tanh")
+@random_only
+def test_outputs_are_those_of_the_weights(untrained, seed, family):
+    """A plain NumPy network with the drawn weights and biases, draw by draw."""
+    q = untrained(activation="tanh", family=family)
     x = _inputs(seed, 5)
     weights = [(w.numpy(), b.numpy()) for w, b in q.draw(range(11))]
     outputs = q.outputs(torch.as_tensor(x).unsqueeze(0), range(11))
@@ -84,8 +97,21 @@ def test_outputs_are_those_of_the_weights(untrained, seed):
             h = x
             for layer, (weight, bias) in enumerate(weights):
                 h = np.tanh(h) if layer else h
-                h = h @ weight[t, i] + bias[i]
+                h = h @ weight[t, i] + (bias[t, i] if bias.ndim == 3 else bias[i])
             np.testing.assert_allclose(outputs[t, i], h, rtol=1e-10, atol=1e-12)
+
+
+def test_keep_of_a_layer_is_given_or_learned(untrained):
+    given, learned = untrained(), untrained(family="concrete")
+    assert all(
+        torch.equal(p, keep)
+        for p, keep in zip(given.learned_keep(), given.keep, strict=True)
+    )
+    for params, p in zip(learned.layers, learned.learned_keep(), strict=True):
+        params["logit"] += 0.3
+        assert not torch.equal(params["logit"].sigmoid(), p)
+    for params, p in zip(learned.layers, learned.learned_keep(), strict=True):
+        assert torch.equal(params["logit"].sigmoid(), p)
 
 
 def test_reseeded_draws_are_others_of_the_same_posterior(untrained, seed):
@@ -106,10 +132,14 @@ def test_reseeded_draws_are_others_of_the_same_posterior(untrained, seed):
 @pytest.mark.parametrize(
     "kind", ["gaussian", "heteroscedastic", "categorical"], ids=str
 )
+@pytest.mark.parametrize("family", ["bernoulli", "mean_field"])
 @pytest.mark.parametrize("budget", [1, 5_000, 200_000, 1 << 30])
-def test_stream_does_not_depend_on_the_budget(untrained, seed, kind, budget):
-    """From one row and one draw at a time to everything at once."""
-    q = untrained(kind)
+def test_stream_does_not_depend_on_the_budget(untrained, seed, kind, family, budget):
+    """From one row and one draw at a time to everything at once.
+
+    Biases that are drawn too are cut into the same chunks.
+    """
+    q = untrained(kind, family=family)
     n_rows, n_draws = 29, 11
     x = _inputs(seed, n_rows)
     outputs = q.outputs(torch.as_tensor(x).unsqueeze(0), range(n_draws))

@@ -11,7 +11,12 @@ from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.data.validate import Table
 from skbayesnn.estimators.fitting import fit_together
 from skbayesnn.estimators.state import arrays_of
+from skbayesnn.families import MeanField
+from skbayesnn.inference.noise import TrainingNoise
+from skbayesnn.inference.objective import Objective, kl_weight
 from skbayesnn.inference.training import train
+from skbayesnn.priors import PRIORS
+from tests.families.cases import CASES
 
 KINDS = ["gaussian", "gaussian, tau learned", "heteroscedastic", "categorical"]
 
@@ -20,6 +25,30 @@ SEEDS = np.array([4, 0, 4, 1])
 KEEP = [0.6, 0.95, 0.8, 1.0]
 LENGTH_SCALE = [1.0, 0.1, 0.3, 3.0]
 TAU = [10.0, 1.0, 0.3, 50.0]
+
+# Noise that a family learns has to be there at the start, in every member.
+KEEP_OF_CASES = [0.6, 0.95, 0.8, 0.7]
+of_every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def _program(engine, case, seed, **changes):
+    """Plan and members of a family under a prior; members differ in all they may.
+
+    Two layers and six steps: there are many families, each with all of its options.
+    """
+    changes = {"hidden": (7,), "n_epochs": 2} | changes
+    plan = engine.plan(family=case.family, prior=case.prior, **changes)
+    of_prior = {}
+    if case.prior == "scale_mixture":
+        of_prior = {
+            "pi": [0.5, 0.25, 0.75, 0.9],
+            "s1": [1.0, 2.0, 0.5, 1.0],
+            "s2": [0.1, 0.3, 0.05, 0.5],
+        }
+    members = engine.members(
+        plan, SEEDS + seed, KEEP_OF_CASES, LENGTH_SCALE, TAU, **of_prior
+    )
+    return plan, members
 
 
 def _assert_alike(together, i, alone, **tolerance):
@@ -44,13 +73,17 @@ def _assert_alike(together, i, alone, **tolerance):
 )
 def test_batched_equals_alone(engine, seed, kind, rows, device):
     """The second promise of the design, for all that members may differ in."""
-    plan = engine.plan(kind, n_epochs=20)
+    plan = engine.plan(kind, n_epochs=20)  # 60 steps
     members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
     rows = engine.rows(plan, len(SEEDS), seed, device=device, **rows)
+    _assert_each_alike_alone(engine, plan, members, rows)
+
+
+def _assert_each_alike_alone(engine, plan, members, rows):
+    """In float64: rounding of 1e-16 grows by no more than 1e8."""
     together = engine.train(plan, members, rows)
     for i in range(len(SEEDS)):
         alone = engine.train(plan, engine.one_of(members, i), rows.of_member(i))
-        # 60 steps in float64: rounding of 1e-16 grows by no more than 1e8.
         _assert_alike(
             engine.parameters(together.posterior),
             i,
@@ -60,6 +93,29 @@ def test_batched_equals_alone(engine, seed, kind, rows, device):
         )
         np.testing.assert_allclose(together.nll[:, i], alone.nll[:, 0], rtol=1e-8)
         np.testing.assert_allclose(together.kl[:, i], alone.kl[:, 0], rtol=1e-8)
+
+
+@of_every_case
+def test_batched_equals_alone_for_every_family(engine, seed, case, device):
+    """Under every prior, the prior's own numbers different in every member."""
+    plan, members = _program(engine, case, seed, kl_warm_up=0.5)
+    rows = engine.rows(
+        plan, len(SEEDS), seed, shared=False, weighted=True, device=device
+    )
+    _assert_each_alike_alone(engine, plan, members, rows)
+
+
+@pytest.mark.parametrize(
+    ("kind", "spike"), list(zip(KINDS, [True, False, True, False], strict=True))
+)
+def test_batched_equals_alone_by_the_score_function(engine, seed, kind, spike, device):
+    family = MeanField(spike=spike, shared_draw=True)
+    plan = engine.plan(kind, family=family, score_function=True, n_epochs=1)
+    members = engine.members(plan, SEEDS + seed, KEEP_OF_CASES, LENGTH_SCALE, TAU)
+    rows = engine.rows(
+        plan, len(SEEDS), seed, shared=False, weighted=True, device=device
+    )
+    _assert_each_alike_alone(engine, plan, members, rows)
 
 
 @pytest.mark.parametrize("pattern", [[0, 0, 0, 0], [0, 1, 2, 3]], ids=str)
@@ -212,6 +268,145 @@ def test_two_runs_are_one_run(engine, seed, kind, device):
     for name, values in expected.optimizer.items():
         np.testing.assert_array_equal(second.optimizer[name], values)
     np.testing.assert_array_equal(second.nll[0], expected.nll[1])
+
+
+@of_every_case
+def test_two_runs_are_one_run_for_every_family(engine, seed, case):
+    """Noise that a family asks for goes on too, and so does the KL's warm-up."""
+    settings = {"cosine": False, "horizon": 9, "kl_warm_up": 0.8}
+    whole, members = _program(engine, case, seed, **settings)
+    rows = engine.rows(whole, len(SEEDS), seed)
+    expected = engine.train(whole, members, rows)
+    half = replace(whole, n_epochs=1)
+    first = engine.train(half, members, rows)
+    second = train(half, members, rows, first.posterior, first.optimizer, 1)
+    after = engine.parameters(second.posterior)
+    for name, values in engine.parameters(expected.posterior).items():
+        np.testing.assert_array_equal(after[name], values)
+    np.testing.assert_array_equal(second.nll[0], expected.nll[1])
+    np.testing.assert_array_equal(second.kl[0], expected.kl[1])
+
+
+@of_every_case
+def test_constants_are_as_at_the_start(engine, seed, case):
+    """And everything else has moved, in every layer and member."""
+    plan, members = _program(engine, case, seed)
+    start = engine.parameters(engine.start(plan, members))
+    trained = engine.train(plan, members, engine.rows(plan, len(SEEDS), seed))
+    for name, values in engine.parameters(trained.posterior).items():
+        constant = name.split("/")[1] in case.family.constants
+        of_noise = name.startswith("noise")  # tau is given
+        moved = values.reshape(len(SEEDS), -1) != start[name].reshape(len(SEEDS), -1)
+        assert not moved.any() if constant or of_noise else moved.any(1).all(), name
+
+
+# ------------------------------------------------------------------ steps by autograd
+
+
+def _by_autograd(engine, plan, members, rows):
+    """The same training by loss.backward() and torch's Adam, one loss for each step."""
+    q = engine.start(plan, members)
+    for layer, family in zip(q.layers, plan.network.families, strict=True):
+        for name, value in layer.items():
+            layer[name] = value.requires_grad_(name not in family.constants)
+    leaves = [v for layer in q.layers for v in layer.values() if v.requires_grad]
+    objective = Objective(
+        tuple(
+            PRIORS[plan.prior](**{n: torch.as_tensor(v) for n, v in fields.items()})
+            for fields in members.prior
+        ),
+        rows.mean_weight,
+        rows.total_weight,
+        torch.as_tensor(1 / members.tau.mean(1)),
+    )
+    noise = TrainingNoise(members.seeds, torch.device("cpu"), torch.float64)
+    optimizer = torch.optim.Adam(leaves)
+    n_batches = rows.n_rows // plan.batch_size
+    n_steps = plan.n_epochs * n_batches
+    for epoch in range(plan.n_epochs):
+        noise.start_epoch(epoch)
+        order = noise.permutations(rows.n_rows).split(plan.batch_size, dim=1)
+        for batch, positions in enumerate(order):
+            done = (epoch * n_batches + batch) / n_steps
+            nll = objective.nll(q, *rows.take(positions), noise)
+            weight = min(done / plan.kl_warm_up, 1.0) if plan.kl_warm_up else 1.0
+            if plan.kl_weighting == "geometric":
+                weight *= n_batches * 2.0 ** (n_batches - batch - 1)
+                weight /= 2.0**n_batches - 1
+            loss = (nll + weight * objective.kl(q, noise)) * objective.scale
+            optimizer.zero_grad()
+            loss.sum().backward()
+            cosine = 0.5 * (1 + np.cos(np.pi * done)) if plan.cosine else 1.0
+            optimizer.param_groups[0]["lr"] = plan.learning_rate * cosine
+            optimizer.step()
+    return q, objective.kl(q, noise).detach()
+
+
+@of_every_case
+@pytest.mark.parametrize(
+    "weighting",
+    [{}, {"kl_weighting": "geometric", "kl_warm_up": 0.7}],
+    ids=["plain", "geometric after a warm-up"],
+)
+def test_steps_are_those_of_autograd(engine, seed, case, weighting):
+    """Gradients by hand, the KL's share of them and its weight in every batch."""
+    plan, members = _program(engine, case, seed, **weighting)
+    rows = engine.rows(plan, len(SEEDS), seed, n_rows=24, weighted=True)
+    trained = engine.train(plan, members, rows)
+    q, kl = _by_autograd(engine, plan, members, rows)
+    expected = engine.parameters(q)
+    for name, values in engine.parameters(trained.posterior).items():
+        # Six steps in float64. Adam divides by the gradient's size: where one is
+        # small, its rounding counts.
+        np.testing.assert_allclose(
+            values, expected[name], rtol=1e-8, atol=1e-8, err_msg=name
+        )
+    np.testing.assert_allclose(trained.kl[-1], kl, rtol=1e-8)
+
+
+def test_kl_warms_up(engine):
+    """From zero at the start, in proportion to what is done, to its full weight."""
+    plan = engine.plan(kl_warm_up=0.4)
+    found = [plan.kl_weight_at(0, 3, done) for done in (0, 0.1, 0.2, 0.4, 0.41, 1)]
+    np.testing.assert_allclose(found, [0, 0.25, 0.5, 1, 1, 1], rtol=1e-14)
+    cold = engine.plan()
+    assert [cold.kl_weight_at(0, 3, done) for done in (0, 0.5, 1)] == [1, 1, 1]
+
+
+def test_kl_warms_up_in_every_batch(engine):
+    """The two weightings are multiplied."""
+    plan = engine.plan(kl_warm_up=0.4, kl_weighting="geometric")
+    for batch in range(3):
+        full = kl_weight("geometric", batch, 3)
+        assert plan.kl_weight_at(batch, 3, 0.0) == 0
+        assert plan.kl_weight_at(batch, 3, 0.1) == pytest.approx(full / 4, rel=1e-14)
+        assert plan.kl_weight_at(batch, 3, 0.4) == full
+        assert plan.kl_weight_at(batch, 3, 1.0) == full
+
+
+def test_warm_up_is_of_the_horizon(engine, seed):
+    """A training that goes on is warm where an earlier one has brought it.
+
+    Under a prior that outweighs the data the first step follows the KL, or not.
+    """
+    plan = engine.plan(family="point", kl_warm_up=0.5, n_epochs=1, batch_size=99)
+    members = engine.members(plan, [seed], 1.0, 1e3, 1.0)
+    rows = engine.rows(plan, 1, seed)
+    cold = engine.train(plan, members, rows)
+    steps = {"step": np.asarray(50)} | {
+        name: np.zeros_like(value)
+        for name, value in cold.optimizer.items()
+        if name != "step"
+    }
+    start = engine.start(plan, members)
+    warm = train(replace(plan, horizon=100), members, rows, start, steps)
+    mean = engine.parameters(start)["0/mean"]
+    # Adam's first moment after one step is a tenth of the gradient.
+    of_kl = 0.1 * 1e3**2 * mean / (rows.n_rows * members.tau.mean())
+    of_data = cold.optimizer["exp_avg/0/mean"]
+    np.testing.assert_allclose(
+        warm.optimizer["exp_avg/0/mean"], of_data + of_kl, rtol=1e-10
+    )
 
 
 def test_start_is_not_changed(engine, seed):
@@ -388,7 +583,8 @@ def test_linear_network_finds_the_map(engine, seed, weighted):
     found = engine.parameters(trained.posterior)
     for i in range(len(SEEDS)):
         weights = rows.weights[i] if weighted else None
-        length_scale, tau = members.length_scale[0, i], members.tau[i]
+        length_scale = members.prior[0]["length_scale"][i]
+        tau = members.tau[i]
         expected = _map(rows.x[0], rows.y[0], weights, length_scale, tau)
         np.testing.assert_allclose(found["0/mean"][i], expected[:-1], atol=1e-5)
         np.testing.assert_allclose(found["0/bias"][i], expected[-1], atol=1e-5)
@@ -414,7 +610,7 @@ def test_linear_network_finds_the_noise_too(engine, seed):
         variance = np.average(residual**2, axis=0, weights=rows.weights[i])
         tau = np.exp(found["noise/log_tau"][i])
         np.testing.assert_allclose(1 / tau, variance, rtol=1e-4)
-        length_scale = members.length_scale[0, i]
+        length_scale = members.prior[0]["length_scale"][i]
         expected = _map(rows.x[0], rows.y[0], rows.weights[i], length_scale, tau)
         np.testing.assert_allclose(np.vstack([mean, bias]), expected, atol=1e-4)
 

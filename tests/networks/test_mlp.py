@@ -1,4 +1,4 @@
-"""The perceptron: its pass, its pullback, and drawn networks."""
+"""The perceptron: its pass, its pullback, its KL, and drawn networks."""
 
 from itertools import pairwise
 
@@ -6,21 +6,39 @@ import numpy as np
 import pytest
 import torch
 
+from skbayesnn.families import Bernoulli, Concrete, MeanField, Point
 from skbayesnn.inference.noise import DrawNoise, TrainingNoise, initial_normal
 from skbayesnn.networks import MLP
 from skbayesnn.networks.mlp import ACTIVATIONS
+from skbayesnn.priors import GaussianPrior
+from tests.families.cases import LAWS, label
 
 MEMBERS, ROWS, DRAWS, SIZES = 3, 8, 2, (4, 7, 6, 5)
 CPU, F64 = torch.device("cpu"), torch.float64
 
+# The middle layer may overwrite what it is given, which the first one has made.
+MIXED = {
+    "dropped first": (Bernoulli(), Point(), Bernoulli()),
+    **{label(family): (family, Bernoulli(), family) for family in LAWS},
+}
+
 
 @pytest.fixture(params=ACTIVATIONS)
-def network(request):
-    return MLP(SIZES, request.param, ("bernoulli", "point", "bernoulli"))
+def activation(request):
+    return request.param
+
+
+@pytest.fixture(params=MIXED)
+def network(request, activation):
+    return MLP(SIZES, activation, MIXED[request.param])
 
 
 @pytest.fixture
 def layers(network, seed):
+    return _start(network, seed)
+
+
+def _start(network, seed):
     seeds = seed + np.arange(MEMBERS)
     normal = [
         torch.as_tensor(initial_normal(seeds, i, a + 1, b))
@@ -39,41 +57,54 @@ def _noise(seed):
     return noise
 
 
+def _draw_noise(seed, n_draws=DRAWS):
+    return DrawNoise(seed + np.arange(MEMBERS), range(n_draws), CPU, F64)
+
+
 def _x(seed, lead):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn((lead, ROWS, SIZES[0]), generator=generator, dtype=F64)
 
 
+def _leaves(network, layers):
+    return [
+        {n: v.clone().requires_grad_(n not in family.constants) for n, v in own.items()}
+        for family, own in zip(network.families, layers, strict=True)
+    ]
+
+
+def _assert_gradients(found, leaves, total, gradient=None):
+    """By layer and name; one that is left out is zero."""
+    wanted = [v for params in leaves for v in params.values() if v.requires_grad]
+    expected = iter(
+        torch.autograd.grad(total, wanted, gradient, materialize_grads=True)
+    )
+    for of_layer, params in zip(found, leaves, strict=True):
+        assert of_layer.keys() <= params.keys()
+        for name, value in params.items():
+            zeros = torch.zeros_like(value)
+            gradient = next(expected) if value.requires_grad else zeros
+            torch.testing.assert_close(of_layer.get(name, zeros), gradient)
+
+
 @pytest.mark.parametrize("lead", [1, MEMBERS], ids=["shared rows", "own rows"])
 def test_pullback_is_autograds(network, layers, seed, lead):
     """In-place activations and masks change no gradient."""
-    leaves = [
-        {name: value.clone().requires_grad_() for name, value in params.items()}
-        for params in layers
-    ]
+    leaves = _leaves(network, layers)
     outputs = network.forward(leaves, _keep(), _x(seed, lead), _noise(seed))
     gradient = torch.linspace(-1, 1, outputs.numel(), dtype=F64).view(outputs.shape)
-    flat = [value for params in leaves for value in params.values()]
-    expected = torch.autograd.grad(outputs, flat, gradient)
-
     with torch.no_grad():
         result, pullback = network.vjp(layers, _keep(), _x(seed, lead), _noise(seed))
-        found = pullback(gradient)
-    torch.testing.assert_close(result, outputs)
-    found = [
-        part[name]
-        for part, params in zip(found, leaves, strict=True)
-        for name in params
-    ]
-    for value, wanted in zip(found, expected, strict=True):
-        torch.testing.assert_close(value, wanted)
+        given = result.clone()
+        found = pullback(gradient.clone())
+    torch.testing.assert_close(given, outputs)
+    _assert_gradients(found, leaves, outputs, gradient)
 
 
 @pytest.mark.parametrize("lead", [1, MEMBERS], ids=["shared rows", "own rows"])
 def test_drawn_networks_are_plain_ones(network, layers, seed, lead):
-    """``apply`` against a loop over draws, members and layers in NumPy."""
-    noise = DrawNoise(seed + np.arange(MEMBERS), range(DRAWS), CPU, F64)
-    weights = network.draw(layers, _keep(), noise)
+    """``apply`` against a loop over draws, members and layers."""
+    weights = network.draw(layers, _keep(), _draw_noise(seed))
     x = _x(seed, lead)
     result = network.apply(weights, x)
     assert result.shape == (DRAWS, MEMBERS, ROWS, SIZES[-1])
@@ -83,5 +114,108 @@ def test_drawn_networks_are_plain_ones(network, layers, seed, lead):
             h = x[member % lead]
             for i, (weight, bias) in enumerate(weights):
                 h = function(h) if i else h
-                h = h @ weight[draw % len(weight), member] + bias[member]
+                of_draw = bias[draw] if bias.ndim == 3 else bias
+                h = h @ weight[draw % len(weight), member] + of_draw[member]
             torch.testing.assert_close(result[draw, member], h)
+
+
+def test_inputs_of_drawn_networks_are_not_changed(network, layers, seed):
+    weights = network.draw(layers, _keep(), _draw_noise(seed))
+    before = [(w.clone(), b.clone()) for w, b in weights]
+    x = _x(seed, 1)
+    network.apply(weights, x)
+    assert torch.equal(x, _x(seed, 1))
+    for pair, other in zip(weights, before, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(pair, other, strict=True))
+
+
+KL_MIX = {
+    "dropped": (Bernoulli(), Point(), Bernoulli()),
+    "mean field": (MeanField(), MeanField(sampled_kl=True), MeanField(spike=True)),
+    "mixed": (Concrete(), MeanField(sampled_kl=True), Point()),
+}
+
+
+@pytest.fixture(params=KL_MIX)
+def any_network(request):
+    return MLP(SIZES, "tanh", KL_MIX[request.param])
+
+
+def _priors():
+    """Of every layer, each with its own length scales."""
+    return [
+        GaussianPrior(torch.tensor(values, dtype=F64))
+        for values in ([0.5, 1.0, 2.0], [1.5, 0.3, 0.7], [0.1, 2.5, 1.2])
+    ]
+
+
+def test_kl_is_the_sum_over_layers(any_network, seed):
+    """Layers ask for noise one after the other."""
+    layers, keep = _start(any_network, seed), _keep()
+    kl = any_network.kl(layers, keep, _priors(), _noise(seed))
+    noise = _noise(seed)
+    expected = 0
+    for i, family in enumerate(any_network.families):
+        expected = expected + family.kl(layers[i], keep[i], _priors()[i], noise)
+    assert kl.shape == (MEMBERS,)
+    torch.testing.assert_close(kl, expected)
+
+
+def test_kl_gradient_is_autograds(any_network, seed):
+    """Of all layers, at the same noise."""
+    layers = _start(any_network, seed)
+    leaves = _leaves(any_network, layers)
+    kl = any_network.kl(leaves, _keep(), _priors(), _noise(seed)).sum()
+    with torch.no_grad():
+        found = any_network.kl_gradient(layers, _keep(), _priors(), _noise(seed))
+    _assert_gradients(found, leaves, kl)
+
+
+def test_log_density_is_the_sum_over_layers(seed):
+    """Of draws with and without an axis in front."""
+    network = MLP(SIZES, "tanh", (MeanField(), MeanField(spike=True), MeanField()))
+    layers, keep = _start(network, seed), _keep()
+    weights = network.draw(layers, keep, _draw_noise(seed))
+    found = network.log_density(layers, keep, weights)
+    assert found.shape == (DRAWS, MEMBERS)
+    for draw in range(DRAWS):
+        one = [(weight[draw], bias[draw]) for weight, bias in weights]
+        expected = sum(
+            family.log_density(layers[i], keep[i], *one[i])
+            for i, family in enumerate(network.families)
+        )
+        torch.testing.assert_close(network.log_density(layers, keep, one), expected)
+        torch.testing.assert_close(found[draw], expected)
+
+
+def test_facts_of_the_layers_are_those_of_the_network():
+    """One layer with noise makes a random network; one KL that is no sum of squares
+    spoils the product.
+    """
+    point, mixed = (
+        MLP(SIZES, "relu", families)
+        for families in ((Point(),) * 3, (Point(), Concrete(), Point()))
+    )
+    dropped = MLP(SIZES, "relu", MIXED["dropped first"])
+    assert not point.stochastic and point.quadratic_kl
+    assert dropped.stochastic and dropped.quadratic_kl
+    assert mixed.stochastic and not mixed.quadratic_kl
+
+
+def test_start_values_have_the_scale_of_their_layer(seed):
+    """Variance gain / inputs for weights, 1 in the last layer; biases 1 / (3 inputs)
+    and 0 in the last [He et al. 2015 eq. 10].
+    """
+    network = MLP((4, 300, 200, 50), "relu", (Point(),) * 3)
+    normal = [
+        torch.as_tensor(initial_normal(np.array([seed]), i, a + 1, b))
+        for i, (a, b) in enumerate(pairwise(network.sizes))
+    ]
+    keep = (torch.ones(1, dtype=F64),) * 3
+    layers = network.init(normal, keep)
+    for i, (inputs, gain) in enumerate([(4, 2.0), (300, 2.0), (200, 1.0)]):
+        weight, bias = layers[i]["mean"][0], layers[i]["bias"][0]
+        expected = (gain / inputs) ** 0.5
+        torch.testing.assert_close(weight, expected * normal[i][0, :-1])
+        of_bias = (1 / (3 * inputs)) ** 0.5 if i < 2 else 0.0
+        torch.testing.assert_close(bias, of_bias * normal[i][0, -1])

@@ -1,0 +1,97 @@
+"""Every family of the table with its options, under every prior it is used with.
+
+A new family is here by itself, with its defaults; its options are added below.
+"""
+
+from dataclasses import dataclass, fields, replace
+from itertools import product
+
+from skbayesnn.families import FAMILIES, Family
+from skbayesnn.families.variational import Variational
+
+# Options that are tested beside the defaults, by the family's name in the table.
+OPTIONS = {
+    "mean_field": [
+        {"spike": spike, "shared_draw": shared_draw, "sampled_kl": sampled_kl}
+        for spike, shared_draw, sampled_kl in product([False, True], repeat=3)
+    ],
+    "variational_independent": [
+        {"alpha": alpha, "approximation": approximation}
+        for alpha, approximation in product(
+            ["layer", "unit", "weight"], ["kingma", "molchanov"]
+        )
+    ],
+    "variational_correlated": [
+        {"alpha": alpha, "approximation": approximation}
+        for alpha, approximation in product(["layer", "unit"], ["kingma", "molchanov"])
+    ],
+}
+
+
+def _priors(family: Family) -> list[str]:
+    """Keys of ``PRIORS`` that the family has a KL to and is used with."""
+    name = name_of(family)
+    if name == "mean_field":
+        mixture = ["scale_mixture"] if family.sampled_kl else []
+        return ["gaussian", "previous", *mixture]
+    if name == "variational_independent":
+        return ["log_uniform", "gaussian"]
+    if name == "point":  # a layer without noise, among others that have some
+        return ["gaussian", "log_uniform"]
+    return ["log_uniform"] if isinstance(family, Variational) else ["gaussian"]
+
+
+def name_of(family: Family) -> str:
+    """Its key in the table."""
+    [name] = [name for name, kind in FAMILIES.items() if type(family) is kind]
+    return name
+
+
+def _without(family: Family, *names: str) -> Family:
+    """The same with the defaults of some options."""
+    defaults = {f.name: f.default for f in fields(family) if f.name in names}
+    return replace(family, **defaults)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A family and the prior of its KL, a key of ``PRIORS``."""
+
+    family: Family
+    prior: str
+
+    def __str__(self):
+        return f"{label(self.family)} {self.prior}"
+
+
+def label(family: Family) -> str:
+    """Its name and its options, for the names of tests."""
+    options = {f.name: getattr(family, f.name) for f in fields(family)}
+    said = [
+        (key if value else "") if isinstance(value, bool) else value
+        for key, value in options.items()
+    ]
+    return " ".join([name_of(family), *filter(None, said)])
+
+
+VARIANTS = list(
+    dict.fromkeys(
+        [
+            *(kind() for kind in FAMILIES.values()),
+            *(
+                FAMILIES[name](**options)
+                for name, variants in OPTIONS.items()
+                for options in variants
+            ),
+        ]
+    )
+)
+CASES = [Case(family, prior) for family in VARIANTS for prior in _priors(family)]
+
+# One family of each law of the weights and way of training: how a KL is computed
+# makes no difference to these.
+LAWS = list(
+    dict.fromkeys(
+        _without(family, "sampled_kl", "approximation") for family in VARIANTS
+    )
+)
