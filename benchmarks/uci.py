@@ -3,12 +3,16 @@
 All splits of a set are trained as the members of one batched program, every split
 scaled by its own training rows. Printed are the RMSE of the predictive mean and the
 mean log predictive density of the test rows (nats, y's units), mean +- standard error
-over the splits, beside the published grid search of MC dropout, which chose its
-setting per split on validation rows. Here one setting serves all sets; it is chosen
-with ``--inner``, which scores the last part of the training rows. (No split's test rows
-are scored there, but a row that is held out in one split can be a test row of another.)
+over the splits, beside a published result: for MC dropout and its kin the grid search
+of MC dropout, which chose its setting per split on validation rows, for the others
+Bayes by Backprop (`published.py` says how far its numbers can be trusted).
+
+Here one setting per posterior serves all sets; it is chosen with ``--inner``, which
+scores the last part of the training rows. (No split's test rows are scored there, but a
+row that is held out in one split can be a test row of another.)
 
     python benchmarks/uci.py --estimator mc_dropout --sets yacht,energy
+    python benchmarks/uci.py --estimator all --sets yacht,energy,kin8nm --splits 5
 
 bostonHousing is there for comparison with published rows only: one of its features
 was built on the racial composition of towns. It has to be asked for by name.
@@ -17,14 +21,15 @@ was built on the racial composition of towns. It has to be asked for by name.
 import argparse
 import json
 import time
+import warnings
 
 import numpy as np
 import torch
 from common import data_folder, environment, fit_splits, table
+from posteriors import POSTERIORS
+from published import PUBLISHED
+from sklearn.exceptions import ConvergenceWarning
 
-from skbayesnn import MCDropoutRegressor
-
-ESTIMATORS = {"mc_dropout": MCDropoutRegressor}
 SETS = (
     "yacht",
     "energy",
@@ -37,17 +42,35 @@ SETS = (
 )
 DEFAULT_SETS = SETS[:4]
 ONLY_BY_NAME = ("bostonHousing",)
-PUBLISHED = "100_xepochs_1_hidden_layers"
+OF_GRID_SEARCH = "100_xepochs_1_hidden_layers"
 
-# One setting for all sets, the best of those compared with --inner --splits 5.
-HIDDEN = (50, 50)
-DROPOUT = 0.02
-LENGTH_SCALE = 1.0
-LIKELIHOOD = "heteroscedastic"
-N_ESTIMATORS = 5
-STEPS = 3000
-LEARNING_RATE = 0.01
-N_DRAWS = 200
+# One setting per posterior for all sets, the best of those compared with --inner.
+DEFAULT = {
+    "hidden_layer_sizes": (50, 50),
+    "length_scale": 1.0,
+    "likelihood": "heteroscedastic",
+    "n_estimators": 3,
+    "n_draws": 200,
+    "batch_size": 128,
+    "learning_rate_init": 0.01,
+    "steps": 3000,
+}
+# Large tables get 130 sqrt(N) steps, where that is more.
+SHALLOW = {"hidden_layer_sizes": (50,), "steps": 5000, "steps_per_root": 130}
+SETTINGS = {
+    "mc_dropout": DEFAULT | {"dropout": 0.02, "n_estimators": 5},
+    # Gaussian noise on the inputs blurs steep functions (yacht): none there.
+    "gaussian": DEFAULT | {"dropout": (0.0, 0.02, 0.02)},
+    "dropconnect": DEFAULT | {"dropout": 0.05},
+    "additive": DEFAULT | {"dropout": 0.02},
+    "concrete": DEFAULT | {"length_scale": "auto"},
+    "bbb": DEFAULT | SHALLOW,
+    "bbb_spike": DEFAULT | SHALLOW,
+    "bbb_mixture": DEFAULT | SHALLOW,
+    "vd_correlated": DEFAULT | SHALLOW,
+    "vd_independent": DEFAULT | SHALLOW,
+    "vd_weight": DEFAULT | SHALLOW,
+}
 
 
 def load(name: str, n_splits: int | None):
@@ -65,50 +88,52 @@ def inner(train: np.ndarray):
     return train[:, :cut], train[:, cut:]
 
 
-def published(name: str) -> dict[str, tuple[float, float]]:
-    """Mean and standard error of the published RMSE and log density."""
+def grid_search(name: str) -> dict[str, tuple[float, float]]:
+    """Mean and standard error of MC dropout's published RMSE and log density."""
     results = json.loads((data_folder("uci") / "published_gal2016.json").read_text())
-    variant = results["data_sets"][name][PUBLISHED]
+    variant = results["data_sets"][name][OF_GRID_SEARCH]
     return {
         ours: (variant[theirs]["mean"], variant[theirs]["stderr"])
         for ours, theirs in (("rmse", "test_MC_rmse"), ("density", "test_ll"))
     }
 
 
-def epochs(options, n_rows: int):
-    """``max_iter``: as given, or the epochs that make up the wanted steps."""
-    if options.max_iter is not None:
-        return options.max_iter
-    batch = min(options.batch_size, n_rows)
-    return max(round(options.steps / -(-n_rows // batch)), 1)
+def published(posterior: str, name: str) -> dict[str, tuple[float, float | None]]:
+    """What a posterior is put beside; None where no standard error is known."""
+    if not posterior.startswith(("bbb", "vd")):
+        return dict(grid_search(name))
+    rmse, density = PUBLISHED["bbb"].get(name, (np.nan, np.nan))
+    return {"rmse": (rmse, None), "density": (density, None)}
 
 
-def estimators_of(options, n_rows: int, n_splits: int) -> list:
+def settings_of(posterior: str, options) -> dict:
+    """The posterior's setting, and what the command line says otherwise."""
+    given = {name: getattr(options, name) for name in [*DEFAULT, "dropout", "max_iter"]}
+    return SETTINGS[posterior] | {k: v for k, v in given.items() if v is not None}
+
+
+def estimators_of(posterior: str, options, n_rows: int, n_splits: int) -> list:
     """One estimator per split; they differ in their random_state only."""
+    kind, own = POSTERIORS[posterior]
+    setting = own | settings_of(posterior, options)
+    steps = max(
+        setting.pop("steps"), setting.pop("steps_per_root", 0) * np.sqrt(n_rows)
+    )
+    if "max_iter" not in setting:
+        n_batches = -(-n_rows // min(setting["batch_size"], n_rows))
+        setting["max_iter"] = max(round(steps / n_batches), 1)
     return [
-        ESTIMATORS[options.estimator](
-            hidden_layer_sizes=options.hidden,
-            dropout=options.dropout,
-            length_scale=options.length_scale,
-            likelihood=options.likelihood,
-            n_estimators=options.n_estimators,
-            n_draws=options.n_draws,
-            batch_size=options.batch_size,
-            learning_rate_init=options.learning_rate_init,
-            max_iter=epochs(options, n_rows),
-            device=options.device,
-            random_state=split,
-        )
+        kind(**setting, device=options.device, random_state=split)
         for split in range(n_splits)
     ]
 
 
-def evaluate(name: str, options) -> dict:
+def evaluate(posterior: str, name: str, options) -> dict:
     """RMSE and log density per split, and the seconds of fit and prediction."""
     X, y, train, test = load(name, options.splits)
     if options.inner:
         train, test = inner(train)
-    estimators = estimators_of(options, train.shape[1], len(train))
+    estimators = estimators_of(posterior, options, train.shape[1], len(train))
     start = time.perf_counter()
     fit_splits(estimators, X, y, list(train))
     fitted = time.perf_counter()
@@ -131,17 +156,19 @@ def not_worse(metric: str, ours: float, theirs: float) -> bool:
     return ours <= theirs if metric == "rmse" else ours >= theirs
 
 
-def with_error(mean: float, error: float) -> str:
+def with_error(mean: float, error: float | None) -> str:
     """Both with the decimals that the standard error warrants."""
+    if error is None:
+        return f"{mean:g}"
     decimals = int(np.clip(2 - np.ceil(np.log10(error)), 2, 6)) if error else 3
     return f"{mean:.{decimals}f} +- {error:.{decimals}f}"
 
 
-def report(name: str, result: dict) -> tuple[list[str], int]:
+def report(posterior: str, name: str, result: dict) -> tuple[list[str], int]:
     """A line of the table, and how many of its two numbers are not worse."""
     cells, count = [name], 0
     for metric in ("rmse", "density"):
-        values, (theirs, error) = result[metric], published(name)[metric]
+        values, (theirs, error) = result[metric], published(posterior, name)[metric]
         ours = values.mean()
         good = not_worse(metric, ours, theirs)
         count += good
@@ -156,6 +183,20 @@ def report(name: str, result: dict) -> tuple[list[str], int]:
         f"{result['predict_seconds']:.0f}",
     ]
     return cells, count
+
+
+def beside(names_of_sets: list[str]) -> str:
+    """The published rows, RMSE / log density."""
+    lines = []
+    for name in names_of_sets:
+        rmse, density = (value for value, _ in grid_search(name).values())
+        cells = [f"{rmse:.3g} / {density:.3g}"]
+        for of_sets in PUBLISHED.values():
+            cells.append(
+                "{:g} / {:g}".format(*of_sets[name]) if name in of_sets else ""
+            )
+        lines.append([name, *cells])
+    return table(["published", "mc_dropout", *PUBLISHED], lines)
 
 
 def number_or_word(text: str):
@@ -187,85 +228,98 @@ def names(text: str) -> list[str]:
     return chosen
 
 
+def posteriors(text: str) -> list[str]:
+    """'bbb,concrete' -> ['bbb', 'concrete']; 'all' is every one of the table."""
+    chosen = list(POSTERIORS) if text == "all" else text.split(",")
+    unknown = [name for name in chosen if name not in POSTERIORS]
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            f"unknown posteriors {', '.join(unknown)}; there are "
+            f"{', '.join(POSTERIORS)}"
+        )
+    return chosen
+
+
 def parser() -> argparse.ArgumentParser:
     """Command line."""
     result = argparse.ArgumentParser(
         description=__doc__.partition("\n")[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        epilog="What is not given is the posterior's own setting.",
     )
     add = result.add_argument
-    add("--estimator", choices=list(ESTIMATORS), default="mc_dropout")
+    add("--estimator", type=posteriors, default="mc_dropout", help="names, or 'all'")
     add("--sets", type=names, default=",".join(DEFAULT_SETS))
     add("--splits", type=int, help="the first so many splits only")
     add("--inner", action="store_true", help="score the last 20 %% of training rows")
     add("--per-split", action="store_true", help="print every split's two numbers")
-    add("--hidden", type=units, default=",".join(map(str, HIDDEN)))
-    add("--dropout", type=float, default=DROPOUT)
-    add("--length-scale", type=number_or_word, default=LENGTH_SCALE)
-    add("--likelihood", default=LIKELIHOOD)
-    add("--n-estimators", type=int, default=N_ESTIMATORS)
-    add("--n-draws", type=int, default=N_DRAWS)
-    add("--batch-size", type=int, default=128)
-    add("--learning-rate-init", type=float, default=LEARNING_RATE)
-    add("--steps", type=int, default=STEPS, help="steps of Adam, whatever the rows")
+    add("--hidden", type=units, dest="hidden_layer_sizes")
+    add("--dropout", type=float)
+    add("--length-scale", type=number_or_word)
+    add("--likelihood")
+    add("--n-estimators", type=int)
+    add("--n-draws", type=int)
+    add("--batch-size", type=int)
+    add("--learning-rate-init", type=float)
+    add("--steps", type=int, help="steps of Adam, whatever the rows")
     add("--max-iter", type=epochs_or_word, help="epochs, or 'auto', instead of steps")
     add("--device", default="cpu")
     add("--threads", type=int, help="intra-op threads of torch")
     return result
 
 
-def main() -> None:
-    """Print one table."""
-    options = parser().parse_args()
-    data_folder("uci")
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    print(environment(options.device))
-    steps = f"steps {options.steps}"
-    print(
-        f"{options.estimator}: hidden {options.hidden}, dropout {options.dropout:g}, "
-        f"length_scale {options.length_scale}, {options.likelihood}, "
-        f"{options.n_estimators} networks, {options.n_draws} draws, batch "
-        f"{options.batch_size}, learning rate {options.learning_rate_init:g}, "
-        + (steps if options.max_iter is None else f"max_iter {options.max_iter}")
-    )
+HEADER = [
+    "set",
+    "RMSE",
+    "published",
+    "not worse",
+    "log density",
+    "published",
+    "not worse",
+    "epochs",
+    "fit s",
+    "predict s",
+]
+
+
+def run(posterior: str, options) -> None:
+    """Print one posterior's table."""
+    setting = settings_of(posterior, options)
+    print(f"\n{posterior}: " + ", ".join(f"{k} {v}" for k, v in setting.items()))
     lines, count = [], 0
     for name in options.sets:
         if name in ONLY_BY_NAME:
-            print(
-                f"{name}: only for comparison with published rows (see the docstring)"
-            )
-        result = evaluate(name, options)
-        line, good = report(name, result)
+            print(f"{name}: for comparison with published rows only, see the docstring")
+        result = evaluate(posterior, name, options)
+        line, good = report(posterior, name, result)
         lines.append(line)
         count += good
-        print(f"done: {' '.join(line)}", flush=True)
         if options.per_split:
             for split in range(len(result["rmse"])):
                 numbers = result["rmse"][split], result["density"][split]
                 print(
-                    f"  split {split}: RMSE {numbers[0]:.4f}, log density "
+                    f"  {name}, split {split}: RMSE {numbers[0]:.4f}, log density "
                     f"{numbers[1]:.4f}"
                 )
+    print(table(HEADER, lines))
+    print(f"not worse than published: {count} of {2 * len(lines)} numbers", flush=True)
+
+
+def main() -> None:
+    """Print a table per posterior, and the published rows."""
+    options = parser().parse_args()
+    data_folder("uci")
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    print(environment(options.device))
     rows = "last 20 % of the training rows" if options.inner else "test rows"
     print(
-        f"\nScored on: {rows}; {options.splits or 'all'} splits; mean +- standard "
+        f"Scored on: {rows}; {options.splits or 'all'} splits; mean +- standard "
         "error over splits"
     )
-    header = [
-        "set",
-        "RMSE",
-        "published",
-        "not worse",
-        "log density",
-        "published",
-        "not worse",
-        "epochs",
-        "fit s",
-        "predict s",
-    ]
-    print(table(header, lines))
-    print(f"\nnot worse than published: {count} of {2 * len(lines)} numbers")
+    for posterior in options.estimator:
+        run(posterior, options)
+    print(f"\n{beside(options.sets)}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """Bayes by Backprop [BBB15]: a normal distribution over every weight."""
 
+import numpy as np
+
 from skbayesnn.estimators import parameters
 from skbayesnn.estimators.base import BayesianNetwork
 from skbayesnn.estimators.classification import BayesianClassifier
@@ -57,10 +59,12 @@ class _BayesByBackprop(BayesianNetwork):
                 "the KL to prior='scale_mixture' has no closed form; got kl='closed'. "
                 "Set kl='sampled', or prior='gaussian'."
             )
-        if self.length_scale == 0:
+        scale = self.length_scale
+        if not isinstance(scale, str) and np.any(np.equal(scale, 0)):
             raise ValueError(
                 "prior='scale_mixture' scales s1 and s2 by 1 / length_scale, which "
-                "must be > 0; got 0. For maximum likelihood set prior='gaussian'."
+                f"must be > 0; got {self.length_scale!r}. For maximum likelihood set "
+                "prior='gaussian'."
             )
 
     def _renews(self, prior) -> bool:
@@ -109,7 +113,9 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
     kl_weighting : {"uniform", "geometric"}, default="uniform"
         How the KL is spread over the batches of an epoch; geometric is eq. 9 of [1]_.
     kl_warm_up : float in [0, 1), default=0.5
-        Share of the training over which the KL's weight rises from 0 to 1.
+        Share of the training over which the KL's weight rises from 0 to 1. Without,
+        a learned tau starts so low that the KL outweighs the data, and the fit can
+        stay there.
     gradient : {"local", "pathwise", "score"}, default="local"
         Noise per row, by local reparameterisation [2]_; one draw of the weights per
         step, as in [1]_; the score function with 8 draws per step, for comparison.
@@ -260,8 +266,10 @@ class BBBClassifier(_BayesByBackprop, BayesianClassifier):
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
     dropout, prior, pi, s1, s2, kl, kl_weighting, kl_warm_up, gradient
         As in :class:`BBBRegressor`.
-    length_scale : "auto", float >= 0 or sequence of float, default="auto"
-        As in :class:`BBBRegressor`.
+    length_scale : "auto", float >= 0 or sequence of float, default=1.0
+        Prior length scale l, as in :class:`MCDropoutClassifier`. ``"auto"`` expects
+        logits of order one: on a hundred rows of classes that are well apart the KL
+        to it outweighs the data, and the posterior falls back on the prior.
     tau, class_weight
         As in :class:`MCDropoutClassifier`.
     n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
@@ -311,7 +319,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         kl_weighting="uniform",
         kl_warm_up=0.5,
         gradient="local",
-        length_scale="auto",
+        length_scale=1.0,
         tau=1.0,
         class_weight=None,
         n_estimators=1,

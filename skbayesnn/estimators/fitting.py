@@ -69,10 +69,13 @@ class Task:
         )
 
     def under_prior(self, prior: list[dict[str, np.ndarray]]) -> "Task":
-        """The same with an earlier posterior as the prior, its fields per layer."""
+        """The same with an earlier posterior as the prior, its fields per layer.
+
+        Without warm-up of the KL: what is known already would be forgotten.
+        """
         return replace(
             self,
-            plan=replace(self.plan, prior="previous"),
+            plan=replace(self.plan, prior="previous", kl_warm_up=0.0),
             members=replace(self.members, prior=prior),
         )
 

@@ -25,7 +25,7 @@ def warn_if_collapsed(explained: float, linear: float) -> None:
             f"model {linear:.0%}: the KL to the prior outweighs the data (posterior "
             "collapse), or the training was too short. Raise length_scale ('auto' "
             "follows the width of the layers) or max_iter, take fewer or narrower "
-            "hidden layers, or let the KL come in late (kl_warm_up of BBB*).",
+            "hidden layers, or let the KL come in later (kl_warm_up).",
             ConvergenceWarning,
             stacklevel=5,
         )

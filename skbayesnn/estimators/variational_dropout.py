@@ -41,7 +41,14 @@ class _VariationalDropout(BayesianNetwork):
         kind = Correlated if noise == "correlated" else Independent
         noisy = kind(alpha, approximation)
         families = tuple(noisy if rate > 0 else Point() for rate in rates)
-        return Method(rates, families, prior=prior)
+        return Method(
+            rates,
+            families,
+            prior=prior,
+            kl_warm_up=parameters.check_number(
+                "kl_warm_up", self.kl_warm_up, low=0, high=1
+            ),
+        )
 
     def _adopt(self, fitted, of_y, *, seen):
         super()._adopt(fitted, of_y, seen=seen)
@@ -139,6 +146,9 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     kl_approximation : {"molchanov", "kingma"}, default="molchanov"
         Of the KL to the log-uniform prior: for all alpha [2]_, or for alpha <= 1
         [1]_, which is then enforced.
+    kl_warm_up : float in [0, 1), default=0.5
+        Share of the training over which the KL's weight rises from 0 to 1. Without,
+        weights with an alpha of their own are pruned before they are fitted.
     length_scale : "auto", float >= 0 or sequence of float, default="auto"
         Prior length scale l of the biases, and with ``prior="gaussian"`` of the
         weights, as in :class:`MCDropoutRegressor`.
@@ -198,6 +208,7 @@ y_mean_, y_scale_
         alpha="unit",
         prior="log_uniform",
         kl_approximation="molchanov",
+        kl_warm_up=0.5,
         length_scale="auto",
         tau="auto",
         likelihood="gaussian",
@@ -224,6 +235,7 @@ y_mean_, y_scale_
         self.alpha = alpha
         self.prior = prior
         self.kl_approximation = kl_approximation
+        self.kl_warm_up = kl_warm_up
         self.length_scale = length_scale
         self.tau = tau
         self.likelihood = likelihood
@@ -255,7 +267,7 @@ class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
-    dropout, noise, alpha, prior, kl_approximation, length_scale
+    dropout, noise, alpha, prior, kl_approximation, kl_warm_up, length_scale
         As in :class:`VariationalDropoutRegressor`.
     tau, class_weight
         As in :class:`MCDropoutClassifier`.
@@ -302,6 +314,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         alpha="unit",
         prior="log_uniform",
         kl_approximation="molchanov",
+        kl_warm_up=0.5,
         length_scale="auto",
         tau=1.0,
         class_weight=None,
@@ -328,6 +341,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         self.alpha = alpha
         self.prior = prior
         self.kl_approximation = kl_approximation
+        self.kl_warm_up = kl_warm_up
         self.length_scale = length_scale
         self.tau = tau
         self.class_weight = class_weight

@@ -71,7 +71,8 @@ def characteristic_function(
 def leave_one_out(values: torch.Tensor) -> torch.Tensor:
     """Each draw's value minus the mean of the other draws', (draws, ...).
 
-    A baseline for the score function that keeps it unbiased [Kool et al. 2019].
+    A baseline for the score function that keeps it unbiased [Kool et al. 2019]; of at
+    least two draws.
     """
     n_draws = len(values)
     return (values - values.mean(0)) * (n_draws / (n_draws - 1))
