@@ -45,10 +45,23 @@ class _VariationalDropout(BayesianNetwork):
             rates,
             families,
             prior=prior,
-            kl_warm_up=parameters.check_number(
-                "kl_warm_up", self.kl_warm_up, low=0, high=1
-            ),
+            kl_warm_up=self._warm_up(noise),
         )
+
+    def _warm_up(self, noise):
+        if isinstance(self.kl_warm_up, str):
+            parameters.check_option("kl_warm_up", self.kl_warm_up, ["auto"])
+            return 0.5 if noise == "independent" else 0.0
+        return parameters.check_number("kl_warm_up", self.kl_warm_up, low=0, high=1)
+
+    def _check_same_shape(self, task, of_y):
+        if self.pruning_ is not None:
+            raise ValueError(
+                "a fit that goes on (warm_start, partial_fit) would let pruned "
+                "weights grow again; this network was pruned with threshold="
+                f"{self.pruning_['threshold']:g}. Set warm_start=False, or fit a clone."
+            )
+        super()._check_same_shape(task, of_y)
 
     def _adopt(self, fitted, of_y, *, seen):
         super()._adopt(fitted, of_y, seen=seen)
@@ -93,6 +106,11 @@ class _VariationalDropout(BayesianNetwork):
         """
         check_is_fitted(self)
         threshold = parameters.check_number("threshold", threshold)
+        if (X is None) != (y is None):
+            raise ValueError(
+                "`X` and `y` are the rows to score and must be given together; got "
+                f"only {'y' if X is None else 'X'}."
+            )
         before = None if X is None else self.score(X, y)
         sizes = (
             self.network_["sizes"]
@@ -146,9 +164,10 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     kl_approximation : {"molchanov", "kingma"}, default="molchanov"
         Of the KL to the log-uniform prior: for all alpha [2]_, or for alpha <= 1
         [1]_, which is then enforced.
-    kl_warm_up : float in [0, 1), default=0.5
-        Share of the training over which the KL's weight rises from 0 to 1. Without,
-        weights with an alpha of their own are pruned before they are fitted.
+    kl_warm_up : "auto" or float in [0, 1), default="auto"
+        Share of the training over which the KL's weight rises from 0 to 1. ``"auto"``
+        is half for independent noise, which without it prunes weights before they
+        are fitted, and nothing for correlated noise, which over-fits with it.
     length_scale : "auto", float >= 0 or sequence of float, default="auto"
         Prior length scale l of the biases, and with ``prior="gaussian"`` of the
         weights, as in :class:`MCDropoutRegressor`.
@@ -208,7 +227,7 @@ y_mean_, y_scale_
         alpha="unit",
         prior="log_uniform",
         kl_approximation="molchanov",
-        kl_warm_up=0.5,
+        kl_warm_up="auto",
         length_scale="auto",
         tau="auto",
         likelihood="gaussian",
@@ -314,7 +333,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         alpha="unit",
         prior="log_uniform",
         kl_approximation="molchanov",
-        kl_warm_up=0.5,
+        kl_warm_up="auto",
         length_scale="auto",
         tau=1.0,
         class_weight=None,

@@ -26,9 +26,11 @@ class ScaleMixture:
         precision_1, precision_2 = self.std_1**-2, self.std_2**-2
         odds = (self.pi * self.std_2).log() - ((1 - self.pi) * self.std_1).log()
         squares = values.square()
-        share = torch.addcmul(odds, squares, 0.5 * (precision_2 - precision_1))
-        precision = torch.lerp(precision_2, precision_1, share.sigmoid_())
-        return -precision * values
+        odds = torch.addcmul(odds, squares, 0.5 * (precision_2 - precision_1))
+        # Both shares on their own: 1 - share would lose digits, times (s1 / s2)^2.
+        precision = precision_2 * odds.neg().sigmoid_()
+        precision.addcmul_(precision_1, odds.sigmoid_())
+        return precision.mul_(values).neg_()
 
     def log_density(self, values: torch.Tensor) -> torch.Tensor:
         """log p(values), (..., members, *array) -> (..., members), nats."""

@@ -1,0 +1,162 @@
+"""Linear networks against what is known of Bayesian linear regression.
+
+With a given tau and a Gaussian prior on the weights and the bias, the posterior of a
+linear model is normal, of precision A = tau Z'Z + l^2 I and mean tau A^-1 Z'y, Z the
+inputs and a column of ones. The best mean-field approximation has its mean, and the
+variances 1 / A_jj (MacKay 2003, "Information theory, inference, and learning
+algorithms", section 33.5): the conjugate variances where Z'Z is diagonal.
+"""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from skbayesnn import BBBRegressor, MCDropoutRegressor
+
+ROWS, INPUTS, TARGETS, NETWORKS = 12, 3, 2, 4
+LENGTH_SCALE = 1.3
+TAU = np.array([4.0, 9.0])
+# Every row this often, with this part of a row's weight: the same posterior, and
+# gradients with a part of the variance, since each copy has noise of its own.
+COPIES = 500
+# Off the diagonal enough to tell A_jj^-1 from (A^-1)_jj, and not badly conditioned.
+MIXING = np.array([[1.0, 0.6, 0.0], [0.0, 0.8, -0.3], [0.0, 0.0, 0.9]])
+
+
+def _network(seed, **params):
+    return BBBRegressor(
+        (),
+        length_scale=LENGTH_SCALE,
+        tau=TAU.tolist(),
+        n_estimators=NETWORKS,
+        batch_size=ROWS * COPIES,
+        max_iter=1000,
+        learning_rate_init=0.03,
+        device="cpu",
+        random_state=seed,
+        **params,
+    )
+
+
+def _copies(X, y):
+    weights = np.full(len(X) * COPIES, 1 / COPIES)
+    return np.repeat(X, COPIES, axis=0), np.repeat(y, COPIES, axis=0), weights
+
+
+def _orthogonal(random, n_rows):
+    """X'X = n I, and its columns sum to zero."""
+    ones = np.ones((n_rows, 1))
+    q, _ = np.linalg.qr(np.hstack([ones, random.normal(size=(n_rows, INPUTS))]))
+    return q[:, 1:] * np.sqrt(n_rows)
+
+
+def _targets(random, X):
+    slopes = random.normal(size=(INPUTS, TARGETS))
+    noise = random.normal(size=(len(X), TARGETS)) / np.sqrt(TAU)
+    return X @ slopes + [0.7, -0.4] + noise
+
+
+def _conjugate(X, y, tau):
+    """Per target the posterior of (weights, bias): mean, std, and precision."""
+    Z = np.column_stack([X, np.ones(len(X))])
+    prior = LENGTH_SCALE**2 * np.eye(INPUTS + 1)
+    precision = tau[:, None, None] * (Z.T @ Z) + prior
+    mean = np.linalg.solve(precision, (tau * (Z.T @ y)).T[..., None])[..., 0]
+    std = np.sqrt(np.linalg.inv(precision).diagonal(axis1=1, axis2=2))
+    return SimpleNamespace(mean=mean, std=std, precision=precision)
+
+
+def _learned(model):
+    """Mean over the networks of the means and variances, (targets, inputs + 1)."""
+
+    def of(weight, bias):
+        weight = model.parameters_[f"layers/0/{weight}"]
+        bias = model.parameters_[f"layers/0/{bias}"]
+        return np.concatenate([weight, bias[:, None]], axis=1).transpose(0, 2, 1)
+
+    sigma = np.logaddexp(0, of("rho", "bias_rho"))
+    return of("mean", "bias").mean(0), (sigma**2).mean(0)
+
+
+def _check(model, mean, variance, tolerance=0.01):
+    """Means to a share of their standard deviation, variances to a share of them.
+
+    Training ends at a distance that is due to the noise of the gradients: 0.35 % (one
+    standard deviation) of a variance, 0.3 % of a standard deviation for a mean. The
+    mean over four networks, each with a seed of its own, has half of that.
+    """
+    learned_mean, learned_variance = _learned(model)
+    np.testing.assert_allclose(learned_variance, variance, rtol=tolerance)
+    distance = np.abs(learned_mean - mean) / np.sqrt(variance)
+    assert distance.max() < 2 * tolerance
+    size = np.abs(mean).max(1, keepdims=True)
+    assert (np.abs(learned_mean - mean) < tolerance * size).all()
+
+
+def test_orthogonal_design_gives_the_conjugate_posterior(seed):
+    """Here in standardised units: X's columns are orthogonal in them too."""
+    random = np.random.default_rng([seed, 1])
+    X = _orthogonal(random, ROWS)
+    y = _targets(random, X)
+    X = X * [1.0, 0.2, 30.0] + [0.0, -1.0, 100.0]
+    model = _network(seed, standardize=True).fit(*_copies(X, y))
+    X = (X - model.x_mean_) / model.x_scale_
+    y = (y - model.y_mean_) / model.y_scale_
+    expected = _conjugate(X, y, TAU * model.y_scale_**2)
+    _check(model, expected.mean, expected.std**2)
+
+
+def test_correlated_design_gives_the_best_mean_field_posterior(seed):
+    """The conjugate means; variances are those given all other weights, smaller."""
+    random = np.random.default_rng([seed, 2])
+    X = _orthogonal(random, ROWS) @ MIXING + 0.4
+    y = _targets(random, X)
+    model = _network(seed, standardize=False).fit(*_copies(X, y))
+    expected = _conjugate(X, y, TAU)
+    variance = 1 / expected.precision.diagonal(axis1=1, axis2=2)
+    assert (variance < 0.8 * expected.std**2).any()
+    _check(model, expected.mean, variance)
+
+
+@pytest.mark.slow
+def test_posterior_as_the_next_prior_is_bayes_rule(seed):
+    """Half the rows, then the other half under what was learned: as all at once.
+
+    The columns are orthogonal within each half, so that nothing is lost between them;
+    the errors of two fits add up.
+    """
+    random = np.random.default_rng([seed, 3])
+    halves = [_orthogonal(random, ROWS) * scale for scale in (1.0, [0.5, 2.0, 1.2])]
+    X = np.vstack(halves)
+    y = _targets(random, X)
+    model = _network(seed, standardize=False).fit(*_copies(X[:ROWS], y[:ROWS]))
+    model.partial_fit(*_copies(X[ROWS:], y[ROWS:]), prior="previous")
+    expected = _conjugate(X, y, TAU)
+    _check(model, expected.mean, expected.std**2, tolerance=0.02)
+
+
+@pytest.mark.parametrize("standardize", [False, True], ids=["as it is", "standardised"])
+def test_nothing_dropped_under_a_flat_prior_is_least_squares(seed, standardize):
+    """dropout=0 and length_scale=0: maximum likelihood, whatever tau is.
+
+    Ridge regression, length_scale > 0, is in tests/inference/test_training.py.
+    """
+    random = np.random.default_rng([seed, 4])
+    X = _orthogonal(random, ROWS) @ MIXING + 0.4
+    y = _targets(random, X)
+    model = MCDropoutRegressor(
+        (),
+        dropout=0.0,
+        length_scale=0.0,
+        tau=TAU.tolist(),
+        standardize=standardize,
+        max_iter=1500,
+        learning_rate_init=0.05,
+        device="cpu",
+        random_state=seed,
+    ).fit(X, y)
+    np.testing.assert_array_equal(model.weight_decay_, 0)
+    Z = np.column_stack([X, np.ones(ROWS)])
+    solution, *_ = np.linalg.lstsq(Z, y)
+    np.testing.assert_allclose(model.predict(X), Z @ solution, atol=1e-5)

@@ -1,0 +1,102 @@
+"""The scale mixture prior [BBB15 eq. 7] against scipy's normal densities; float64."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+
+from skbayesnn.priors import GaussianPrior, ScaleMixturePrior
+from skbayesnn.priors.scale_mixture import ScaleMixture
+
+MEMBERS, INPUTS, OUTPUTS, DRAWS = 3, 4, 2, 7
+LENGTH_SCALE = np.array([0.3, 2.0, 1.0])
+PI = np.array([0.25, 0.5, 0.9])
+S1 = np.array([1.0, 2.0, 0.7])
+S2 = np.array([0.1, 0.3, 0.002])
+
+
+@pytest.fixture
+def prior():
+    return ScaleMixturePrior(*map(torch.as_tensor, (LENGTH_SCALE, PI, S1, S2)))
+
+
+@pytest.fixture
+def weight(seed):
+    """Of all sizes, from far inside the narrow component to far outside."""
+    random = np.random.default_rng(seed)
+    shape = (DRAWS, MEMBERS, INPUTS, OUTPUTS)
+    return random.normal(size=shape) * 10.0 ** random.uniform(-4, 1, size=shape)
+
+
+def test_log_density_is_that_of_the_mixture(prior, weight):
+    """pi N(0, (s1 / l)^2) + (1 - pi) N(0, (s2 / l)^2) on every weight by itself."""
+    pi, std_1, std_2 = (
+        values[:, None, None] for values in (PI, S1 / LENGTH_SCALE, S2 / LENGTH_SCALE)
+    )
+    expected = np.logaddexp(
+        np.log(pi) + norm.logpdf(weight, 0, std_1),
+        np.log1p(-pi) + norm.logpdf(weight, 0, std_2),
+    )
+    found = prior.weight.log_density(torch.as_tensor(weight))
+    np.testing.assert_allclose(found, expected.sum((2, 3)), rtol=1e-12)
+
+
+def test_density_of_a_weight_integrates_to_one(prior):
+    """On a grid in log |w|, where both components have room; it is even."""
+    u, step = np.linspace(-60, 10, 20_001, retstep=True)
+    points = torch.as_tensor(np.exp(u)).view(-1, 1, 1, 1).expand(-1, MEMBERS, 1, 1)
+    density = prior.weight.log_density(points).exp().numpy()
+    mass = 2 * (density * np.exp(u)[:, None]).sum(0) * step
+    np.testing.assert_allclose(mass, 1, rtol=1e-10)
+
+
+def test_equal_components_are_the_gaussian_prior(weight):
+    """s1 = s2 = 1 is N(0, 1 / l^2), whatever pi is."""
+    one, length_scale = torch.ones(MEMBERS).double(), torch.as_tensor(LENGTH_SCALE)
+    mixture = ScaleMixturePrior(length_scale, torch.as_tensor(PI), one, one)
+    values = torch.as_tensor(weight)
+    expected = GaussianPrior(length_scale).weight.log_density(values)
+    np.testing.assert_allclose(mixture.weight.log_density(values), expected, rtol=1e-12)
+
+
+def test_score_is_the_slope_of_the_log_density(prior, weight):
+    """By hand as by autograd; draws are in front of the members."""
+    leaf = torch.as_tensor(weight).requires_grad_()
+    [expected] = torch.autograd.grad(prior.weight.log_density(leaf).sum(), leaf)
+    found = prior.weight.score(torch.as_tensor(weight))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_score_has_float32_s_digits_where_the_components_meet():
+    """At the scales of [BBB15], s1 = 1 and s2 = e^-8.
+
+    Outside the narrow component its share is tiny and its precision is huge: the share
+    must not be taken as one minus the other. 1e-5 is for exponents of up to 40.
+    """
+    std_2 = np.exp(-8.0)
+    weight = np.linspace(0.5, 9, 1001)[None] * std_2
+    half, one = np.full((1, 1), 0.5), np.ones((1, 1))
+    exact, rounded = (
+        ScaleMixture(
+            *(torch.as_tensor(v).to(dtype) for v in (half, one, one * std_2))
+        ).score(torch.as_tensor(weight).float().to(dtype))
+        for dtype in (torch.float64, torch.float32)
+    )
+    np.testing.assert_allclose(rounded, exact, rtol=1e-5)
+
+
+def test_far_from_both_components_nothing_overflows(prior):
+    """Hundreds of spreads away the wide component is all there is; gradients too."""
+    weight = torch.full((MEMBERS, INPUTS, OUTPUTS), 1e3).double().requires_grad_()
+    density = prior.weight.log_density(weight)
+    [gradient] = torch.autograd.grad(density.sum(), weight)
+    std = torch.as_tensor(S1 / LENGTH_SCALE).view(-1, 1, 1)
+    weight = weight.detach()
+    np.testing.assert_allclose(gradient, -weight / std**2, rtol=1e-12)
+    np.testing.assert_allclose(prior.weight.score(weight), gradient, rtol=1e-12)
+
+
+def test_biases_have_the_gaussian_prior(prior, seed):
+    bias = torch.as_tensor(np.random.default_rng(seed).normal(size=(MEMBERS, OUTPUTS)))
+    expected = norm.logpdf(bias, 0, 1 / LENGTH_SCALE[:, None]).sum(1)
+    np.testing.assert_allclose(prior.bias.log_density(bias), expected, rtol=1e-12)
