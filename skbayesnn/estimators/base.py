@@ -157,7 +157,9 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
         self._check_same_shape(task, of_y)
         task = task.going_on(state.scaling_of(self), self.seeds_)
-        posterior = state.posterior_of(self, device, dtype)
+        posterior = state.posterior_of(self, device, dtype).at_rates_of(
+            fitting.start(task.plan, task.members, device, dtype)
+        )
         if how == "renew":
             task = task.under_prior(state.prior_from(posterior))
         elif how == "stream" and self.prior_ is not None:

@@ -47,7 +47,8 @@ def prune(posterior: Posterior, threshold: float) -> Posterior:
         )
     ]
     sizes = list(posterior.network.sizes)
-    for i in range(1, len(layers)):
+    # From the outputs down: a unit that only fed removed units is not used either.
+    for i in reversed(range(1, len(layers))):
         units = (layers[i]["mean"] != 0).any(2).any(0).nonzero().flatten()
         units = units if len(units) else torch.zeros(1, dtype=torch.int64)
         layers[i - 1] = _take(layers[i - 1], units, axis=2)

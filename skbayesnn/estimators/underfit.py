@@ -23,8 +23,9 @@ def warn_if_collapsed(explained: float, linear: float) -> None:
         warnings.warn(
             f"the network explains {explained:.0%} of y in its training rows, a linear "
             f"model {linear:.0%}: the KL to the prior outweighs the data (posterior "
-            "collapse), or the training was too short. Raise length_scale ('auto' "
-            "follows the width of the layers) or max_iter, take fewer or narrower "
+            "collapse), or the training was too short. Raise a regressor's "
+            "length_scale ('auto' follows the width of the layers), lower a "
+            "classifier's (1 lets it be sure), raise max_iter, take fewer or narrower "
             "hidden layers, or let the KL come in later (kl_warm_up).",
             ConvergenceWarning,
             stacklevel=5,

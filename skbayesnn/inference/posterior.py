@@ -84,6 +84,21 @@ class Posterior:
             seeds=self.seeds[members],
         )
 
+    def at_rates_of(self, other: "Posterior") -> "Posterior":
+        """The same weights at another's ``keep``, and with what follows from it.
+
+        That is what families hold constant; what they learn stays.
+        """
+        parts = zip(self.network.families, self.layers, other.layers, strict=True)
+        return replace(
+            self,
+            layers=[
+                params | {name: of_other[name] for name in family.constants}
+                for family, params, of_other in parts
+            ],
+            keep=other.keep,
+        )
+
     def reseed(self, stream: int) -> "Posterior":
         """The same q(W), with draws that are independent of this one's."""
         words = np.random.SeedSequence(stream).generate_state(len(self.seeds))

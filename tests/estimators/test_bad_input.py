@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.preprocessing import StandardScaler
 
 import skbayesnn
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.inference.record import Record
+from tests.estimators.posteriors import BBB, MC_DROPOUT, VARIATIONAL
 
 KINDS = [MCDropoutRegressor, MCDropoutClassifier]
 BOTH = pytest.mark.parametrize("kind", KINDS)
@@ -260,7 +261,7 @@ PARAMETERS = [
     ({"dropout": [0.1, 0.2, 1.2]}, ValueError, r"`dropout` must be in .* got 1.2"),
     ({"dropout": [0.1, 0.2]}, ValueError, "one per weight layer.* 3 here.*got 2"),
     ({"dropout": []}, ValueError, "one per weight layer.* 3 here.*got 0"),
-    ({"dropout": "half"}, TypeError, "`dropout` must be a number; got 'half'"),
+    ({"dropout": ["auto"] * 3}, TypeError, "`dropout` must be a number; got 'auto'"),
     ({"dropout": None}, TypeError, "`dropout` must be a number; got None"),
     ({"dropout": True}, TypeError, "`dropout` must be a number; got True"),
     ({"tau": 0}, ValueError, "`tau` must be finite and > 0; got 0"),
@@ -342,11 +343,39 @@ PARAMETERS = [
         ", ".join(f"{k}={w}" for k, w in v.items()) if type(v) is dict else ""
     ),
 )
-@BOTH
+@pytest.mark.parametrize("kind", [*MC_DROPOUT, *BBB, *VARIATIONAL])
 def test_bad_parameters(data, refused, kind, parameters, error, message):
-    if kind is MCDropoutClassifier and "tau" in parameters:
+    classifies = is_classifier(kind())
+    if classifies and "tau" in parameters:
         message = "tau"  # the rule is the same, the word for 'auto' is not
-    refused(kind, data.X, target(kind, data), error, message, **parameters)
+    y = data.labels if classifies else data.y
+    refused(kind, data.X, y, error, message, **parameters)
+
+
+@pytest.mark.parametrize("kind", [*MC_DROPOUT, *BBB, *VARIATIONAL])
+def test_dropout_that_is_a_word(data, refused, kind):
+    """Only MC dropout learns its rate; it knows one word for it."""
+    y = data.labels if is_classifier(kind()) else data.y
+    error, message = TypeError, "`dropout` must be a number; got 'half'"
+    if kind in MC_DROPOUT:
+        error, message = ValueError, "`dropout` must be one of 'auto'; got 'half'"
+    refused(kind, data.X, y, error, message, dropout="half")
+
+
+@BOTH
+def test_noise_of_mc_dropout(data, refused, kind):
+    y = target(kind, data)
+    message = (
+        "`noise` must be one of 'bernoulli', 'gaussian', 'dropconnect', 'additive'; "
+        "got 'concrete'"
+    )
+    refused(kind, data.X, y, ValueError, message, noise="concrete")
+    for noise in ("gaussian", "dropconnect", "additive"):
+        message = (
+            "dropout='auto' learns the rate of noise='bernoulli' only; got "
+            rf"noise='{noise}'. Give a number, or see VariationalDropout\*"
+        )
+        refused(kind, data.X, y, ValueError, message, noise=noise, dropout="auto")
 
 
 def test_unknown_likelihood(data, refused):
