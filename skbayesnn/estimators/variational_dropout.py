@@ -158,7 +158,8 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
         Noise on units (type B of [1]_), or on every weight by itself (type A).
     alpha : {"layer", "unit", "weight"}, default="unit"
         What has an alpha of its own; a unit is an input of a weight layer. ``"weight"``
-        needs ``noise="independent"``.
+        needs ``noise="independent"``, and is the better choice there: one alpha for
+        many independent weights has their KL to pay, and under-fits.
     prior : {"log_uniform", "gaussian"}, default="log_uniform"
         The scale-free prior of [1]_, or N(0, 1 / l^2), which needs
         ``noise="independent"``.
