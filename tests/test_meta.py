@@ -38,8 +38,12 @@ from sklearn.preprocessing import (
 
 import skbayesnn
 from skbayesnn import (
+    BBBClassifier,
+    BBBRegressor,
     MCDropoutClassifier,
     MCDropoutRegressor,
+    VariationalDropoutClassifier,
+    VariationalDropoutRegressor,
     log_predictive_density,
     predict_interval,
     predict_quantile,
@@ -436,6 +440,51 @@ def test_frozen_estimator(data):
     model = CalibratedClassifierCV(FrozenEstimator(labels)).fit(data.X, data.labels)
     parts = predict_uncertainty(model, data.X_new, kind="all")
     assert (parts["mutual_information"] > 0).all()
+
+
+# ---- the other methods
+
+
+@pytest.mark.filterwarnings("ignore:the network explains")  # after a few epochs
+@pytest.mark.parametrize(
+    "network",
+    [
+        BBBRegressor(**SMALL),
+        BBBRegressor(**SMALL | {"dropout": 0.0}, prior="scale_mixture", kl="sampled"),
+        VariationalDropoutRegressor(**SMALL),
+        VariationalDropoutRegressor(**SMALL, noise="independent", alpha="weight"),
+        MCDropoutRegressor(**SMALL | {"dropout": "auto"}),
+    ],
+    ids=["spike and slab", "scale mixture", "type B", "type A", "concrete"],
+)
+def test_other_regressors(data, network):
+    pipeline = make_pipeline(StandardScaler(), network).fit(data.X, data.y)
+    assert_regression_comes_through(
+        pipeline, data.X_new, pipeline[-1], pipeline[:-1].transform(data.X_new)
+    )
+    search = GridSearchCV(network, {"tau": [1.0, 4.0]}, scoring=log_density_scorer)
+    search.set_params(cv=2).fit(data.X, data.y)
+    assert_regression_comes_through(
+        search, data.X_new, search.best_estimator_, data.X_new
+    )
+    bagging = BaggingRegressor(network, n_estimators=2, random_state=SEED)
+    assert_regression_comes_through(bagging.fit(data.X, data.y), data.X_new)
+    model = TransformedTargetRegressor(network, func=np.log, inverse_func=np.exp)
+    assert_samples_match_quantiles(model.fit(data.X, data.positive), data.X_new)
+
+
+@pytest.mark.filterwarnings("ignore:the network explains")  # after a few epochs
+@pytest.mark.parametrize("kind", [BBBClassifier, VariationalDropoutClassifier])
+def test_other_classifiers(data, kind):
+    network = kind(**SMALL)
+    models = [
+        make_pipeline(StandardScaler(), network),
+        BaggingClassifier(network, n_estimators=2, random_state=SEED),
+        StackingClassifier([("logistic", LogisticRegression())], network, cv=3),
+    ]
+    for model in models:
+        model.fit(data.X, data.labels)
+        assert_classification_comes_through(model, data.X_new, data.labels[:11])
 
 
 # ---- a target transform

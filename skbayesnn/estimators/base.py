@@ -44,7 +44,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """The checked parameters of the method, for so many weight layers."""
 
     @abstractmethod
-    def _explained(self, X, y, weights) -> tuple[float, float] | None:
+    def _explained(self, X, y, weights) -> underfit.Explained | None:
         """Share of y that the fit explains in checked rows, and that a line does."""
 
     @abstractmethod
@@ -109,7 +109,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         rows, weights = rows[chosen], weights[chosen]
         explained = self._explained(table.X[rows], table.y[rows], weights)
         if explained is not None:
-            underfit.warn_if_collapsed(*explained)
+            underfit.warn_if_collapsed(explained)
 
     def _partial_fit(self, X, y, sample_weight, *, renew=False, **check_params):
         """One epoch over new rows; see ``partial_fit`` of the estimators.

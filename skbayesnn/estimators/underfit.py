@@ -5,7 +5,9 @@ predicts little more than a constant. On the training rows that cannot be overlo
 there even a straight line does better.
 """
 
+import math
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -13,20 +15,30 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 # Rows that are looked at, evenly spread over the table.
 _ROWS = 2000
-# Share of y's variance (or entropy) by which a network may fall behind.
-_MARGIN = 0.05
+# Share of y's variance, or of its entropy, by which a network may fall behind: a mean
+# over draws is less sure of a class than one line, however well it tells them apart.
+_MARGIN_OF_VARIANCE = 0.05
+_MARGIN_OF_ENTROPY = 0.15
 
 
-def warn_if_collapsed(explained: float, linear: float) -> None:
-    """Shares of y's variance, or of its entropy, that the two models explain."""
-    if explained < linear - _MARGIN:
+class Explained(NamedTuple):
+    """Shares of y that the two models explain, and by how much they may differ."""
+
+    network: float
+    linear: float
+    margin: float
+
+
+def warn_if_collapsed(explained: Explained) -> None:
+    """Where a linear model is better by more than the margin."""
+    if explained.network < explained.linear - explained.margin:
         warnings.warn(
-            f"the network explains {explained:.0%} of y in its training rows, a linear "
-            f"model {linear:.0%}: the KL to the prior outweighs the data (posterior "
-            "collapse), or the training was too short. Raise a regressor's "
-            "length_scale ('auto' follows the width of the layers), lower a "
-            "classifier's (1 lets it be sure), raise max_iter, take fewer or narrower "
-            "hidden layers, or let the KL come in later (kl_warm_up).",
+            f"the network explains {explained.network:.0%} of y in its training rows, "
+            f"a linear model {explained.linear:.0%}: the KL to the prior outweighs the "
+            "data (posterior collapse), or the training was too short. Raise a "
+            "regressor's length_scale ('auto' follows the width of the layers), lower "
+            "a classifier's (1 lets it be sure), raise max_iter, take fewer or "
+            "narrower hidden layers, or let the KL come in later (kl_warm_up).",
             ConvergenceWarning,
             stacklevel=5,
         )
@@ -37,11 +49,13 @@ def some_rows(rows: np.ndarray) -> np.ndarray:
     return rows[:: -(-len(rows) // _ROWS)]
 
 
-def explained_variance(X, y, weights, prediction) -> tuple[float, float] | None:
+def explained_variance(X, y, weights, prediction) -> Explained | None:
     """Of a prediction and of least squares, means over targets; None for few rows.
 
     The residual variance of least squares is the unbiased one: it has
-    ``inputs + 1`` parameters that the prediction did not get to see.
+    ``inputs + 1`` parameters that the prediction did not get to see. What it explains
+    of pure noise is then zero with a standard deviation of sqrt(2 inputs) / rows
+    left; three of them are in the margin.
 
     X : (rows, inputs), array or sparse; y, prediction : (rows, targets)
     """
@@ -57,13 +71,14 @@ def explained_variance(X, y, weights, prediction) -> tuple[float, float] | None:
     if not spread.all():
         return None
     of_line = residual(line.predict(X).reshape(y.shape)) * n_rows / n_free
-    return (
+    return Explained(
         float(1 - (residual(prediction) / spread).mean()),
         float(1 - (of_line / spread).mean()),
+        _MARGIN_OF_VARIANCE + 3 * math.sqrt(2 * X.shape[1]) / n_free,
     )
 
 
-def explained_entropy(X, codes, weights, log_probability) -> tuple[float, float] | None:
+def explained_entropy(X, codes, weights, log_probability) -> Explained | None:
     """Of a prediction and of logistic regression; None for few rows.
 
     The latter's log-likelihood is reduced by its number of parameters, as in
@@ -86,7 +101,8 @@ def explained_entropy(X, codes, weights, log_probability) -> tuple[float, float]
     network, linear = (
         np.average(values, weights=weights) for values in (log_probability, of_line)
     )
-    return (
+    return Explained(
         float(1 + network / entropy),
         float(1 + (linear - n_parameters / n_rows) / entropy),
+        _MARGIN_OF_ENTROPY,
     )

@@ -85,7 +85,7 @@ class WithAlphas(VariationalDropoutRegressor):
 @pytest.mark.parametrize(
     "estimator",
     [e for e in ESTIMATORS if isinstance(e, VariationalDropoutRegressor)],
-    ids=repr,
+    ids=["B", "A"],
 )
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("read_only", [False, True])

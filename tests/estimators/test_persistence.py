@@ -9,16 +9,34 @@ import textwrap
 import joblib
 import numpy as np
 import pytest
+from sklearn.base import is_classifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn import (
+    BBBClassifier,
+    BBBRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    VariationalDropoutRegressor,
+)
+
+# Networks of a few units in twenty epochs are worse than a straight line, of course.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
+)
 
 MODELS = {
     "regressor": MCDropoutRegressor(n_estimators=2),
     "targets": MCDropoutRegressor(likelihood="heteroscedastic", early_stopping=True),
     "classifier": MCDropoutClassifier(class_weight="balanced"),
     "deterministic": MCDropoutRegressor(dropout=[0.0, 0.0, 0.0], tau=2.0),
+    "learned rate": MCDropoutRegressor(dropout="auto"),
+    "under a previous posterior": BBBRegressor(n_estimators=2),
+    "spike and slab": BBBClassifier(dropout=0.2, kl="sampled"),
+    "pruned": VariationalDropoutRegressor(
+        noise="independent", alpha="weight", early_stopping=True
+    ),
 }
 
 
@@ -27,8 +45,13 @@ def model(request, data, small):
     model = MODELS[request.param]
     given = {k: v for k, v in small.items() if k != "dropout"}
     model.set_params(**given)
-    y = {"classifier": data.labels, "targets": data.Y}.get(request.param, data.y)
-    return model.fit(data.X, y)
+    y = data.labels if is_classifier(model) else data.y
+    model.fit(data.X, data.Y if request.param == "targets" else y)
+    if request.param == "under a previous posterior":
+        model.partial_fit(data.X, y, prior="previous")
+    if request.param == "pruned":
+        model.prune(0.0, data.X, y)
+    return model
 
 
 def through_pickle(model):
@@ -64,7 +87,7 @@ def test_round_trip_is_bit_equal(model, data, through):
     # Training goes on alike, too.
     if not model.early_stopping:
         y = np.asarray(data.y_new)
-        if isinstance(model, MCDropoutClassifier):
+        if is_classifier(model):
             y = data.labels[:11]
         other = through(model)
         again.partial_fit(X, y)

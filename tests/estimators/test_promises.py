@@ -1,4 +1,7 @@
-"""Prediction is a function, and a network among others is the network alone."""
+"""Prediction is a function, and a network among others is the network alone.
+
+In depth, for MC dropout; `test_posteriors.py` has the promises for every posterior.
+"""
 
 import copy
 import random
@@ -7,9 +10,10 @@ import numpy as np
 import pytest
 import sklearn
 import torch
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from tests.estimators.posteriors import BBB, MC_DROPOUT, VARIATIONAL
 
 # The same sums in blocks of other sizes: float64 rounding.
 SAME = {"rtol": 1e-10, "atol": 1e-12}
@@ -126,10 +130,11 @@ def settings():
 
 
 @pytest.mark.parametrize("random_state", [0, None])
-@pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
+@pytest.mark.parametrize("kind", [*MC_DROPOUT, *BBB, *VARIATIONAL])
+@pytest.mark.filterwarnings("ignore:the network explains")  # after a few epochs
 def test_global_generators_and_settings_are_untouched(data, small, kind, random_state):
     model = kind(**small | {"random_state": random_state})
-    y = data.y if kind is MCDropoutRegressor else data.labels
+    y = data.labels if is_classifier(model) else data.y
     before = settings()
     of_generators = generators()
     model.fit(data.X, y)

@@ -1,0 +1,93 @@
+"""Every posterior that a user can choose, by name: a new one is a line here.
+
+`test_posteriors.py` holds the package's promises against all of them, as regressors
+and as classifiers.
+"""
+
+from dataclasses import dataclass
+
+from skbayesnn import (
+    BBBClassifier,
+    BBBRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    VariationalDropoutClassifier,
+    VariationalDropoutRegressor,
+)
+
+MC_DROPOUT = MCDropoutRegressor, MCDropoutClassifier
+BBB = BBBRegressor, BBBClassifier
+VARIATIONAL = VariationalDropoutRegressor, VariationalDropoutClassifier
+
+# Both estimators, and the parameters that make the posterior.
+POSTERIORS = {
+    "bernoulli": (MC_DROPOUT, {"dropout": 0.1}),
+    "gaussian": (MC_DROPOUT, {"noise": "gaussian", "dropout": 0.1}),
+    "dropconnect": (MC_DROPOUT, {"noise": "dropconnect", "dropout": 0.1}),
+    "additive": (MC_DROPOUT, {"noise": "additive", "dropout": 0.1}),
+    "concrete": (MC_DROPOUT, {"dropout": "auto"}),
+    "some layers": (MC_DROPOUT, {"dropout": [0.0, 0.1, 0.3]}),
+    "mean field": (BBB, {}),
+    "spike and slab": (BBB, {"dropout": 0.2}),
+    "sampled spike and slab": (BBB, {"dropout": 0.2, "kl": "sampled"}),
+    "sampled kl": (BBB, {"kl": "sampled"}),
+    "scale mixture": (BBB, {"prior": "scale_mixture", "kl": "sampled"}),
+    "pathwise": (BBB, {"gradient": "pathwise"}),
+    "score": (BBB, {"gradient": "score"}),
+    "geometric": (BBB, {"kl_weighting": "geometric"}),
+    "type B, unit": (VARIATIONAL, {}),
+    "type B, layer": (VARIATIONAL, {"alpha": "layer"}),
+    "type B, kingma": (VARIATIONAL, {"kl_approximation": "kingma"}),
+    "type A, unit": (VARIATIONAL, {"noise": "independent"}),
+    "type A, weight": (VARIATIONAL, {"noise": "independent", "alpha": "weight"}),
+    "type A, gaussian prior": (
+        VARIATIONAL,
+        {"noise": "independent", "alpha": "weight", "prior": "gaussian"},
+    ),
+}
+
+# What a posterior is changed to where members of one program are to differ.
+RATES = 0.05, 0.2, 0.4
+MIXTURES = (
+    {"pi": 0.5, "s1": 1.0, "s2": 0.1},
+    {"pi": 0.1, "s1": 3.0, "s2": 0.3},
+    {"pi": 0.9, "s1": 0.5, "s2": 0.02},
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A posterior of a regressor, or of a classifier."""
+
+    name: str
+    classifies: bool
+
+    def __str__(self):
+        return f"{self.name}, {'classifier' if self.classifies else 'regressor'}"
+
+    @property
+    def chosen(self):
+        """The parameters that make the posterior."""
+        return POSTERIORS[self.name][1]
+
+    def model(self, **parameters):
+        """An estimator; ``parameters`` are of its size and training.
+
+        Their dropout is for nobody: every posterior has its own.
+        """
+        own = {key: value for key, value in parameters.items() if key != "dropout"}
+        return POSTERIORS[self.name][0][self.classifies](**own | self.chosen)
+
+    def differences(self, i):
+        """Parameters of the i-th of three members that share a program.
+
+        A rate can differ where there is one: with none the layer has another family.
+        """
+        rate = self.model().dropout
+        differs = {"dropout": RATES[i]} if isinstance(rate, float) and rate > 0 else {}
+        mixture = MIXTURES[i] if self.chosen.get("prior") == "scale_mixture" else {}
+        return differs | mixture
+
+
+CASES = [Case(name, kind) for name in POSTERIORS for kind in (False, True)]
+REGRESSORS = [case for case in CASES if not case.classifies]

@@ -1,0 +1,581 @@
+"""Bayes by Backprop: its own parameters, and yesterday's posterior as a prior.
+
+What it has in common with every posterior is in `test_posteriors.py`, linear models
+against the conjugate posterior are in `test_conjugate.py`.
+"""
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import is_classifier
+
+from skbayesnn import BBBClassifier, BBBRegressor
+from tests.estimators.posteriors import BBB, MC_DROPOUT, VARIATIONAL
+
+BOTH = pytest.mark.parametrize("kind", BBB)
+# Networks of a few units in twenty epochs are worse than a straight line, of course.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
+)
+
+
+@pytest.fixture(scope="module")
+def small(small):
+    """No spikes."""
+    return small | {"dropout": 0.0}
+
+
+def target(kind, data):
+    return data.labels if is_classifier(kind()) else data.y
+
+
+def new_target(kind, data):
+    return data.labels[:11] if is_classifier(kind()) else data.y_new
+
+
+def same_arrays(actual, desired):
+    assert actual.keys() == desired.keys()
+    for name, value in desired.items():
+        np.testing.assert_array_equal(actual[name], value, err_msg=name)
+
+
+# ---- parameters that are refused
+
+MIXTURE = {"prior": "scale_mixture", "kl": "sampled"}
+REFUSED = [
+    (
+        {"prior": "scale_mixture"},
+        ValueError,
+        "the KL to prior='scale_mixture' has no closed form; got kl='closed'. Set "
+        "kl='sampled', or prior='gaussian'",
+    ),
+    *[
+        (
+            {"length_scale": scale, **MIXTURE},
+            ValueError,
+            "prior='scale_mixture' .* by 1 / length_scale, which must be > 0; got .*"
+            "For maximum likelihood set prior='gaussian'",
+        )
+        for scale in (0, 0.0, [1.0, 0.0, 1.0], np.array([0.0, 1.0, 1.0]))
+    ],
+    (
+        {"prior": "laplace"},
+        ValueError,
+        "`prior` must be one of 'gaussian', 'scale_mixture'; got 'laplace'",
+    ),
+    ({"prior": None}, ValueError, "`prior` must be one of .*; got None"),
+    (
+        {"kl": "exact"},
+        ValueError,
+        "`kl` must be one of 'closed', 'sampled'; got 'exact'",
+    ),
+    (
+        {"kl_weighting": "linear"},
+        ValueError,
+        "`kl_weighting` must be one of 'uniform', 'geometric'; got 'linear'",
+    ),
+    (
+        {"gradient": "reinforce"},
+        ValueError,
+        "`gradient` must be one of 'local', 'pathwise', 'score'; got 'reinforce'",
+    ),
+    *[
+        ({"pi": pi}, ValueError, rf"`pi` must be in \(0, 1\); got {pi}")
+        for pi in (0.0, 1.0, -0.5, 1.5, np.nan)
+    ],
+    ({"pi": "half"}, TypeError, "`pi` must be a number; got 'half'"),
+    *[
+        ({name: value}, ValueError, f"`{name}` must be finite and > 0; got {value}")
+        for name in ("s1", "s2")
+        for value in (0.0, -1.0, np.inf)
+    ],
+    ({"s1": None}, TypeError, "`s1` must be a number; got None"),
+    *[
+        (
+            {"kl_warm_up": value},
+            ValueError,
+            rf"`kl_warm_up` must be in \[0, 1\); got {value}",
+        )
+        for value in (-0.1, 1.0, 1.5, np.nan)
+    ],
+    ({"kl_warm_up": True}, TypeError, "`kl_warm_up` must be a number; got True"),
+]
+
+
+@pytest.mark.parametrize(("parameters", "error", "message"), REFUSED)
+@BOTH
+def test_bad_parameters(data, small, kind, parameters, error, message):
+    """Also those that the others make useless: pi under the Gaussian prior."""
+    model = kind(**small | parameters)
+    with pytest.raises(error, match=message):
+        model.fit(data.X, target(kind, data))
+    assert not hasattr(model, "parameters_") and not hasattr(model, "n_features_in_")
+
+
+@pytest.mark.parametrize("length_scale", [1.0, "auto", [0.5, 1.0, 2.0]])
+@BOTH
+def test_length_scales_of_the_mixture(data, small, kind, length_scale):
+    model = kind(**small | MIXTURE | {"length_scale": length_scale})
+    model.fit(data.X, target(kind, data))
+    assert np.isfinite(model.loss_curve_).all()
+
+
+# ---- parameters that do what they say
+
+
+@BOTH
+def test_start(data, small, kind):
+    """A hundredth of the weights' variance is uncertainty, in every weight."""
+    model = kind(**small | {"max_iter": 1, "learning_rate_init": 1e-12})
+    model.fit(data.X, target(kind, data))
+    for i, (inputs, gain) in enumerate([(4, 2), (8, 2), (6, 1)]):
+        for rho in ("rho", "bias_rho"):
+            sigma = np.logaddexp(0, model.parameters_[f"layers/{i}/{rho}"])
+            np.testing.assert_allclose(sigma**2, 0.01 * gain / inputs, rtol=1e-9)
+
+
+@BOTH
+def test_prior_scales_count(data, small, kind):
+    """Each of pi, s1 and s2 changes a fit under the mixture, and none without it."""
+    y = target(kind, data)
+    for base, counts in ((MIXTURE, True), ({}, False)):
+        plain = kind(**small | base).fit(data.X, y)
+        for name, value in (("pi", 0.9), ("s1", 5.0), ("s2", 0.01)):
+            other = kind(**small | base | {name: value}).fit(data.X, y)
+            assert (other.loss_curve_ != plain.loss_curve_) == counts
+
+
+@BOTH
+def test_mixture_of_one_width_is_the_gaussian_prior(data, small, kind):
+    """s1 = s2 = 1: the same density, sampled with the same noise."""
+    y = target(kind, data)
+    mixture = kind(**small | MIXTURE | {"s2": 1.0}).fit(data.X, y)
+    gaussian = kind(**small | {"kl": "sampled"}).fit(data.X, y)
+    np.testing.assert_allclose(
+        mixture.loss_curve_,
+        gaussian.loss_curve_,
+        rtol=1e-8,  # rounding, grown by the steps
+    )
+    for name, value in gaussian.parameters_.items():
+        np.testing.assert_allclose(mixture.parameters_[name], value, atol=1e-9)
+
+
+@BOTH
+def test_kl_is_spread_over_the_batches(data, small, kind):
+    """Geometrically, the first batches have most of it; with one batch all of it."""
+    y = target(kind, data)
+    for batch_size, alike in ((41, True), (11, False)):
+        one, other = (
+            kind(kl_weighting=w, batch_size=batch_size, **small).fit(data.X, y)
+            for w in ("uniform", "geometric")
+        )
+        assert (one.loss_curve_ == other.loss_curve_) == alike
+
+
+@BOTH
+def test_kl_comes_in_late(data, small, kind):
+    """In the very first step of a warm-up the prior does not count."""
+    y = target(kind, data)
+    for warm_up, alike in ((0.5, True), (0.0, False)):
+        weights = [
+            kind(
+                kl_warm_up=warm_up,
+                **small | {"length_scale": length_scale, "max_iter": 1},
+            )
+            .fit(data.X, y)
+            .parameters_["layers/1/mean"]
+            for length_scale in (0.1, 10.0)
+        ]
+        assert np.array_equal(*weights) == alike
+
+
+@BOTH
+def test_two_estimates_of_the_kl_agree(data, small, kind):
+    """Closed and sampled, at the same weights: steps of no length."""
+    y = target(kind, data)
+    still = small | {"max_iter": 200, "learning_rate_init": 1e-12, "length_scale": 2.0}
+    closed, sampled = (
+        kind(kl=kl, **still).fit(data.X, y).history_["kl"]
+        for kl in ("closed", "sampled")
+    )
+    np.testing.assert_allclose(closed, closed.mean(), rtol=1e-9)
+    # 200 independent draws: 6 standard errors, which are a small part of the KL.
+    error = sampled.std() / np.sqrt(200)
+    assert 0 < error < 0.01 * closed.mean()
+    assert np.abs(sampled.mean() - closed.mean()) < 6 * error
+
+
+# ---- yesterday's posterior as today's prior
+
+
+def posterior_of(model):
+    """Per layer, as the fields of a prior."""
+    p = model.parameters_
+    return [
+        {
+            "mean": p[f"layers/{i}/mean"],
+            "std": np.logaddexp(0, p[f"layers/{i}/rho"]),
+            "bias_mean": p[f"layers/{i}/bias"],
+            "bias_std": np.logaddexp(0, p[f"layers/{i}/bias_rho"]),
+        }
+        for i in range(3)
+    ]
+
+
+def kl_of(after, before):
+    """KL of one posterior to another, nats, (networks,)."""
+    total = 0
+    for q, p in zip(after, before, strict=True):
+        for mean, std in (("mean", "std"), ("bias_mean", "bias_std")):
+            ratio = (q[std] / p[std]) ** 2
+            shift = ((q[mean] - p[mean]) / p[std]) ** 2
+            terms = 0.5 * (ratio + shift - 1 - np.log(ratio))
+            total = total + terms.reshape(len(terms), -1).sum(1)
+    return total
+
+
+def assert_same_fields(actual, desired):
+    for one, other in zip(actual, desired, strict=True):
+        assert one.keys() == other.keys()
+        for name, value in other.items():
+            # softplus is torch's here and NumPy's there.
+            np.testing.assert_allclose(one[name], value, rtol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"kl": "sampled"}, {"gradient": "pathwise"}, {"gradient": "score"}, MIXTURE],
+    ids=lambda options: "-".join(options.values()) or "plain",
+)
+@BOTH
+def test_previous_posterior_is_the_prior(data, small, kind, options):
+    """The first posterior, a fit to the end on new rows, then streams under it."""
+    y, y_new = target(kind, data), new_target(kind, data)
+    model = kind(n_estimators=2, **small | options).fit(data.X, y)
+    assert model.prior_ is None
+    before = posterior_of(model)
+    returned = model.partial_fit(
+        data.X_new, y_new, sample_weight=np.full(11, 2.0), prior="previous"
+    )
+    assert returned is model
+    assert_same_fields(model.prior_, before)
+    assert model.total_weight_ == 22.0  # the new rows only
+    assert len(model.loss_curve_) == 20  # max_iter epochs
+    assert model.n_epochs_seen_ == model.n_iter_ == 40
+    assert model.optimizer_["step"] == 20
+    if "kl" not in options:
+        # What the history says is the KL to the posterior before, over N.
+        expected = kl_of(posterior_of(model), before) / 22.0
+        np.testing.assert_allclose(model.history_["kl"][-1], expected, rtol=1e-9)
+
+    # A plain call goes on under the same prior, and its rows count on top.
+    model.partial_fit(data.X_new, y_new)
+    assert_same_fields(model.prior_, before)
+    assert model.total_weight_ == 33.0
+    assert len(model.loss_curve_) == 1 and model.n_epochs_seen_ == 41
+    if "kl" not in options:
+        expected = kl_of(posterior_of(model), before) / 33.0
+        np.testing.assert_allclose(model.history_["kl"][-1], expected, rtol=1e-9)
+
+    # Another renewal takes what there is now.
+    before = posterior_of(model)
+    for fit in (
+        lambda: model.partial_fit(data.X, y, prior="previous"),
+        lambda: model.partial_fit(data.X_new, y_new),
+    ):
+        fit()
+        assert_same_fields(model.prior_, before)
+    assert model.total_weight_ == 41 + 11
+
+
+@BOTH
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_fit_forgets_the_previous_posterior(data, small, kind, warm_start):
+    y = target(kind, data)
+    model = kind(warm_start=warm_start, **small).fit(data.X, y)
+    model.partial_fit(data.X_new, new_target(kind, data), prior="previous")
+    assert model.prior_ is not None
+    model.fit(data.X, y)
+    assert model.prior_ is None and model.total_weight_ == 41
+    model.partial_fit(data.X, y)
+    assert model.prior_ is None and model.total_weight_ == 82
+    if not warm_start:  # nothing of it is left
+        fresh = kind(**small).fit(data.X, y).partial_fit(data.X, y)
+        same_arrays(model.parameters_, fresh.parameters_)
+
+
+@BOTH
+def test_prior_is_stored(data, small, kind):
+    skops = pytest.importorskip("skops.io")
+    model = kind(**small).fit(data.X, target(kind, data))
+    model.partial_fit(data.X_new, new_target(kind, data), prior="previous")
+    stored = skops.dumps(model)
+    trusted = skops.get_untrusted_types(data=stored)
+    assert trusted in ([], [f"{kind.__module__}.{kind.__name__}"])
+    expected = copy.deepcopy(model).partial_fit(data.X_new, new_target(kind, data))
+    for again in (
+        pickle.loads(pickle.dumps(model)),
+        skops.loads(stored, trusted=trusted),
+    ):
+        for fields, own in zip(again.prior_, model.prior_, strict=True):
+            same_arrays(fields, own)
+        again.partial_fit(data.X_new, new_target(kind, data))
+        same_arrays(again.parameters_, expected.parameters_)
+
+
+@BOTH
+def test_prior_is_not_the_model(data, small, kind):
+    """It is a copy: training on does not change what was believed before."""
+    model = kind(**small).fit(data.X, target(kind, data))
+    before = copy.deepcopy(model.parameters_)
+    shallow = copy.copy(model)
+    model.partial_fit(data.X_new, new_target(kind, data), prior="previous")
+    same_arrays(shallow.parameters_, before)
+    kept = copy.deepcopy(model.prior_)
+    model.partial_fit(data.X_new, new_target(kind, data))
+    for fields, own in zip(model.prior_, kept, strict=True):
+        same_arrays(fields, own)
+
+
+@BOTH
+def test_previous_posterior_of_nothing(data, small, kind):
+    model = kind(**small)
+    with pytest.raises(
+        ValueError,
+        match=r"prior='previous' takes the posterior so far .* not fitted. Leave "
+        "`prior` out in the first call",
+    ):
+        model.partial_fit(data.X, target(kind, data), prior="previous")
+    assert not hasattr(model, "n_features_in_")
+
+
+@BOTH
+def test_previous_posterior_that_is_not_normal(data, small, kind):
+    y = target(kind, data)
+    message = (
+        "prior='previous' needs a normal posterior, which the spike and slab is not; "
+        r"got dropout=.*Set dropout=0"
+    )
+    for dropout in (0.2, [0.0, 0.1, 0.0]):
+        model = kind(**small | {"dropout": dropout}).fit(data.X, y)
+        before = copy.deepcopy(model.parameters_)
+        with pytest.raises(ValueError, match=message):
+            model.partial_fit(data.X, y, prior="previous")
+        same_arrays(model.parameters_, before)
+        assert model.total_weight_ == 41
+
+
+@BOTH
+@pytest.mark.parametrize("prior", ["gaussian", True, 3])
+def test_prior_of_a_stream_that_is_none(data, small, kind, prior):
+    model = kind(**small).fit(data.X, target(kind, data))
+    with pytest.raises(ValueError, match="`prior` must be one of 'previous'; got"):
+        model.partial_fit(data.X, target(kind, data), prior=prior)
+
+
+@BOTH
+def test_previous_posterior_and_rows_held_out(data, small, kind):
+    model = kind(**small).fit(data.X, target(kind, data))
+    model.set_params(early_stopping=True)
+    with pytest.raises(ValueError, match="cannot hold any out"):
+        model.partial_fit(data.X, target(kind, data), prior="previous")
+
+
+def test_previous_posterior_of_another_network(data, small):
+    model = BBBRegressor(**small).fit(data.X, data.y)
+    model.set_params(hidden_layer_sizes=(8, 7))
+    with pytest.raises(ValueError, match="must keep the network as it was"):
+        model.partial_fit(data.X, data.y, prior="previous")
+
+
+def _curve(seed, n_rows=80):
+    random = np.random.default_rng([seed, 11])
+    X = random.uniform(-1, 1, (n_rows, 3))
+    return X, np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * random.standard_normal(n_rows)
+
+
+@pytest.mark.parametrize("options", [{}, MIXTURE], ids=["gaussian", "mixture"])
+def test_more_data_more_certainty(seed, options):
+    """The same rows again, each time under what they said before."""
+    X, y = _curve(seed)
+    X_new, _ = _curve(seed + 1000)
+    model = BBBRegressor(
+        (10,), tau=100.0, max_iter=300, device="cpu", random_state=seed, **options
+    ).fit(X, y)
+    sizes, stds = [], []
+    for i in range(3):
+        if i:
+            model.partial_fit(X, y, prior="previous")
+        sizes.append(posterior_width(model))
+        stds.append(model.predict_uncertainty(X_new, "epistemic").mean())
+    # Rows that come k times would make it 1 / sqrt(k), were all weights pinned down
+    # by the data: 0.7 and 0.6. Some are not.
+    assert stds[1] < 0.85 * stds[0] and stds[2] < 0.95 * stds[1]
+    assert sizes[0] > sizes[1] > sizes[2]
+
+
+def posterior_width(model):
+    """Mean standard deviation of the first layer's weights."""
+    return np.logaddexp(0, model.parameters_["layers/0/rho"]).mean()
+
+
+def test_the_world_moves(seed):
+    """New rows move what was believed, by as much as they weigh."""
+    X, y = _curve(seed)
+    model = BBBRegressor(
+        (10,), tau=100.0, max_iter=300, device="cpu", random_state=seed
+    ).fit(X, y)
+    before = model.predict(X)
+    moved = []
+    for weight in (1.0, 1e-3):
+        moving = copy.deepcopy(model).partial_fit(
+            X, y + 2.0, np.full(80, weight), prior="previous"
+        )
+        moved.append((moving.predict(X) - before).mean())
+    # As many rows as before: more than halfway, since a shift can hide in many
+    # weights at once, which a mean-field prior holds one by one. A thousandth of
+    # their weight: a few thousandths of it, and the noise of the training.
+    assert 1.0 < moved[0] < 2.0
+    assert abs(moved[1]) < 0.1
+
+
+# ---- posterior collapse is warned of
+
+MESSAGE = (
+    r"the network explains -?\d+% of y .* a linear model \d+%: the KL .*outweighs the "
+    r"data.* or the training was too short\. .*length_scale .*max_iter.*narrower "
+    r"hidden layers.*kl_warm_up"
+)
+# Wide layers under a prior that does not follow their width, and few rows: the KL of
+# some thousand weights is more than what 60 rows can say.
+COLLAPSING = {
+    "hidden_layer_sizes": (50, 50),
+    "length_scale": 1.0,
+    "kl_warm_up": 0.0,
+    "max_iter": 200,
+    "learning_rate_init": 0.1,
+    "n_draws": 50,
+    "device": "cpu",
+}
+
+
+def _surface(seed, n_rows, truth):
+    """Six inputs; y that is mostly a slope, only a slope, or noise alone."""
+    random = np.random.default_rng([seed, 9])
+    X = random.uniform(-1, 1, (n_rows, 6))
+    noise = random.standard_normal(n_rows)
+    slope = X @ [1.0, 0.8, -0.6, 0.4, 0.0, 0.2]
+    y = {
+        "curved": slope + np.sin(3 * X[:, 3]) / 2 + X[:, 4] * X[:, 0] + 0.2 * noise,
+        "linear": slope + 0.1 * noise,
+        "noise": noise,
+    }[truth]
+    return X, y
+
+
+def _blobs(seed, n_rows):
+    """Three classes in a row along a diagonal, that hardly overlap."""
+    random = np.random.default_rng([seed, 10])
+    codes = np.arange(n_rows) % 3
+    X = random.standard_normal((n_rows, 4)) + 2.0 * codes[:, None]
+    return X, codes
+
+
+@pytest.mark.filterwarnings("default:the network explains")
+def test_collapse_of_a_regressor(seed):
+    X, y = _surface(seed, 60, "curved")
+    model = BBBRegressor(**COLLAPSING, random_state=seed)
+    with pytest.warns(UserWarning, match=MESSAGE) as record:
+        model.fit(X, y)
+    assert model.score(X, y) < 0.3  # it did, while a line has 0.8
+    [warning] = [w for w in record if "network explains" in str(w.message)]
+    assert warning.filename == __file__  # points to the call of fit
+    # What the message says helps.
+    model.set_params(length_scale="auto", hidden_layer_sizes=(10,), kl_warm_up=0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.set_params(learning_rate_init=0.01, max_iter=400).fit(X, y)
+    assert model.score(X, y) > 0.75
+
+
+@pytest.mark.filterwarnings("default:the network explains")
+def test_collapse_of_a_classifier(seed):
+    X, y = _blobs(seed, 90)
+    model = BBBClassifier(
+        **COLLAPSING | {"length_scale": "auto", "learning_rate_init": 0.03},
+        random_state=seed,
+    )
+    with pytest.warns(UserWarning, match=MESSAGE):
+        model.fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.set_params(length_scale=1.0, kl_warm_up=0.5).fit(X, y)
+    assert model.score(X, y) > 0.85
+
+
+@pytest.mark.filterwarnings("error:the network explains")
+@pytest.mark.parametrize("truth", ["curved", "linear", "noise"])
+@pytest.mark.parametrize("kind", [*BBB, *VARIATIONAL])
+def test_no_collapse_no_warning(seed, kind, truth):
+    """A good fit, a line that is as good as the network, and nothing to be learned."""
+    X, y = _surface(seed, 128, truth)
+    classifies = is_classifier(kind())
+    y = y > np.median(y) if classifies else y
+    model = kind((20,), max_iter=300, n_draws=50, device="cpu", random_state=seed)
+    model.fit(X, y)
+    if truth != "noise":
+        assert model.score(X, y) > 0.8
+
+
+@pytest.mark.filterwarnings("error:the network explains")
+@pytest.mark.parametrize("n_rows", [2, 5, 12])
+@pytest.mark.parametrize("kind", [*BBB, *VARIATIONAL])
+def test_few_rows_are_no_collapse(seed, kind, n_rows):
+    """A line of as many parameters explains them all, and says nothing by that."""
+    X, y = _surface(seed, n_rows, "linear")
+    y = y > np.median(y) if is_classifier(kind()) else y
+    kind(max_iter=5, n_draws=5, device="cpu", random_state=seed).fit(X, y)
+
+
+@pytest.mark.filterwarnings("error:the network explains")
+@pytest.mark.parametrize("kind", MC_DROPOUT)
+def test_mc_dropout_is_not_compared(seed, kind):
+    """Its KL cannot be lowered by giving up the weights' noise."""
+    X, y = _surface(seed, 60, "linear")
+    y = y > np.median(y) if is_classifier(kind()) else y
+    kind(max_iter=2, n_draws=5, device="cpu", random_state=seed).fit(X, y)
+
+
+@pytest.mark.filterwarnings("default:the network explains")
+def test_collapse_is_looked_for_in_the_rows_that_count(seed):
+    """Weights, several targets and sparse X are those of the fit.
+
+    The prior lets nothing through: the network's mean is constant to a few per cent.
+    """
+    X, y = _surface(seed, 100, "linear")
+    flat = {
+        "hidden_layer_sizes": (5,),
+        "length_scale": 100.0,
+        "max_iter": 150,
+        "learning_rate_init": 0.05,
+        "n_draws": 50,
+        "device": "cpu",
+        "random_state": seed,
+    }
+    noise = np.random.default_rng([seed, 12]).standard_normal(100)
+    of_noise = np.r_[y[:50], noise[50:]]
+    for rows, warned in ((np.arange(100) < 50, True), (np.arange(100) >= 50, False)):
+        with warnings.catch_warnings(record=True) as record:
+            warnings.simplefilter("always")
+            BBBRegressor(**flat).fit(X, of_noise, sample_weight=rows)
+        assert any("network explains" in str(w.message) for w in record) == warned
+    with pytest.warns(UserWarning, match=MESSAGE):
+        BBBRegressor(**flat).fit(X, np.stack([y, 100 * y, -y], 1))
+    with pytest.warns(UserWarning, match=MESSAGE):
+        BBBRegressor(**flat).fit(sparse.csr_array(X), y)
+    with pytest.warns(UserWarning, match=MESSAGE):
+        BBBClassifier(**flat).fit(sparse.csr_array(X), y > 0)

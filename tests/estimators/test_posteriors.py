@@ -1,0 +1,563 @@
+"""The package's promises, held against every posterior that a user can choose.
+
+The posteriors are in `posteriors.py`; the other files of this folder go into the
+depth of one of them, most often of MC dropout, where the code is shared.
+"""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import sklearn
+import torch
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, KFold
+
+from skbayesnn.data.validate import Table
+from skbayesnn.estimators import state
+from skbayesnn.estimators.fitting import fit_together
+from tests.estimators.posteriors import CASES, REGRESSORS
+
+# Networks of a few units in twenty epochs are worse than a straight line, of course.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
+)
+
+EPOCHS = 8
+
+# The same sums in blocks of other sizes: float64 rounding.
+SAME = {"rtol": 1e-10, "atol": 1e-12}
+# Rounding of batched products, grown by the steps of a training.
+TRAINED = {"rtol": 1e-6, "atol": 1e-8}
+
+of_every_case = pytest.mark.parametrize("case", CASES, ids=str)
+of_every_regressor = pytest.mark.parametrize("case", REGRESSORS, ids=str)
+
+
+@pytest.fixture(scope="module")
+def small(small):
+    """Smaller still: it is fitted some thousand times."""
+    return small | {"hidden_layer_sizes": (6, 5), "max_iter": EPOCHS}
+
+
+def target(case, data):
+    return data.labels if case.classifies else data.y
+
+
+def new_target(case, data):
+    return data.labels[:11] if case.classifies else data.y_new
+
+
+def predictions(model, X):
+    """What a fitted model says about rows, by name: rows first."""
+    total = model.predict_uncertainty(X, kind="all")
+    functions = np.atleast_3d(model.sample_f(X, 5, random_state=2))
+    if hasattr(model, "classes_"):
+        density = model.log_predictive_density(X, model.classes_[[1] * X.shape[0]])
+        return total | {
+            "proba": model.predict_proba(X),
+            "functions": functions,
+            "density": density,
+        }
+    return total | {
+        "mean": model.predict(X),
+        "quantile": model.predict_quantile(X, 0.2),
+        "functions": functions,
+        "density": model.log_predictive_density(X, np.zeros(X.shape[0])),
+    }
+
+
+def assert_same(actual, desired, rows=slice(None), **tolerance):
+    """Predictions are those of the rows ``rows`` of others; bit by bit by default."""
+    assert actual.keys() == desired.keys()
+    for name, value in desired.items():
+        if tolerance:
+            np.testing.assert_allclose(
+                actual[name], value[rows], err_msg=name, **tolerance
+            )
+        else:
+            np.testing.assert_array_equal(actual[name], value[rows], err_msg=name)
+
+
+def assert_same_parameters(actual, desired, **tolerance):
+    assert actual.keys() == desired.keys()
+    for name, value in desired.items():
+        if tolerance:
+            np.testing.assert_allclose(actual[name], value, err_msg=name, **tolerance)
+        else:
+            np.testing.assert_array_equal(actual[name], value, err_msg=name)
+
+
+@pytest.fixture(scope="module", params=CASES, ids=str)
+def fitted(request, data, small):
+    """Two networks; not to be changed."""
+    case = request.param
+    model = case.model(n_estimators=2, **small)
+    return model.fit(data.X, target(case, data))
+
+
+# ---- prediction is a function
+
+
+def test_prediction_is_a_function_of_the_row(fitted, data):
+    whole = predictions(fitted, data.X_new)
+    assert all(np.isfinite(value).all() for value in whole.values())
+    assert_same(predictions(fitted, data.X_new), whole)  # called twice
+    order = np.array([8, 2, 3, 10, 0])  # a subset, in another order
+    assert_same(predictions(fitted, data.X_new[order]), whole, order, **SAME)
+    with sklearn.config_context(working_memory=3e-3):  # chunks of rows and draws
+        assert_same(predictions(fitted, data.X_new), whole, **SAME)
+
+
+def test_draws_differ(fitted, data):
+    kind = "mutual_information" if hasattr(fitted, "classes_") else "epistemic"
+    assert (fitted.predict_uncertainty(data.X_new, kind) > 0).all()
+
+
+def test_fixed_and_fresh_draws_are_of_one_posterior(fitted, data):
+    model = copy.copy(fitted).set_params(n_draws=1000)
+    functions = model.sample_f(data.X_new, 2000, random_state=1)
+    classifies = hasattr(model, "classes_")
+    mean = (model.predict_proba if classifies else model.predict)(data.X_new)
+    # 6 standard errors of both samples, of 2000 draws each (two networks').
+    error = functions.std(-1) * np.sqrt(1 / 2000 + 1 / 2000)
+    assert (np.abs(functions.mean(-1) - mean) < 6 * error).all()
+    if not classifies:
+        # The standard error of a spread is about 2 % for normal tails and more for
+        # heavy ones; 25 % is far outside.
+        epistemic = model.predict_uncertainty(data.X_new, kind="epistemic")
+        np.testing.assert_allclose(functions.std(-1), epistemic, rtol=0.25)
+
+
+def test_stored_model_predicts_bit_by_bit(fitted, data):
+    skops = pytest.importorskip("skops.io")
+    whole = predictions(fitted, data.X_new)
+    assert_same(predictions(pickle.loads(pickle.dumps(fitted)), data.X_new), whole)
+    stored = skops.dumps(fitted)
+    untrusted = skops.get_untrusted_types(data=stored)
+    ours = f"{type(fitted).__module__}.{type(fitted).__name__}"
+    assert untrusted in ([], [ours])  # plain arrays, and nothing of torch
+    again = skops.loads(stored, trusted=untrusted)
+    assert_same(predictions(again, data.X_new), whole)
+    # Training goes on alike, too.
+    y = data.labels[:11] if hasattr(fitted, "classes_") else data.y_new
+    other = copy.deepcopy(fitted).partial_fit(data.X_new, y)
+    again.partial_fit(data.X_new, y)
+    assert_same(predictions(again, data.X_new), predictions(other, data.X_new))
+
+
+def test_attributes(fitted):
+    assert fitted.n_iter_ == len(fitted.loss_curve_) == EPOCHS
+    assert np.isfinite(fitted.loss_curve_).all() and np.isfinite(fitted.elbo_)
+    assert fitted.total_weight_ == 41
+    for values in fitted.history_.values():
+        assert values.shape == (EPOCHS, 2) and np.isfinite(values).all()
+    np.testing.assert_allclose(
+        fitted.history_["loss"],
+        fitted.history_["negative_log_likelihood"] + fitted.history_["kl"],
+    )
+    # lambda = p l^2 / (2 N tau), eq. 4.
+    expected = (1 - np.asarray(fitted.dropout_)) * 0.1**2 / (2 * 41 * fitted.tau_)
+    np.testing.assert_allclose(fitted.weight_decay_, expected, rtol=1e-12)
+    given = fitted.dropout
+    if given == "auto":  # learned, one per layer
+        assert fitted.dropout_.shape == (3,) and (fitted.dropout_ > 0).all()
+        assert (fitted.dropout_ != 0.1).all()
+    else:
+        np.testing.assert_array_equal(fitted.dropout_, given)
+
+
+# ---- batched equals alone
+
+
+@of_every_case
+def test_member_of_a_program_is_the_estimator_alone(case, data, small):
+    """Each with its own tau, rates, prior scales, seed and rows.
+
+    The first and the last share a seed, and with it the noise.
+    """
+    seed = small["random_state"]
+    models = [
+        case.model(batch_size=17, **small).set_params(
+            tau=[0.5, 2.0, 30.0][i],
+            length_scale=[0.05, 0.3, (0.1, 0.2, 0.4)][i],
+            random_state=[seed, seed + 1, seed][i],
+            **case.differences(i),
+        )
+        for i in range(3)
+    ]
+    rows = [np.arange(41) % 4 != i for i in (1, 2, 3)]
+    rows = [np.flatnonzero(r)[:30] for r in rows]
+    classes = np.unique(data.labels) if case.classifies else None
+    y = data.codes if case.classifies else data.y[:, None]
+    together = fit_together(
+        models, Table(data.X, y, np.ones(41)), rows, classes=classes
+    )
+    for model, r, member in zip(models, rows, together, strict=True):
+        alone = clone(model).fit(data.X[r], target(case, data)[r])
+        arrays = state.arrays_of(member.trained.posterior)
+        assert_same_parameters(arrays, alone.parameters_, **TRAINED)
+        attributes = state.fitted_attributes(member, 30.0)
+        np.testing.assert_allclose(attributes["loss_curve_"], alone.loss_curve_)
+        np.testing.assert_allclose(attributes["dropout_"], alone.dropout_)
+        np.testing.assert_allclose(attributes["weight_decay_"], alone.weight_decay_)
+
+
+@of_every_case
+def test_ensemble_is_its_networks(case, data, small):
+    """RandomState hands out the same seeds one by one and together."""
+    y = target(case, data)
+    together = case.model(n_estimators=2, batch_size=17, **small).fit(data.X, y)
+    random = np.random.RandomState(small["random_state"])
+    alone = [
+        case.model(batch_size=17, **small | {"random_state": random}).fit(data.X, y)
+        for _ in range(2)
+    ]
+    for i, model in enumerate(alone):
+        assert model.seeds_.tolist() == [together.seeds_[i]]
+        np.testing.assert_allclose(
+            model.history_["loss"][:, 0], together.history_["loss"][:, i], rtol=1e-8
+        )
+    # The equal-weight mixture of both.
+    ask = "predict_proba" if case.classifies else "predict"
+    means = [getattr(model, ask)(data.X_new) for model in alone]
+    assert (means[0] != means[1]).any()
+    np.testing.assert_allclose(
+        getattr(together, ask)(data.X_new), np.mean(means, 0), rtol=1e-6
+    )
+
+
+# ---- random_state and precision
+
+
+@of_every_case
+def test_same_random_state_gives_the_same_bits(case, data, small):
+    y = target(case, data)
+    model = case.model(batch_size=17, **small)
+    first, second = (clone(model).fit(data.X, y) for _ in range(2))
+    assert_same_parameters(second.parameters_, first.parameters_)
+    assert second.loss_curve_ == first.loss_curve_
+    assert_same(predictions(second, data.X_new), predictions(first, data.X_new))
+    other = clone(model).set_params(random_state=small["random_state"] + 1)
+    assert other.fit(data.X, y).loss_curve_[0] != first.loss_curve_[0]
+
+
+@of_every_case
+def test_float32_is_kept(case, data, small):
+    y = target(case, data)
+    X, X_new = (values.astype(np.float32) for values in (data.X, data.X_new))
+    model = case.model(**small).fit(X, y)
+    assert {v.dtype for k, v in model.parameters_.items() if k != "keep"} == {
+        np.dtype(np.float32)
+    }
+    ask = "predict_proba" if case.classifies else "predict"
+    values = getattr(model, ask)(X_new)
+    assert values.dtype == model.sample_f(X_new, 2).dtype == np.float32
+    assert np.isfinite(values).all()
+    assert_same(predictions(model, X_new), predictions(model, X_new))
+    # A model of one precision predicts rows of the other: the same to rounding in
+    # float32, six digits of sums of some ten terms of order one (in y's std).
+    assert getattr(model, ask)(data.X_new).dtype == np.float64
+    np.testing.assert_allclose(
+        getattr(model, ask)(data.X_new), values, rtol=1e-4, atol=1e-4 * data.y.std()
+    )
+
+
+# ---- sample_weight
+
+
+@pytest.fixture
+def counts():
+    """How often each of the 41 rows is there: 0, 1, 2 or 3 times."""
+    return np.arange(41) * 7 % 4
+
+
+@of_every_case
+def test_weight_zero_is_an_absent_row(case, data, small, counts):
+    """Bit by bit, whatever such a row holds, with noise and batches."""
+    there = counts > 0
+    y = target(case, data)
+    model = case.model(batch_size=17, **small)
+    absent = clone(model).fit(data.X[there], y[there])
+    X = np.where(there[:, None], data.X, 1e6)
+    weighted = clone(model).fit(X, y, sample_weight=there.astype(float))
+    assert_same_parameters(weighted.parameters_, absent.parameters_)
+    np.testing.assert_array_equal(weighted.weight_decay_, absent.weight_decay_)
+    assert weighted.elbo_ == absent.elbo_
+
+
+@pytest.mark.parametrize(
+    "case",
+    [c for c in CASES if c.chosen.get("gradient") in ("pathwise", "score")],
+    ids=str,
+)
+def test_weight_is_a_repeated_row_exactly(case, data, small, counts):
+    """Where all rows of a step share the noise, and a batch has all rows."""
+    y = target(case, data)
+    rows = np.repeat(np.arange(41), counts)
+    model = case.model(batch_size=1000, **small)
+    weighted = clone(model).fit(data.X, y, sample_weight=counts)
+    repeated = clone(model).fit(data.X[rows], y[rows])
+    # Sums over rows in another order: rounding, grown by the steps.
+    assert_same_parameters(weighted.parameters_, repeated.parameters_, **TRAINED)
+    np.testing.assert_allclose(weighted.loss_curve_, repeated.loss_curve_)
+    np.testing.assert_allclose(weighted.weight_decay_, repeated.weight_decay_)
+
+
+@of_every_case
+def test_weight_is_a_repeated_row_in_distribution(case, data, small, counts):
+    """Means over networks agree within their standard error.
+
+    Networks of the same seed start alike, which makes the differences small; without
+    the weights they are not.
+    """
+    y = target(case, data)
+    rows = np.repeat(np.arange(41), counts)
+    model = case.model(n_estimators=24, **small).set_params(
+        batch_size=1000, length_scale=1.0
+    )
+
+    def statistics(fitted):
+        """Of every network: loss and KL at the end, and size of the weights."""
+        *_, last = fitted.history_["negative_log_likelihood"]
+        sizes = [
+            np.square(value).mean(tuple(range(1, value.ndim)))
+            for name, value in fitted.parameters_.items()
+            if name.endswith("/mean")
+        ]
+        return np.stack([last, fitted.history_["kl"][-1], *sizes], 1)
+
+    weighted = statistics(clone(model).fit(data.X, y, sample_weight=counts))
+    repeated = statistics(clone(model).fit(data.X[rows], y[rows]))
+    unweighted = statistics(clone(model).fit(data.X, y))
+
+    def distance(difference):
+        """In standard errors."""
+        error = difference.std(0, ddof=1) / np.sqrt(len(difference))
+        return np.abs(difference.mean(0)) / (error + 1e-9)
+
+    # Student's t with 23 degrees of freedom: beyond 6 once in 10^5 or so.
+    assert (distance(weighted - repeated) < 6).all()
+    assert (distance(unweighted - repeated) > 6).any()
+
+
+# ---- kinds of data
+
+
+@of_every_case
+def test_sparse_equals_dense(case, data, small):
+    y = target(case, data)
+    X = np.where(np.abs(data.X) < 0.7, 0, data.X)
+    X_new = np.where(np.abs(data.X_new) < 0.7, 0, data.X_new)
+    model = case.model(batch_size=17, standardize=False, **small)
+    dense = clone(model).fit(X, y)
+    model.fit(sparse.csr_array(X), y)
+    assert_same(
+        predictions(model, sparse.csr_array(X_new)), predictions(dense, X_new), **SAME
+    )
+
+
+@of_every_regressor
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+def test_several_targets(case, data, small, likelihood):
+    model = case.model(n_estimators=2, likelihood=likelihood, **small)
+    model.fit(data.X, data.Y)
+    parts = model.predict_uncertainty(data.X_new, kind="all")
+    for value in (model.predict(data.X_new), *parts.values()):
+        assert value.shape == (11, 3) and np.isfinite(value).all()
+    assert model.predict_interval(data.X_new).shape == (11, 3, 2)
+    assert model.sample_f(data.X_new, 5).shape == (11, 3, 5)
+    assert model.tau_.shape == model.noise_std_.shape == (3,)
+    assert np.isfinite(model.log_predictive_density(data.X_new, data.Y_new)).all()
+    # Seen from the homoscedastic model's rounding errors (1e-16), any spread is real.
+    varies = parts["aleatoric"].std(0) > 1e-4 * parts["aleatoric"].mean(0)
+    assert varies.all() if likelihood == "heteroscedastic" else not varies.any()
+
+
+@of_every_regressor
+def test_units_of_y(case, data, small):
+    """With tau='auto' the fit does not depend on the units of y."""
+    base = case.model(**small).fit(data.X, data.y)
+    model = case.model(**small).fit(data.X, 1e3 * data.y)
+    std = base.predict_uncertainty(data.X_new)
+    # Rounding errors of the scaling, grown by the steps.
+    np.testing.assert_allclose(
+        model.predict_uncertainty(data.X_new) / 1e3, std, rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        model.predict(data.X_new) / 1e3,
+        base.predict(data.X_new),
+        rtol=1e-6,
+        atol=1e-6 * std.min(),
+    )
+    assert model.elbo_ == pytest.approx(base.elbo_ - 41 * np.log(1e3), rel=1e-6)
+
+
+# ---- training that stops or goes on
+
+
+@of_every_case
+def test_early_stopping_keeps_the_best_weights(case, data, small):
+    """The validation score is the log density of the validation rows (8 draws)."""
+    model = case.model(early_stopping=True, **small)
+    model.set_params(
+        max_iter=50,
+        n_iter_no_change=4,
+        tol=0.0,
+        n_draws=8,
+        learning_rate="constant",
+        learning_rate_init=0.03,
+    )
+    y_val = new_target(case, data)
+    model.fit(data.X, target(case, data), X_val=data.X_new, y_val=y_val)
+    scores = model.history_["validation_score"][:, 0]
+    assert len(scores) == model.n_iter_
+    assert model.log_predictive_density(data.X_new, y_val).mean() == pytest.approx(
+        scores.max(), rel=1e-9
+    )
+    if model.n_iter_ < 50:
+        assert model.n_iter_ == scores.argmax() + 1 + 4
+
+
+@of_every_case
+def test_warm_start_goes_on(case, data, small):
+    """From the present weights, in the present scaling: steps of no length show it."""
+    y = target(case, data)
+    model = case.model(warm_start=True, **small).fit(data.X, y)
+    before = copy.deepcopy(vars(model))
+    model.set_params(max_iter=3, learning_rate_init=1e-12).fit(data.X, y)
+    for name, value in before["parameters_"].items():
+        # Three steps of 1e-12 each.
+        np.testing.assert_allclose(model.parameters_[name], value, atol=1e-11)
+    for name in ("x_scale_", "y_mean_", "seeds_"):
+        np.testing.assert_array_equal(getattr(model, name), before[name])
+    assert model.n_iter_ == len(model.loss_curve_) == 3
+    assert model.n_epochs_seen_ == EPOCHS + 3 and model.total_weight_ == 41
+
+
+@pytest.mark.parametrize("how", ["warm_start", "partial_fit"])
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if "dropout" in case.differences(0)], ids=str
+)
+def test_training_goes_on_at_another_rate(case, data, small, how):
+    """What is said in ``dropout_`` is what is done: the noise is of the new rate."""
+    y = target(case, data)
+    model = case.model(warm_start=True, **small).fit(data.X, y)
+    model.set_params(dropout=0.4)
+    fresh = clone(model).fit(data.X, y)
+    model.fit(data.X, y) if how == "warm_start" else model.partial_fit(data.X, y)
+    assert model.dropout_ == 0.4
+    names = [n for n in fresh.parameters_ if n == "keep" or n.endswith("/variance")]
+    for name in names:
+        np.testing.assert_array_equal(model.parameters_[name], fresh.parameters_[name])
+
+
+@of_every_case
+def test_stream(case, data, small):
+    """N and the epochs grow, the optimiser goes on, and something is learned."""
+    y, y_new = target(case, data), new_target(case, data)
+    model = case.model(**small)
+    model.partial_fit(data.X, y)
+    scale = model.x_scale_
+    first = model.log_predictive_density(data.X, y).mean()
+    for i in range(2, 5):
+        model.partial_fit(data.X_new, y_new, sample_weight=np.full(11, 0.5))
+        assert model.n_iter_ == model.n_epochs_seen_ == i
+        assert model.total_weight_ == 41 + (i - 1) * 5.5
+        assert model.optimizer_["step"] == i
+    np.testing.assert_array_equal(model.x_scale_, scale)
+    for _ in range(30):
+        model.partial_fit(data.X, y)
+    assert model.log_predictive_density(data.X, y).mean() > first
+
+
+@of_every_case
+def test_training_on_does_not_touch_a_shallow_copy(case, data, small):
+    """No array of the fitted state is changed in place."""
+    model = case.model(**small).partial_fit(data.X, target(case, data))
+    shallow, deep = copy.copy(model), copy.deepcopy(model)
+    model.partial_fit(data.X_new, new_target(case, data))
+    for name in ("parameters_", "optimizer_"):
+        assert_same_parameters(getattr(shallow, name), getattr(deep, name))
+
+
+# ---- scikit-learn
+
+
+@of_every_case
+def test_clone_and_parameters(case, data, small):
+    model = case.model(**small)
+    copied = clone(model)
+    assert copied.get_params() == model.get_params()
+    for name, value in case.chosen.items():
+        assert copied.get_params()[name] == value
+    # Every parameter is stored as it is given, and can be set.
+    for name, value in model.get_params().items():
+        assert getattr(model, name) is value
+        model.set_params(**{name: value})
+    fitted = model.fit(data.X, target(case, data))
+    assert not hasattr(clone(fitted), "parameters_")
+    assert fitted.get_params() == copied.get_params()  # a fit changes none
+
+
+@of_every_case
+def test_grid_search_over_tau(case, data, small):
+    """The score of a candidate is that of the estimator alone."""
+    y = target(case, data)
+    model = case.model(**small | {"max_iter": 5})
+    folds = KFold(2, shuffle=True, random_state=0)
+    search = GridSearchCV(model, {"tau": [0.5, 2.0]}, cv=folds).fit(data.X, y)
+    assert search.best_params_["tau"] == search.best_estimator_.tau_
+    train, test = next(iter(folds.split(data.X)))
+    for i, tau in enumerate([0.5, 2.0]):
+        alone = clone(model).set_params(tau=tau).fit(data.X[train], y[train])
+        assert search.cv_results_["split0_test_score"][i] == pytest.approx(
+            alone.score(data.X[test], y[test])
+        )
+
+
+# ---- CUDA
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+@of_every_case
+def test_devices_agree(case, data, small):
+    """Fits on a GPU repeat bit by bit; what they gave predicts alike on a CPU."""
+    y = target(case, data)
+    model = case.model(n_estimators=2, batch_size=17, **small | {"device": "cuda"})
+    model.fit(data.X, y)
+    on_gpu = predictions(model, data.X_new)
+    assert_same(predictions(model, data.X_new), on_gpu)
+    again = clone(model).fit(data.X, y)
+    assert_same(predictions(again, data.X_new), on_gpu)
+    stored = pickle.loads(pickle.dumps(model)).set_params(device="cpu")
+    # float64 rounding; quantiles are found to 1e-12 of the std.
+    assert_same(predictions(stored, data.X_new), on_gpu, rtol=1e-9, atol=1e-9)
+    # Streams and warm starts go on there.
+    model.partial_fit(data.X_new, new_target(case, data))
+    assert np.isfinite(model.loss_curve_).all()
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+@of_every_case
+def test_member_of_a_program_is_the_estimator_alone_on_a_gpu(case, data, small):
+    models = [
+        case.model(**small | {"device": "cuda"}).set_params(
+            tau=[0.5, 2.0, 30.0][i],
+            random_state=small["random_state"] + i,
+            **case.differences(i),
+        )
+        for i in range(3)
+    ]
+    classes = np.unique(data.labels) if case.classifies else None
+    y = data.codes if case.classifies else data.y[:, None]
+    table = Table(data.X, y, np.ones(41))
+    together = fit_together(models, table, [np.arange(41)] * 3, classes=classes)
+    for model, member in zip(models, together, strict=True):
+        alone = clone(model).fit(data.X, target(case, data))
+        arrays = state.arrays_of(member.trained.posterior)
+        assert_same_parameters(arrays, alone.parameters_, **TRAINED)
