@@ -2,8 +2,8 @@
 
 W_ij = z_ij m_ij with z_ij ~ Bernoulli(p), p = keep. A draw has true masks. In training
 each row gets activations with the moments of such masks [Wan et al. 2013 section 3.2],
-by local reparameterisation. One true mask per step, the same for all rows, costs half as
-much; held-out rows of yacht and energy then had a lower log density.
+by local reparameterisation. One true mask per step, the same for all rows, costs half
+as much; held-out rows of yacht and energy then had a lower log density.
 """
 
 from dataclasses import dataclass

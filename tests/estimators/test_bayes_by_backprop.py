@@ -10,10 +10,13 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from scipy import sparse
 from sklearn.base import is_classifier
+from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn import BBBClassifier, BBBRegressor
+from skbayesnn.inference.record import Record
 from tests.estimators.posteriors import BBB, MC_DROPOUT, VARIATIONAL
 
 BOTH = pytest.mark.parametrize("kind", BBB)
@@ -339,6 +342,43 @@ def test_prior_is_not_the_model(data, small, kind):
     model.partial_fit(data.X_new, new_target(kind, data))
     for fields, own in zip(model.prior_, kept, strict=True):
         same_arrays(fields, own)
+
+
+@BOTH
+def test_previous_posterior_in_float32(data, small, kind):
+    """It is kept in the precision of the network, and used in that of the new rows."""
+    y, y_new = target(kind, data), new_target(kind, data)
+    model = kind(**small).fit(data.X.astype(np.float32), y)
+    for X_new in (data.X_new.astype(np.float32), data.X_new):
+        model.partial_fit(X_new, y_new, prior="previous").partial_fit(X_new, y_new)
+        values = [v for fields in model.prior_ for v in fields.values()]
+        assert {value.dtype for value in values} == {X_new.dtype}
+        assert np.isfinite(model.loss_curve_).all()
+
+
+@BOTH
+def test_previous_posterior_of_a_network_that_fails(data, small, kind, monkeypatch):
+    """It goes, and its prior with it; the others go on as they would have."""
+    y, y_new = target(kind, data), new_target(kind, data)
+    model = kind(n_estimators=3, **small).fit(data.X, y)
+    whole = copy.deepcopy(model).partial_fit(data.X_new, y_new, prior="previous")
+    plain = Record.add
+
+    def add(self, nll, kl):
+        plain(self, nll * torch.tensor([1.0, np.nan, 1.0]), kl)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Record, "add", add)
+        with pytest.warns(ConvergenceWarning, match="1 of 3 networks were left out"):
+            model.partial_fit(data.X_new, y_new, prior="previous")
+    for fields, all_three in zip(model.prior_, whole.prior_, strict=True):
+        for name, value in fields.items():
+            np.testing.assert_array_equal(value, all_three[name][[0, 2]])
+    model.set_params(n_estimators=2).partial_fit(data.X_new, y_new)
+    whole.partial_fit(data.X_new, y_new)
+    np.testing.assert_allclose(
+        model.history_["loss"], whole.history_["loss"][:, [0, 2]], rtol=1e-10
+    )
 
 
 @BOTH

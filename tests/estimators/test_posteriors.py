@@ -205,6 +205,32 @@ def test_member_of_a_program_is_the_estimator_alone(case, data, small):
         np.testing.assert_allclose(attributes["weight_decay_"], alone.weight_decay_)
 
 
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("bernoulli", {"dropout": 0.0}),
+        ("bernoulli", {"dropout": "auto"}),
+        ("bernoulli", {"noise": "gaussian"}),
+        ("mean field", {"dropout": 0.2}),
+        ("mean field", {"gradient": "pathwise"}),
+        ("mean field", {"kl_warm_up": 0.25}),
+        ("scale mixture", {"prior": "gaussian"}),
+        ("type B, unit", {"alpha": "layer"}),
+        ("type A, weight", {"kl_approximation": "kingma"}),
+        ("type A, weight", {"prior": "gaussian"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
+def test_posteriors_that_cannot_share_a_program(data, small, name, change):
+    """Rates and prior scales may differ; families and how they are trained may not."""
+    [case] = [case for case in REGRESSORS if case.name == name]
+    one = case.model(**small)
+    other = clone(one).set_params(**change)
+    table = Table(data.X, data.y[:, None], np.ones(41))
+    with pytest.raises(ValueError, match="of one program may differ in tau, dropout"):
+        fit_together([one, other], table, [np.arange(41)] * 2)
+
+
 @of_every_case
 def test_ensemble_is_its_networks(case, data, small):
     """RandomState hands out the same seeds one by one and together."""
