@@ -39,7 +39,8 @@ class Independent(Variational):
     def linear_vjp(self, params, keep, x, noise):
         """``linear`` and its pullback."""
         mean, bias = params["mean"], params["bias"]
-        alpha = self._log_alpha(params).exp()
+        unbounded = self._unbounded(params)
+        alpha = self.bounded(unbounded).exp()
         outputs, back = local.sample_vjp(
             x, mean, alpha * mean.square(), bias, torch.zeros_like(bias), noise
         )
@@ -47,7 +48,7 @@ class Independent(Variational):
         def pullback(gradient, needs_input):
             found = back(gradient, needs_input)
             half = found.variance.mul_(alpha).mul_(mean)
-            of_params = self._through_log_alpha(params, half * mean)
+            of_params = self._through_log_alpha(params, unbounded, half * mean)
             of_params["mean"] = of_params["mean"] + found.mean.add_(half, alpha=2)
             return of_params | {"bias": found.bias}, found.x
 
@@ -75,14 +76,16 @@ class Independent(Variational):
 
     def kl_gradient(self, params, keep, prior, noise):
         """By hand."""
-        mean, log_alpha = params["mean"], self._log_alpha(params)
+        mean, unbounded = params["mean"], self._unbounded(params)
+        log_alpha = self.bounded(unbounded)
         if isinstance(prior, LogUniformPrior):
             _, slope = KL[self.approximation]
-            found = self._through_log_alpha(params, slope(log_alpha).expand_as(mean))
+            of_log_alpha = slope(log_alpha).expand_as(mean)
+            found = self._through_log_alpha(params, unbounded, of_log_alpha)
         else:
             precision, squares = prior.weight.precision, mean.square() + _TINY
             of_log_alpha = 0.5 * (precision * log_alpha.exp() * squares - 1)
-            found = self._through_log_alpha(params, of_log_alpha)
+            found = self._through_log_alpha(params, unbounded, of_log_alpha)
             direct = precision * mean + 2 * of_log_alpha * mean / squares
             found["mean"] = found["mean"] + direct
         return found | {"bias": prior.bias.precision * params["bias"]}
@@ -102,11 +105,13 @@ class Independent(Variational):
         """log alpha within its bounds, in the shape that is learned."""
         return self.bounded(self._unbounded(params))
 
-    def _through_log_alpha(self, params, of_log_alpha):
-        """Gradient of log alpha, one per weight -> gradients of the parameters."""
-        log_alpha = self._unbounded(params)
-        inside = self.bounded(log_alpha) == log_alpha
-        found = of_log_alpha.sum_to_size(log_alpha.shape) * inside
+    def _through_log_alpha(self, params, unbounded, of_log_alpha):
+        """Gradient of log alpha, one per weight -> gradients of the parameters.
+
+        unbounded : log alpha as the parameters say it
+        """
+        inside = self.bounded(unbounded) == unbounded
+        found = of_log_alpha.sum_to_size(unbounded.shape) * inside
         if self.alpha != "weight":
             return {"log_alpha": found, "mean": torch.zeros_like(params["mean"])}
         mean = params["mean"]
