@@ -15,6 +15,6 @@ POSTERIORS = {
     "vd_independent": (VariationalDropoutRegressor, {"noise": "independent"}),
     "vd_weight": (
         VariationalDropoutRegressor,
-        {"noise": "independent", "alpha": "weight"},
+        {"noise": "independent", "alpha_per": "weight"},
     ),
 }

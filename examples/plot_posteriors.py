@@ -55,7 +55,7 @@ SHARED = {
 # Units are dropped, but not the only input. Weights are dropped in both layers: in the
 # second alone, which has one output, that would be the same as units.
 UNITS, WEIGHTS = (0, 0.05), 0.05
-TYPE_A = {"noise": "independent", "alpha": "weight"}
+TYPE_A = {"noise": "independent", "alpha_per": "weight"}
 MODELS = {
     "MC dropout, Bernoulli": (MCDropoutRegressor, {"dropout": UNITS}),
     "MC dropout, Gaussian": (

@@ -452,7 +452,7 @@ def test_frozen_estimator(data):
         BBBRegressor(**SMALL),
         BBBRegressor(**SMALL | {"dropout": 0.0}, prior="scale_mixture", kl="sampled"),
         VariationalDropoutRegressor(**SMALL),
-        VariationalDropoutRegressor(**SMALL, noise="independent", alpha="weight"),
+        VariationalDropoutRegressor(**SMALL, noise="independent", alpha_per="weight"),
         MCDropoutRegressor(**SMALL | {"dropout": "auto"}),
     ],
     ids=["spike and slab", "scale mixture", "type B", "type A", "concrete"],

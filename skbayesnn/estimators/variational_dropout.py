@@ -22,7 +22,7 @@ class _VariationalDropout(BayesianNetwork):
             parameters.check_option(name, getattr(self, name), options)
             for name, options in {
                 "noise": ("correlated", "independent"),
-                "alpha": ("layer", "unit", "weight"),
+                "alpha_per": ("layer", "unit", "weight"),
                 "prior": ("log_uniform", "gaussian"),
                 "kl_approximation": ("molchanov", "kingma"),
             }.items()
@@ -30,7 +30,7 @@ class _VariationalDropout(BayesianNetwork):
         if noise == "correlated" and alpha == "weight":
             raise ValueError(
                 "noise='correlated' has one random number per unit; got "
-                "alpha='weight'. Set alpha='unit', or noise='independent'."
+                "alpha_per='weight'. Set alpha_per='unit', or noise='independent'."
             )
         if noise == "correlated" and prior == "gaussian":
             raise ValueError(
@@ -156,7 +156,7 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
         without noise.
     noise : {"correlated", "independent"}, default="correlated"
         Noise on units (type B of [1]_), or on every weight by itself (type A).
-    alpha : {"layer", "unit", "weight"}, default="unit"
+    alpha_per : {"layer", "unit", "weight"}, default="unit"
         What has an alpha of its own; a unit is an input of a weight layer. ``"weight"``
         needs ``noise="independent"``, and is the better choice there: one alpha for
         many independent weights has their KL to pay, and under-fits.
@@ -226,7 +226,7 @@ y_mean_, y_scale_
         *,
         dropout=0.1,
         noise="correlated",
-        alpha="unit",
+        alpha_per="unit",
         prior="log_uniform",
         kl_approximation="molchanov",
         kl_warm_up="auto",
@@ -253,7 +253,7 @@ y_mean_, y_scale_
         self.activation = activation
         self.dropout = dropout
         self.noise = noise
-        self.alpha = alpha
+        self.alpha_per = alpha_per
         self.prior = prior
         self.kl_approximation = kl_approximation
         self.kl_warm_up = kl_warm_up
@@ -288,7 +288,7 @@ class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
-    dropout, noise, alpha, prior, kl_approximation, kl_warm_up, length_scale
+    dropout, noise, alpha_per, prior, kl_approximation, kl_warm_up, length_scale
         As in :class:`VariationalDropoutRegressor`.
     tau, class_weight
         As in :class:`MCDropoutClassifier`.
@@ -332,7 +332,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         *,
         dropout=0.1,
         noise="correlated",
-        alpha="unit",
+        alpha_per="unit",
         prior="log_uniform",
         kl_approximation="molchanov",
         kl_warm_up="auto",
@@ -359,7 +359,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         self.activation = activation
         self.dropout = dropout
         self.noise = noise
-        self.alpha = alpha
+        self.alpha_per = alpha_per
         self.prior = prior
         self.kl_approximation = kl_approximation
         self.kl_warm_up = kl_warm_up

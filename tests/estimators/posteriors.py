@@ -36,13 +36,13 @@ POSTERIORS = {
     "score": (BBB, {"gradient": "score"}),
     "geometric": (BBB, {"kl_weighting": "geometric"}),
     "type B, unit": (VARIATIONAL, {}),
-    "type B, layer": (VARIATIONAL, {"alpha": "layer"}),
+    "type B, layer": (VARIATIONAL, {"alpha_per": "layer"}),
     "type B, kingma": (VARIATIONAL, {"kl_approximation": "kingma"}),
     "type A, unit": (VARIATIONAL, {"noise": "independent"}),
-    "type A, weight": (VARIATIONAL, {"noise": "independent", "alpha": "weight"}),
+    "type A, weight": (VARIATIONAL, {"noise": "independent", "alpha_per": "weight"}),
     "type A, gaussian prior": (
         VARIATIONAL,
-        {"noise": "independent", "alpha": "weight", "prior": "gaussian"},
+        {"noise": "independent", "alpha_per": "weight", "prior": "gaussian"},
     ),
 }
 

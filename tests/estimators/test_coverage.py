@@ -25,6 +25,7 @@ def _rows(random, n, likelihood):
     return x, _smooth(x) + std * random.standard_normal(n), std
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
 def test_intervals_cover_fresh_rows(seed, likelihood):
     """tau is learned from the same rows. The rate is low: masks are needed by no row.

@@ -35,7 +35,7 @@ MODELS = {
     "under a previous posterior": BBBRegressor(n_estimators=2),
     "spike and slab": BBBClassifier(dropout=0.2, kl="sampled"),
     "pruned": VariationalDropoutRegressor(
-        noise="independent", alpha="weight", early_stopping=True
+        noise="independent", alpha_per="weight", early_stopping=True
     ),
 }
 

@@ -215,7 +215,7 @@ def test_member_of_a_program_is_the_estimator_alone(case, data, small):
         ("mean field", {"gradient": "pathwise"}),
         ("mean field", {"kl_warm_up": 0.25}),
         ("scale mixture", {"prior": "gaussian"}),
-        ("type B, unit", {"alpha": "layer"}),
+        ("type B, unit", {"alpha_per": "layer"}),
         ("type A, weight", {"kl_approximation": "kingma"}),
         ("type A, weight", {"prior": "gaussian"}),
     ],

@@ -28,13 +28,13 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 TYPE_A = {"noise": "independent"}
-PER_WEIGHT = {"noise": "independent", "alpha": "weight"}
+PER_WEIGHT = {"noise": "independent", "alpha_per": "weight"}
 STILL = {"max_iter": 1, "learning_rate_init": 1e-12}  # steps of no length
 KINDS = [
-    {"alpha": "layer"},
-    {"alpha": "unit"},
-    {"alpha": "layer"} | TYPE_A,
-    {"alpha": "unit"} | TYPE_A,
+    {"alpha_per": "layer"},
+    {"alpha_per": "unit"},
+    {"alpha_per": "layer"} | TYPE_A,
+    {"alpha_per": "unit"} | TYPE_A,
     PER_WEIGHT,
     PER_WEIGHT | {"prior": "gaussian"},
 ]
@@ -52,10 +52,10 @@ def target(kind, data):
 
 REFUSED = [
     (
-        {"alpha": "weight"},
+        {"alpha_per": "weight"},
         ValueError,
-        "noise='correlated' has one random number per unit; got alpha='weight'. Set "
-        "alpha='unit', or noise='independent'",
+        "noise='correlated' has one random number per unit; got alpha_per='weight'. "
+        "Set alpha_per='unit', or noise='independent'",
     ),
     (
         {"prior": "gaussian"},
@@ -69,11 +69,11 @@ REFUSED = [
         "`noise` must be one of 'correlated', 'independent'; got 'bernoulli'",
     ),
     (
-        {"alpha": "network"},
+        {"alpha_per": "network"},
         ValueError,
-        "`alpha` must be one of 'layer', 'unit', 'weight'; got 'network'",
+        "`alpha_per` must be one of 'layer', 'unit', 'weight'; got 'network'",
     ),
-    ({"alpha": 0.1}, ValueError, "`alpha` must be one of .*; got 0.1"),
+    ({"alpha_per": 0.1}, ValueError, "`alpha_per` must be one of .*; got 0.1"),
     (
         {"prior": "scale_mixture"},
         ValueError,
@@ -141,7 +141,9 @@ def test_shapes_of_alpha(data, small, kind, options):
         (2, a, b) for a, b in pairwise(sizes)
     ]
     # Of the first layer: 4 inputs, 8 outputs. (Some weights' own are at a bound.)
-    least, most = {"layer": (1, 1), "unit": (4, 4), "weight": (9, 32)}[options["alpha"]]
+    least, most = {"layer": (1, 1), "unit": (4, 4), "weight": (9, 32)}[
+        options["alpha_per"]
+    ]
     for network in model.alpha_[0]:
         assert least <= len(np.unique(network)) <= most
     for alpha in model.alpha_:
@@ -167,7 +169,7 @@ def test_alpha_of_kingma_stays_below_one(data, small, kind, options):
     assert bounded.sparsity_ == 0
     # The Gaussian prior has no need of the approximation, and a layer's one alpha
     # takes longer.
-    if options.get("prior") != "gaussian" and options["alpha"] != "layer":
+    if options.get("prior") != "gaussian" and options["alpha_per"] != "layer":
         assert 1 < free.alpha_[0].max() <= np.exp(4) * (1 + 1e-12)
 
 
