@@ -78,11 +78,8 @@ class _VariationalDropout(BayesianNetwork):
     @property
     def sparsity_(self):
         """Share of the weights that are noise (log alpha > 3), or pruned."""
-        n_weights = pruning.n_weights(
-            self.network_["sizes"] if self.pruning_ is None else self.pruning_["sizes"]
-        )
         used = pruning.n_used(self._plain_posterior(), pruning.THRESHOLD)
-        return 1 - used / n_weights
+        return 1 - used / pruning.n_weights(self._sizes_of_fit())
 
     def prune(self, threshold=pruning.THRESHOLD, X=None, y=None):
         """Drop the weights that are noise, and the hidden units that nothing uses.
@@ -102,7 +99,7 @@ class _VariationalDropout(BayesianNetwork):
         Returns
         -------
         self : object
-            ``pruning_`` says what was done.
+            ``pruning_`` says what was done. A pruned network cannot be trained on.
         """
         check_is_fitted(self)
         threshold = parameters.check_number("threshold", threshold)
@@ -112,11 +109,7 @@ class _VariationalDropout(BayesianNetwork):
                 f"only {'y' if X is None else 'X'}."
             )
         before = None if X is None else self.score(X, y)
-        sizes = (
-            self.network_["sizes"]
-            if self.pruning_ is None
-            else (self.pruning_["sizes"])
-        )
+        sizes = self._sizes_of_fit()
         posterior = pruning.prune(self._plain_posterior(), threshold)
         self.parameters_ = state.arrays_of(posterior)
         self.network_ = state.description_of(posterior.network, posterior.likelihood)
@@ -127,6 +120,11 @@ class _VariationalDropout(BayesianNetwork):
             "score_after": None if X is None else self.score(X, y),
         }
         return self
+
+    def _sizes_of_fit(self):
+        """Layer sizes before any pruning."""
+        about = self.network_ if self.pruning_ is None else self.pruning_
+        return about["sizes"]
 
     def _plain_posterior(self):
         """The networks on the CPU, in the precision that they are kept in."""
