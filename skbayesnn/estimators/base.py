@@ -36,7 +36,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     network_: dict
     n_epochs_seen_: int
     total_weight_: float
-    # Whether the KL may outweigh the data, so that a fit is compared with a line's.
+    # Whether the KL may outweigh the data: then `fit` compares itself with a line.
     _can_collapse = False
 
     @abstractmethod

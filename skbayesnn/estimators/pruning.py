@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import torch
 
+from skbayesnn.families.variational import Variational
 from skbayesnn.inference.posterior import Posterior
 
 # log alpha above which a weight is noise: a dropout rate of 0.95 [MAV17 section 5].
@@ -29,7 +30,7 @@ def log_alpha(posterior: Posterior) -> list[torch.Tensor]:
             params["mean"] == 0,
             -torch.inf,
             family.log_alpha_of(params)
-            if hasattr(family, "log_alpha_of")
+            if isinstance(family, Variational)
             else -torch.inf,
         )
         for family, params in zip(

@@ -139,8 +139,8 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     weights by minimising the variational free energy [1]_. Under the log-uniform prior
     the KL depends on alpha alone: it asks for noise wherever the data allow it.
 
-    Type B with an alpha per unit, the default, is the best network of one hidden layer
-    in this package's benchmarks. Since nothing holds the weights themselves, deep
+    Type B with an alpha per unit, the default, has the lowest errors with one hidden
+    layer in this package's benchmarks. Since nothing holds the weights themselves, deep
     networks and long training over-fit, most of all with heteroscedastic noise: there
     use ``early_stopping``, ``likelihood="gaussian"``, or ``noise="independent"``.
 

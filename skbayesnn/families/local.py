@@ -12,7 +12,8 @@ import torch
 
 from skbayesnn.families.base import Noise, affine
 
-# Keeps the gradient of the root finite where an activation has no variance at all.
+# A variance, standardised units: keeps the gradient of the root finite where an
+# activation has none.
 _TINY = 1e-30
 
 

@@ -6,11 +6,12 @@ one noise cannot be told from none, above the upper one a weight is noise alone,
 single draws of such weights can be arbitrarily large [MAV17 section 4.2].
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
 
-from skbayesnn.families.base import Family
+from skbayesnn.families.base import Family, Params
 from skbayesnn.priors import log_uniform
 
 LOWEST_LOG_ALPHA = -10.0
@@ -36,6 +37,10 @@ class Variational(Family):
 
     alpha: str = "unit"
     approximation: str = "molchanov"
+
+    @abstractmethod
+    def log_alpha_of(self, params: Params) -> torch.Tensor:
+        """log alpha of every weight, within its bounds, (members, inputs, outputs)."""
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -93,8 +93,8 @@ class Objective:
     ) -> tuple[torch.Tensor, list[Params], Params]:
         """As ``nll_gradient``, by the score function: nll needs no derivative in W.
 
-        E_q[nll] has the gradient E_q[nll d log q(W)] [Gal16 3.1; BBB15 section 3.1].
-        All rows of the batch share a draw of the weights.
+        E_q[nll] has the gradient E_q[nll d log q(W)] [Gal16 3.1]. All rows of the batch
+        share a draw of the weights; ``SCORE_DRAWS`` of them are taken.
         """
         values, of_noise = [], []
         leaves = [
