@@ -5,16 +5,15 @@ only scikit-learn's own methods. The functions here walk through them to the net
 inside: X goes through the transformers in front, draws come back through a target
 transform, and the members of an ensemble are mixed with equal weights.
 
-They take a fitted estimator of this package, or one inside of ``Pipeline``, the
-searches, ``FrozenEstimator``, ``StackingRegressor`` / ``StackingClassifier`` (as the
-final estimator), ``TransformedTargetRegressor``, ``BaggingRegressor`` /
-``BaggingClassifier``, ``MultiOutputRegressor`` and ``CalibratedClassifierCV``, nested
-as one likes.
+They take a fitted estimator of this package (a network, or a meta-estimator around
+one), or one inside of ``Pipeline``, the searches, ``FrozenEstimator``,
+``StackingRegressor`` / ``StackingClassifier`` (as the final estimator),
+``TransformedTargetRegressor``, ``BaggingRegressor`` / ``BaggingClassifier``,
+``MultiOutputRegressor`` and ``CalibratedClassifierCV``, nested as one likes.
 """
 
 import copy
 
-import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
@@ -24,25 +23,20 @@ from sklearn.ensemble import (
     StackingClassifier,
     StackingRegressor,
 )
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import (
-    _num_samples,
-    check_consistent_length,
-    check_is_fitted,
-)
+from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn.estimators.base import BayesianNetwork, stream_of
+from skbayesnn.blocks import ByBlocks
+from skbayesnn.estimators.base import BayesianNetwork
 from skbayesnn.mixtures import GaussianMixture, LabelMixture
-from skbayesnn.uncertainty import chosen, interval_levels
-
-# Rows of which all draws are held at once.
-BLOCK = 512
+from skbayesnn.uncertainty import framed
 
 
-def predict_uncertainty(model, X, kind=None):
+def predict_uncertainty(model, X, kind=None, as_frame=False):
     """How uncertain the predictions are; see the method of the same name.
 
     Parameters
@@ -53,22 +47,20 @@ def predict_uncertainty(model, X, kind=None):
         As ``model.predict`` takes it.
     kind : str or list of str, default=None
         None is ``"total"`` for regressors and ``"entropy"`` for classifiers.
+    as_frame : bool, default=False
+        Whether to return a pandas DataFrame with a column per kind, and the index of
+        X if that is a frame.
 
     Returns
     -------
-    uncertainty : ndarray, or dict of them
+    uncertainty : ndarray, dict of them, or DataFrame
     """
-    model, X = _unwrap(model, X)
-    if isinstance(model, BayesianNetwork):
-        return model.predict_uncertainty(X, *(() if kind is None else (kind,)))
-    mixtures = [mixture for _, mixture in _blocks(model, X)]
-    kinds, default = mixtures[0].kinds, mixtures[0].kinds[0]
-
-    def compute(wanted):
-        parts = [mixture.uncertainty(wanted) for mixture in mixtures]
-        return {name: np.concatenate([part[name] for part in parts]) for name in wanted}
-
-    return chosen(default if kind is None else kind, kinds, compute)
+    method, inputs = _predictive(model, X, "predict_uncertainty")
+    kinds = () if kind is None else (kind,)
+    values = method(inputs, *kinds)
+    if not as_frame:
+        return values
+    return framed(values, "uncertainty" if kind is None else kind, X)
 
 
 def predict_quantile(model, X, q):
@@ -77,22 +69,38 @@ def predict_quantile(model, X, q):
     Behind a target transform they are the transformed quantiles, which is exact for
     a monotone transform of each target.
     """
-    model, X = _unwrap(model, X)
-    if isinstance(model, BayesianNetwork):
-        return _method(model, "predict_quantile")(X, q)
-    levels = np.atleast_1d(q)
-    result = np.concatenate(
-        [
-            np.stack([mixture.quantile(level) for level in levels], axis=-1)
-            for _, mixture in _blocks(model, X, "quantile")
-        ]
-    )
-    return result if np.ndim(q) else result[..., 0]
+    method, X = _predictive(model, X, "predict_quantile")
+    return method(X, q)
 
 
-def predict_interval(model, X, coverage=0.9):
-    """Central interval of y under the predictive, (n_samples[, n_targets], 2)."""
-    return predict_quantile(model, X, interval_levels(coverage))
+def predict_interval(model, X, coverage=0.9, kind="equal_tailed"):
+    """Intervals of y; see the method of the same name.
+
+    Parameters
+    ----------
+    model, X : as in ``predict_uncertainty``
+    coverage : float or sequence of float in (0, 1), default=0.9
+    kind : {"equal_tailed", "highest_density"}, default="equal_tailed"
+
+    Returns
+    -------
+    interval : ndarray of shape (n_samples[, n_targets][, n_coverages], 2)
+    """
+    method, X = _predictive(model, X, "predict_interval")
+    # Conformal intervals have one kind only.
+    return method(X, coverage) if kind == "equal_tailed" else method(X, coverage, kind)
+
+
+def predictive_cdf(model, X, y):
+    """Distribution function of the predictive at y; uniform where it is right."""
+    method, X = _predictive(model, X, "predictive_cdf")
+    return method(X, y)
+
+
+def sample_f(model, X, n_samples=1, random_state=0):
+    """Noise-free functions (classes: their probabilities); see ``sample_y``."""
+    method, X = _predictive(model, X, "sample_f")
+    return method(X, n_samples, random_state)
 
 
 def sample_y(model, X, n_samples=1, random_state=0):
@@ -101,28 +109,14 @@ def sample_y(model, X, n_samples=1, random_state=0):
     Around ensembles and target transforms a sample takes one of the fixed posterior
     draws at random, coherent over rows, with independent noise.
     """
-    model, X = _unwrap(model, X)
-    if isinstance(model, BayesianNetwork):
-        return model.sample_y(X, n_samples, random_state)
-    picks, noise = np.random.default_rng(stream_of(random_state)).spawn(2)
-    blocks: list[np.ndarray] = []
-    for _, mixture in _blocks(model, X):
-        if not blocks:
-            draws = picks.integers(mixture.n_draws, size=n_samples)
-        blocks.append(mixture.sample(draws, noise))
-    return np.concatenate(blocks)
+    method, X = _predictive(model, X, "sample_y")
+    return method(X, n_samples, random_state)
 
 
 def log_predictive_density(model, X, y):
     """Log density (classifiers: log probability) of y, (n_samples,), nats (eq. 8)."""
-    model, X = _unwrap(model, X)
-    if isinstance(model, BayesianNetwork):
-        return model.log_predictive_density(X, y)
-    y = np.asarray(y)
-    check_consistent_length(X, y)
-    return np.concatenate(
-        [mixture.log_density(y[rows]) for rows, mixture in _blocks(model, X)]
-    )
+    method, X = _predictive(model, X, "log_predictive_density")
+    return method(X, y)
 
 
 def crps(model, X, y):
@@ -131,31 +125,37 @@ def crps(model, X, y):
     Smaller is better [Gneiting & Raftery 2007]; exact for the Gaussian mixture, by
     quadrature behind a target transform. Several targets: their mean.
     """
+    method, X = _predictive(model, X, "crps")
+    return method(X, y)
+
+
+def predict_with_std(model, X):
+    """``model.predict(X)`` and the total predictive standard deviation."""
+    inner, inputs = _unwrap(model, X)
+    if isinstance(inner, BayesianNetwork):
+        return inner.predict(inputs, return_std=True)
+    return model.predict(X), predict_uncertainty(model, X, "total")
+
+
+def mixtures(model, X):
+    """Slices of the rows and the predictive mixture of each, all draws held."""
+    return _Walk(model)._blocks(X)
+
+
+class _Walk(ByBlocks):
+    """The predictive of a meta-estimator of scikit-learn."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def _mixture(self, X):
+        return mixture_of(self.model, X)
+
+
+def _predictive(model, X, name):
+    """The method of that name of what is inside of ``model``, and X as it takes it."""
     model, X = _unwrap(model, X)
-    y = np.asarray(y)
-    check_consistent_length(X, y)
-    blocks = _blocks(model, X, "crps")
-    return np.concatenate([mixture.crps(y[rows]) for rows, mixture in blocks])
-
-
-def _method(model, name):
-    """A method that only regressors have."""
-    if not hasattr(model, name):
-        raise TypeError(
-            f"`{name}` needs a regressor; got {type(model).__name__}. For classifiers "
-            "there are predict_proba and predict_uncertainty."
-        )
-    return getattr(model, name)
-
-
-def _blocks(model, X, need=None):
-    """The predictive mixture of every block of rows; ``need`` is a method's name."""
-    for start in range(0, _num_samples(X), BLOCK):
-        rows = slice(start, min(start + BLOCK, _num_samples(X)))
-        mixture = _mixture(model, _safe_indexing(X, rows))
-        if need is not None:
-            _method(mixture, need)
-        yield rows, mixture
+    return getattr(model if hasattr(model, name) else _Walk(model), name), X
 
 
 def _unwrap(model, X):
@@ -172,22 +172,22 @@ def _unwrap(model, X):
         return _unwrap(model.best_estimator_, X)
     if isinstance(model, StackingRegressor):
         return _unwrap(model.final_estimator_, model.transform(X))
-    if type(model).__name__ == "FrozenEstimator":
+    if isinstance(model, FrozenEstimator):
         return _unwrap(model.estimator, X)
     return model, X
 
 
-def _mixture(model, X):
+def mixture_of(model, X):
     """The predictive of a few rows, with all draws held."""
     model, X = _unwrap(model, X)
-    if isinstance(model, BayesianNetwork):
+    if hasattr(model, "_mixture"):
         return model._mixture(X)
     if isinstance(model, TransformedTargetRegressor):
-        inner = _mixture(model.regressor_, X)
+        inner = mixture_of(model.regressor_, X)
         return inner.behind(model.transformer_, flat=model._training_dim == 1)
     if isinstance(model, BaggingRegressor | BaggingClassifier):
         parts = [
-            _mixture(member, _safe_indexing(X, features, axis=1))
+            mixture_of(member, _safe_indexing(X, features, axis=1))
             for member, features in zip(
                 model.estimators_, model.estimators_features_, strict=True
             )
@@ -196,17 +196,18 @@ def _mixture(model, X):
             parts = [part.labelled(model.classes_) for part in parts]
         return type(parts[0]).pooled(parts, getattr(model, "classes_", None))
     if isinstance(model, StackingClassifier):
-        final = _mixture(model.final_estimator_, model.transform(X))
+        final = mixture_of(model.final_estimator_, model.transform(X))
         return final.labelled(model.classes_)
     if isinstance(model, MultiOutputRegressor):
         return GaussianMixture.side_by_side(
-            [_mixture(member, X) for member in model.estimators_]
+            [mixture_of(member, X) for member in model.estimators_]
         )
     if isinstance(model, CalibratedClassifierCV):
         parts = [_calibrated(member, X) for member in model.calibrated_classifiers_]
         return LabelMixture.pooled(parts, model.classes_)
     raise TypeError(
-        "uncertainty can be had from the estimators of skbayesnn, alone or inside of "
+        "a predictive can be had from the networks of skbayesnn, alone or inside of "
+        "CalibratedUncertaintyRegressor, "
         "Pipeline, a search, FrozenEstimator, Stacking (as the final estimator), "
         "TransformedTargetRegressor, Bagging, MultiOutputRegressor or "
         f"CalibratedClassifierCV; got {type(model).__name__}."
@@ -215,7 +216,7 @@ def _mixture(model, X):
 
 def _calibrated(member, X):
     """Every draw's probabilities, sent through the calibrators of one fold."""
-    mixture = _mixture(member.estimator, X)
+    mixture = mixture_of(member.estimator, X)
     on_draws = copy.copy(member)
     on_draws.estimator = _Probabilities(mixture.classes)
     n_draws, n_rows, n_classes = mixture.probability.shape

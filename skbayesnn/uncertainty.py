@@ -6,7 +6,7 @@ probabilities ``(draws, rows, classes)``. The mixture has equal weights.
 """
 
 import numpy as np
-from scipy.special import logsumexp, ndtr, ndtri, xlogy
+from scipy.special import logsumexp, xlogy
 
 HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 
@@ -46,13 +46,44 @@ def chosen(kind, kinds: tuple[str, ...], compute):
     return {name: values[name] for name in wanted}
 
 
-def interval_levels(coverage) -> tuple[float, float]:
-    """Quantile levels of the central interval of a coverage in (0, 1)."""
-    if isinstance(coverage, bool) or not isinstance(coverage, int | float | np.number):
-        raise TypeError(f"`coverage` must be a number in (0, 1); got {coverage!r}.")
-    if not 0 < coverage < 1:
-        raise ValueError(f"`coverage` must be in (0, 1); got {coverage!r}.")
-    return (1 - coverage) / 2, (1 + coverage) / 2
+def framed(values, kind, X):
+    """What ``chosen`` gives, as a DataFrame with a column per kind.
+
+    values : ndarray (rows[, targets]), or dict of them; kind : as asked for
+    X : the input, whose index (if it has one) becomes the frame's
+
+    Several targets get a column each, ``"total_0"``, ``"total_1"``, ...
+    """
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError(
+            "`as_frame=True` needs pandas, which is not installed: pip install pandas"
+        ) from error
+    if not isinstance(values, dict):
+        values = {kind: values}
+    columns = {}
+    for name, value in values.items():
+        if value.ndim == 1:
+            columns[name] = value
+        else:
+            columns |= {f"{name}_{j}": value[:, j] for j in range(value.shape[1])}
+    index = X.index if isinstance(X, pandas.DataFrame | pandas.Series) else None
+    return pandas.DataFrame(columns, index=index)
+
+
+def checked_coverages(coverage) -> list[float]:
+    """One coverage or a sequence of them as a list; each in (0, 1)."""
+    values = [coverage] if np.ndim(coverage) == 0 else list(coverage)
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+            raise TypeError(
+                "`coverage` must be a number in (0, 1), or a list of them; got "
+                f"{value!r}."
+            )
+        if not 0 < value < 1:
+            raise ValueError(f"`coverage` must be in (0, 1); got {value!r}.")
+    return [float(value) for value in values]
 
 
 class GaussianMoments:
@@ -138,37 +169,6 @@ def gaussian_log_density(mean, variance, y):
     """
     squares = np.square(y - mean.astype(np.float64)) / variance
     return -(0.5 * (squares + np.log(variance)) + HALF_LOG_2PI).sum(-1)
-
-
-def mixture_quantile(mean, variance, level: float) -> np.ndarray:
-    """Quantile of the equal-weight Gaussian mixture, (rows, targets).
-
-    Bisection on the distribution function, between the smallest and the largest of
-    the components' own quantiles, which enclose the mixture's. Newton steps are
-    taken where they stay inside the bracket.
-
-    mean, variance : (draws, rows, targets); level in (0, 1)
-    """
-    mean = mean.astype(np.float64)
-    std = np.sqrt(variance.astype(np.float64))
-    ends = mean + std * ndtri(level)
-    low, high = ends.min(0), ends.max(0)
-    point = ends.mean(0)
-    for _ in range(100):
-        z = (point - mean) / std
-        excess = ndtr(z).mean(0) - level
-        low = np.where(excess < 0, point, low)
-        high = np.where(excess < 0, high, point)
-        density = (np.exp(-0.5 * np.square(z)) / std).mean(0) / np.sqrt(2 * np.pi)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            newton = point - excess / density
-        inside = (low < newton) & (newton < high)
-        following = np.where(inside, newton, 0.5 * (low + high))
-        moved = np.abs(following - point)
-        point = following
-        if (moved <= 1e-12 * std.min(0) + 1e-15 * np.abs(point)).all():
-            break
-    return point
 
 
 def entropy(probability: np.ndarray) -> np.ndarray:

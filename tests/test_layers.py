@@ -16,7 +16,7 @@ FLOORS = [
     {"families", "priors", "likelihoods"},
     {"networks"},
     {"inference"},
-    {"data", "metrics", "calibration", "uncertainty", "mixtures"},
+    {"data", "metrics", "mixtures", "quantiles", "recalibration", "uncertainty"},
 ]
 ENGINE = set().union(*FLOORS[:3])
 

@@ -718,7 +718,7 @@ def test_many_rows_go_in_blocks(data, monkeypatch):
         log_predictive_density(model, X, y),
         crps(model, X, y),
     ]
-    monkeypatch.setattr(skbayesnn.meta, "BLOCK", 3)
+    monkeypatch.setattr(skbayesnn.blocks, "BLOCK", 3)
     for value, function, arguments in zip(
         whole,
         (predict_uncertainty, predict_interval, log_predictive_density, crps),
@@ -774,7 +774,7 @@ def test_weights_reach_the_network(data):
 
 
 POSSIBLE = (
-    "uncertainty can be had from .*Pipeline.*Stacking.*TransformedTarget.*Bagging"
+    "a predictive can be had from .*Pipeline.*Stacking.*TransformedTarget.*Bagging"
 )
 
 
@@ -817,7 +817,7 @@ def test_intervals_of_a_classifier(data):
     for model in models:
         model.fit(data.X, data.labels)
         with pytest.raises(
-            TypeError, match=r"`(predict_)?quantile` needs a regressor; .*predict_proba"
+            TypeError, match=r"`interval` needs a regressor; .*predict_proba"
         ):
             predict_interval(model, data.X_new)
         with pytest.raises(TypeError, match="`crps` needs a regressor"):

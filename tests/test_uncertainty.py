@@ -1,8 +1,9 @@
 """Summaries of draws against hand-made cases, NumPy and scipy; float64."""
 
+import sys
+
 import numpy as np
 import pytest
-from scipy.optimize import brentq
 from scipy.special import logsumexp
 from scipy.stats import norm
 
@@ -12,12 +13,12 @@ from skbayesnn.uncertainty import (
     GaussianMoments,
     LogDensity,
     MeanProbability,
+    checked_coverages,
     chosen,
     classification_uncertainty,
     entropy,
+    framed,
     gaussian_log_density,
-    interval_levels,
-    mixture_quantile,
     overlap,
     variation_ratio,
 )
@@ -218,74 +219,6 @@ def test_log_density_far_below_underflow():
     np.testing.assert_allclose(density.value, [-1e6 + np.log(1 / 3), -np.inf])
 
 
-# -------------------------------------------------------------------- quantiles
-
-LEVELS = [1e-6, 0.05, 0.5, 0.95, 1 - 1e-6]
-
-
-@pytest.mark.parametrize("level", LEVELS)
-def test_quantile_is_the_root_of_the_distribution_function(gaussians, level):
-    mean, variance = gaussians
-    found = mixture_quantile(mean, variance, level)
-    assert found.shape == (ROWS, TARGETS)
-    for row in range(ROWS):
-        for target in range(TARGETS):
-            mixture = norm(mean[:, row, target], np.sqrt(variance[:, row, target]))
-            root = brentq(
-                lambda y, mixture=mixture: mixture.cdf(y).mean() - level,
-                -100,
-                100,
-                xtol=1e-13,
-                rtol=1e-14,
-            )
-            # Near 1 the level itself is held to 1e-16 only: 1e-8 of the width.
-            assert found[row, target] == pytest.approx(root, rel=1e-8, abs=1e-8)
-
-
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
-    ("mean", "std"),
-    [
-        ([0.0, 1e6], [1.0, 1.0]),  # nothing between two far modes
-        ([0.0, 0.0, 0.0], [1e-6, 1.0, 1e6]),  # widths of twelve decades
-        ([1e6, 1e6 + 1], [0.5, 0.5]),  # far from zero
-        ([-3.0] * 99 + [500.0], [0.1] * 100),  # one draw apart
-    ],
-    ids=["two modes", "widths", "far", "one apart"],
-)
-def test_quantile_of_hard_mixtures(mean, std, level):
-    """F(quantile) is the level, wherever F is not flat."""
-    mean, std = np.array(mean)[:, None, None], np.array(std)[:, None, None]
-    found = mixture_quantile(mean, std**2, level)
-    reached = norm(mean, std).cdf(found).mean(0).item()
-    assert reached == pytest.approx(level, rel=1e-6, abs=1e-12)
-
-
-def test_quantile_of_one_gaussian_is_its_own():
-    mean, std = np.array([[[3.0]]]), 0.25
-    for level in LEVELS:
-        found = mixture_quantile(mean, np.full_like(mean, std**2), level).item()
-        assert found == pytest.approx(norm(3, std).ppf(level), rel=1e-12)
-
-
-def test_quantile_of_a_large_sample(gaussians, seed):
-    """Of y drawn from the mixture, a share of `level` lies below."""
-    mean, variance = gaussians
-    n = 200_000
-    random = np.random.default_rng(seed + 1)
-    draw = random.integers(DRAWS, size=n)
-    y = random.normal(mean[draw, 0, 0], np.sqrt(variance[draw, 0, 0]))
-    for level in (0.05, 0.5, 0.9):
-        share = (y <= mixture_quantile(mean, variance, level)[0, 0]).mean()
-        assert abs(share - level) < 6 * np.sqrt(level * (1 - level) / n)
-
-
-def test_quantiles_rise_with_their_level(gaussians):
-    levels = np.linspace(0.01, 0.99, 25)
-    quantiles = np.stack([mixture_quantile(*gaussians, level) for level in levels])
-    assert (np.diff(quantiles, axis=0) > 0).all()
-
-
 # ------------------------------------------------------------- what is asked for
 
 
@@ -307,11 +240,41 @@ def test_unknown_kind_is_refused(kind):
         chosen(kind, REGRESSION_KINDS, _computed)
 
 
-def test_interval_is_central():
-    assert interval_levels(0.9) == pytest.approx((0.05, 0.95), rel=1e-14)
-    for coverage in (0, 1, 1.5, -0.1):
+def test_coverages_are_checked():
+    assert checked_coverages(0.9) == [0.9]
+    assert checked_coverages(np.array([0.5, 0.8])) == [0.5, 0.8]
+    for coverage in (0, 1, 1.5, -0.1, [0.5, 1.0]):
         with pytest.raises(ValueError, match=r"`coverage` must be in \(0, 1\)"):
-            interval_levels(coverage)
-    for coverage in ("0.9", True, None):
+            checked_coverages(coverage)
+    for coverage in ("0.9", True, None, [0.5, "0.9"]):
         with pytest.raises(TypeError, match="`coverage` must be a number"):
-            interval_levels(coverage)
+            checked_coverages(coverage)
+
+
+# ----------------------------------------------------------------------- frames
+
+
+def test_frame_has_a_column_per_kind():
+    values = {"total": np.arange(5.0), "epistemic": np.arange(5.0) / 2}
+    frame = framed(values, "all", np.zeros((5, 3)))
+    assert list(frame) == ["total", "epistemic"]
+    np.testing.assert_array_equal(frame["epistemic"], values["epistemic"])
+    assert list(framed(values["total"], "total", None)) == ["total"]
+
+
+def test_frame_has_a_column_per_target():
+    frame = framed(np.arange(10.0).reshape(5, 2), "total", None)
+    assert list(frame) == ["total_0", "total_1"]
+    np.testing.assert_array_equal(frame["total_1"], [1, 3, 5, 7, 9])
+
+
+def test_frame_has_the_index_of_x():
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame({"a": [1.0, 2.0, 3.0]}, index=["x", "y", "z"])
+    assert list(framed(np.arange(3.0), "total", X).index) == ["x", "y", "z"]
+
+
+def test_frame_without_pandas(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="needs pandas"):
+        framed(np.arange(3.0), "total", None)

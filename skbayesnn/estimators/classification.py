@@ -16,6 +16,7 @@ from skbayesnn.uncertainty import (
     MeanProbability,
     chosen,
     classification_uncertainty,
+    framed,
 )
 
 
@@ -124,7 +125,7 @@ class BayesianClassifier(ClassifierMixin, BayesianNetwork):
         """Logarithm of ``predict_proba``."""
         return np.log(self.predict_proba(X))
 
-    def predict_uncertainty(self, X, kind="entropy"):
+    def predict_uncertainty(self, X, kind="entropy", as_frame=False):
         """How uncertain the predicted class is (eq. 7; Gal's thesis 3.3.1).
 
         Parameters
@@ -137,15 +138,19 @@ class BayesianClassifier(ClassifierMixin, BayesianNetwork):
             share of the modal label among labels sampled one per draw;
             ``"overlap"``, the Bhattacharyya coefficient of the draws' probabilities
             of the two likeliest classes; ``"all"``.
+        as_frame : bool, default=False
+            Whether to return a pandas DataFrame with a column per kind, and the index
+            of X if that is one.
 
         Returns
         -------
         uncertainty : ndarray of shape (n_samples,), or dict of them
             A dict for a list of kinds or ``"all"``.
         """
-        return chosen(
+        values = chosen(
             kind, CLASSIFICATION_KINDS, lambda kinds: self._measures(X, kinds)
         )
+        return framed(values, kind, X) if as_frame else values
 
     def sample_f(self, X, n_samples=1, random_state=0):
         """Class probabilities of networks drawn from the posterior.

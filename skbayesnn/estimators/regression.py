@@ -1,5 +1,7 @@
 """Regression: what the draws of the predictive are turned into."""
 
+from functools import partial
+
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
@@ -11,14 +13,15 @@ from skbayesnn.estimators.state import likelihood_named
 from skbayesnn.estimators.underfit import explained_variance
 from skbayesnn.inference.predictive import all_draws, by_rows, whole
 from skbayesnn.mixtures import GaussianMixture
+from skbayesnn.quantiles import intervals, mixture_cdf, mixture_quantile
 from skbayesnn.uncertainty import (
     REGRESSION_KINDS,
     GaussianMoments,
     LogDensity,
+    checked_coverages,
     chosen,
+    framed,
     gaussian_log_density,
-    interval_levels,
-    mixture_quantile,
 )
 
 
@@ -85,7 +88,7 @@ class BayesianRegressor(RegressorMixin, BayesianNetwork):
             return moments["mean"], moments["total"]
         return moments["mean"]
 
-    def predict_uncertainty(self, X, kind="total"):
+    def predict_uncertainty(self, X, kind="total", as_frame=False):
         """Standard deviation of the predictive, whole or in its two parts (eq. 6).
 
         Parameters
@@ -94,17 +97,21 @@ class BayesianRegressor(RegressorMixin, BayesianNetwork):
         kind : {"total", "epistemic", "aleatoric", "all"} or list, default="total"
             ``"epistemic"`` is what more data would remove, ``"aleatoric"`` is noise;
             total^2 = epistemic^2 + aleatoric^2.
+        as_frame : bool, default=False
+            Whether to return a pandas DataFrame with a column per kind (of several
+            targets, per kind and target), and the index of X if that is one.
 
         Returns
         -------
         std : ndarray of shape (n_samples,) or (n_samples, n_targets), or dict of them
             In y's units; a dict for a list of kinds or ``"all"``.
         """
-        return chosen(
+        values = chosen(
             kind,
             REGRESSION_KINDS,
             lambda kinds: self._moments(self._checked_inputs(X)),
         )
+        return framed(values, kind, X) if as_frame else values
 
     def predict_quantile(self, X, q):
         """Quantiles of the predictive mixture of all draws.
@@ -131,21 +138,55 @@ class BayesianRegressor(RegressorMixin, BayesianNetwork):
         result = result if np.ndim(q) else result[..., 0]
         return self._in_units_of_y(result, X.dtype)
 
-    def predict_interval(self, X, coverage=0.9):
-        """Central interval of the predictive mixture.
+    def predict_interval(self, X, coverage=0.9, kind="equal_tailed"):
+        """Interval of the predictive mixture that holds y with a given probability.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        coverage : float in (0, 1), default=0.9
-            Probability inside; half of the rest lies on each side.
+        coverage : float or sequence of float in (0, 1), default=0.9
+            Probability inside.
+        kind : {"equal_tailed", "highest_density"}, default="equal_tailed"
+            Half of the rest on each side, or the shortest interval. The latter takes
+            about forty times as long; its probability is exact, its ends are within
+            about 1e-5 of their levels.
 
         Returns
         -------
-        interval : ndarray of shape (n_samples[, n_targets], 2)
-            Lower and upper end in y's units; ``lower, upper = interval.T``.
+        interval : ndarray of shape (n_samples[, n_targets][, n_coverages], 2)
+            Lower and upper end in y's units, ``lower, upper = interval.T``; the axis
+            before the last where ``coverage`` is a sequence.
         """
-        return self.predict_quantile(X, interval_levels(coverage))
+        coverages = checked_coverages(coverage)
+        X = self._checked_inputs(X)
+        result = np.empty((X.shape[0], len(self.y_mean_), len(coverages), 2))
+        for chunk, (mean, variance) in all_draws(self._gaussians(X)):
+            quantile = partial(mixture_quantile, mean, variance)
+            result[chunk] = intervals(quantile, mean.shape[1:], coverages, kind)
+        result = result if np.ndim(coverage) else result[..., 0, :]
+        return self._in_units_of_y(result, X.dtype)
+
+    def predictive_cdf(self, X, y):
+        """Distribution function of the predictive mixture at y.
+
+        Where the predictive is right, these values are uniform in [0, 1] (the
+        probability integral transform; Gneiting, Balabdaoui & Raftery 2007).
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+
+        Returns
+        -------
+        probability : ndarray of shape (n_samples,) or (n_samples, n_targets)
+        """
+        X = self._checked_inputs(X)
+        y = self._standardised_targets(X, y)
+        result = np.empty_like(y)
+        for chunk, (mean, variance) in all_draws(self._gaussians(X)):
+            result[chunk] = mixture_cdf(mean, variance, y[chunk])
+        return self._one_target_flat(result)
 
     def sample_f(self, X, n_samples=1, random_state=0):
         """Noise-free functions drawn from the posterior, coherent over rows.
