@@ -1,38 +1,292 @@
-"""Scorers: plain callables ``(estimator, X, y)``, larger is better.
+"""Scorers: callables ``(estimator, X, y, sample_weight=None)``, larger is better.
 
-Usable as ``scoring=`` of the searches and of ``cross_validate``, through the
-meta-estimators of :mod:`skbayesnn.meta`:
+Usable as ``scoring=`` of the searches and of ``cross_validate``, one alone or several
+in a dict, through the meta-estimators of :mod:`skbayesnn.meta`:
 
 >>> from sklearn.model_selection import GridSearchCV
 >>> from skbayesnn import MCDropoutRegressor
->>> from skbayesnn.scoring import log_density_scorer
+>>> from skbayesnn.scoring import interval_coverage_scorer, log_density_scorer
 >>> search = GridSearchCV(
-...     MCDropoutRegressor(), {"tau": [0.1, 1.0]}, scoring=log_density_scorer
+...     MCDropoutRegressor(),
+...     {"tau": [0.1, 1.0]},
+...     scoring={
+...         "density": log_density_scorer,
+...         "coverage": interval_coverage_scorer.with_options(coverage=0.5),
+...     },
+...     refit="density",
 ... )
+
+The arrays' scores behind them are in :mod:`skbayesnn.metrics`. With scikit-learn's
+metadata routing, ``log_density_scorer.set_score_request(sample_weight=True)`` is the
+scorer that asks for the weights of the test rows.
 """
 
+import copy
+import reprlib
+
 import numpy as np
+from sklearn import get_config
+from sklearn.base import is_classifier
+from sklearn.utils.metadata_routing import MetadataRequest
 
-from skbayesnn.meta import crps, log_predictive_density, predict_interval
-from skbayesnn.metrics import interval_coverage, interval_width
+from skbayesnn.meta import (
+    crps,
+    log_predictive_density,
+    predict_interval,
+    predict_quantile,
+    predict_uncertainty,
+    predictive_cdf,
+)
+from skbayesnn.metrics import (
+    area_under_risk_coverage,
+    brier_score,
+    coverage_error,
+    expected_calibration_error,
+    interval_coverage,
+    interval_score,
+    interval_width,
+    ood_auroc,
+    pinball_loss,
+    quantile_calibration_error,
+)
+from skbayesnn.metrics.rows import LEVELS, present, weighted_mean
 
 
-def log_density_scorer(estimator, X, y, sample_weight=None):
+class Scorer:
+    """A score for ``scoring=``, larger is better.
+
+    Parameters
+    ----------
+    name : str
+        The name of the scorer.
+    function : callable
+        ``(estimator, X, y, sample_weight, **options) -> float``; of a module's top
+        level, so that the scorer can be pickled.
+    **options
+        Given to ``function`` in every call.
+    """
+
+    def __init__(self, name, function, **options):
+        self.__name__ = name
+        self.__doc__ = function.__doc__
+        self.function = function
+        self.options = options
+        self._weight_request = None
+
+    def __call__(self, estimator, X, y=None, sample_weight=None, **options):
+        """The score of a fitted estimator on the rows of X and y."""
+        return self.function(estimator, X, y, sample_weight, **self.options | options)
+
+    def with_options(self, **options):
+        """A copy with other options, ``coverage=0.5`` for instance."""
+        other = copy.copy(self)
+        other.options = self.options | options
+        return other
+
+    def set_score_request(self, *, sample_weight):
+        """A copy that asks metadata routing for the weights of the rows.
+
+        A copy, where scikit-learn's scorers change themselves: the scorers of this
+        module are shared by all who import them.
+
+        Parameters
+        ----------
+        sample_weight : bool, str or None
+            True asks for ``sample_weight``, False for none, a string for the metadata
+            of that name, None raises an error if weights are passed.
+
+        Returns
+        -------
+        scorer : Scorer
+        """
+        if not get_config()["enable_metadata_routing"]:
+            raise RuntimeError(
+                "metadata routing must be enabled to request `sample_weight`; it is "
+                "off. Call sklearn.set_config(enable_metadata_routing=True)."
+            )
+        other = copy.copy(self)
+        other._weight_request = sample_weight
+        return other
+
+    def get_metadata_routing(self):
+        """What this scorer asks of metadata routing, for scikit-learn."""
+        request = MetadataRequest(owner=repr(self))
+        request.score.add_request(param="sample_weight", alias=self._weight_request)
+        return request
+
+    def _accept_sample_weight(self):
+        """Asked by newer searches of scikit-learn where routing is off."""
+        return True
+
+    def __repr__(self):
+        options = (f"{name}={reprlib.repr(v)}" for name, v in self.options.items())
+        return (
+            f"{self.__name__}({', '.join(options)})" if self.options else self.__name__
+        )
+
+
+# ---- both kinds of models
+
+
+def _log_density(estimator, X, y, sample_weight):
     """Mean log predictive density (regression) or log probability (classes), nats."""
     density = log_predictive_density(estimator, X, y)
-    return float(np.average(density, weights=sample_weight))
+    return _mean(density, sample_weight)
 
 
-def neg_crps_scorer(estimator, X, y, sample_weight=None):
+def _neg_calibration_error(estimator, X, y, sample_weight):
+    """Minus the expected calibration error.
+
+    Regression: over the quantile levels 0.05, 0.1, ..., 0.95; classification: of the
+    likeliest label, in 15 bins of equal mass.
+    """
+    if not is_classifier(estimator):
+        cdf = predictive_cdf(estimator, X, y)
+        return -quantile_calibration_error(cdf, sample_weight=sample_weight)
+    probability, classes = _probability(estimator, X, y)
+    return -expected_calibration_error(
+        y, probability, classes, sample_weight=sample_weight
+    )
+
+
+def _neg_aurc(estimator, X, y, sample_weight, kind=None):
+    """Minus the area under the risk-coverage curve.
+
+    Classification: the error is 0 or 1, the uncertainty the ``"entropy"``; regression:
+    the squared error and the ``"total"`` standard deviation, the mean over targets.
+    ``kind`` is another uncertainty.
+    """
+    uncertainty = predict_uncertainty(estimator, X, kind)
+    y, prediction = np.asarray(y), np.asarray(estimator.predict(X))
+    if y.shape != prediction.shape:
+        raise ValueError(
+            f"y must be of the shape of the predictions, {prediction.shape}; got "
+            f"{y.shape}."
+        )
+    if is_classifier(estimator):
+        return -area_under_risk_coverage(y != prediction, uncertainty, sample_weight)
+    errors = np.square(y - prediction)
+    areas = [
+        area_under_risk_coverage(*columns, sample_weight)
+        for columns in zip(_targets(errors), _targets(uncertainty), strict=True)
+    ]
+    return -float(np.mean(areas))
+
+
+def _ood_auroc(estimator, X, y, sample_weight, X_outside, kind=None):
+    """Probability that a row from outside is more uncertain than one of X."""
+    inside, outside = (
+        _targets(predict_uncertainty(estimator, rows, kind)) for rows in (X, X_outside)
+    )
+    areas = [
+        ood_auroc(*columns, sample_weight)
+        for columns in zip(inside, outside, strict=True)
+    ]
+    return float(np.mean(areas))
+
+
+# ---- regressors
+
+
+def _neg_crps(estimator, X, y, sample_weight):
     """Minus the mean continuous ranked probability score, y's units."""
-    return -float(np.average(crps(estimator, X, y), weights=sample_weight))
+    return -_mean(crps(estimator, X, y), sample_weight)
 
 
-def interval_coverage_scorer(estimator, X, y, sample_weight=None, coverage=0.9):
+def _neg_pinball(estimator, X, y, sample_weight, levels=LEVELS):
+    """Minus the mean pinball loss of the quantiles 0.05, 0.1, ..., 0.95, y's units."""
+    quantile = predict_quantile(estimator, X, levels)
+    return -pinball_loss(y, quantile, levels, sample_weight)
+
+
+def _neg_interval_score(estimator, X, y, sample_weight, coverage=0.9):
+    """Minus the mean interval score of the central 90 % interval, y's units."""
+    interval = predict_interval(estimator, X, coverage)
+    return -interval_score(y, interval, coverage, sample_weight)
+
+
+def _interval_coverage(estimator, X, y, sample_weight, coverage=0.9):
     """Share of y inside the central 90 % interval: best near 0.9, not near 1."""
     return interval_coverage(y, predict_interval(estimator, X, coverage), sample_weight)
 
 
-def neg_interval_width_scorer(estimator, X, y, sample_weight=None, coverage=0.9):
+def _neg_coverage_error(estimator, X, y, sample_weight, coverage=(0.5, 0.8, 0.9, 0.95)):
+    """Minus the mean of |observed - nominal| coverage at 50, 80, 90 and 95 %."""
+    interval = predict_interval(estimator, X, coverage)
+    return -coverage_error(y, interval, coverage, sample_weight)
+
+
+def _neg_interval_width(estimator, X, y, sample_weight, coverage=0.9):
     """Minus the mean width of the central 90 % interval, y's units."""
     return -interval_width(predict_interval(estimator, X, coverage), sample_weight)
+
+
+# ---- classifiers
+
+
+def _neg_brier(estimator, X, y, sample_weight):
+    """Minus the Brier score, the sum over classes; in [-2, 0]."""
+    probability, classes = _probability(estimator, X, y)
+    return -brier_score(y, probability, classes, sample_weight)
+
+
+# ---- parts
+
+
+def _mean(values, sample_weight):
+    """values : (rows,)"""
+    weights, values = present(sample_weight, values)
+    return weighted_mean(values, weights)
+
+
+def _targets(values):
+    """(rows,) or (rows, targets) -> (targets, rows)"""
+    return values.reshape(len(values), -1).T
+
+
+def _probability(estimator, X, y):
+    """Probabilities (rows, classes) and their labels (classes,), those in y too."""
+    if not is_classifier(estimator):
+        raise TypeError(
+            f"this score needs a classifier; got {type(estimator).__name__}. For "
+            "regressors there are log_density_scorer and neg_crps_scorer."
+        )
+    probability = estimator.predict_proba(X)
+    # A label that no training row had: its probability is zero.
+    new = np.setdiff1d(y, estimator.classes_)
+    probability = np.pad(probability, ((0, 0), (0, len(new))))
+    return probability, np.concatenate([estimator.classes_, new])
+
+
+log_density_scorer = Scorer("log_density_scorer", _log_density)
+neg_calibration_error_scorer = Scorer(
+    "neg_calibration_error_scorer", _neg_calibration_error
+)
+neg_aurc_scorer = Scorer("neg_aurc_scorer", _neg_aurc)
+neg_crps_scorer = Scorer("neg_crps_scorer", _neg_crps)
+neg_pinball_scorer = Scorer("neg_pinball_scorer", _neg_pinball)
+neg_interval_score_scorer = Scorer("neg_interval_score_scorer", _neg_interval_score)
+interval_coverage_scorer = Scorer("interval_coverage_scorer", _interval_coverage)
+neg_coverage_error_scorer = Scorer("neg_coverage_error_scorer", _neg_coverage_error)
+neg_interval_width_scorer = Scorer("neg_interval_width_scorer", _neg_interval_width)
+neg_brier_scorer = Scorer("neg_brier_scorer", _neg_brier)
+
+
+def ood_auroc_scorer(X_outside, kind=None):
+    """A scorer: the AUROC of telling rows from outside by their uncertainty.
+
+    The scorer's weights are those of the rows of X, inside; y is not looked at.
+
+    Parameters
+    ----------
+    X_outside : array-like of shape (n_outside, n_features)
+        Rows from outside of the training distribution, as ``predict`` takes them.
+    kind : str, default=None
+        Uncertainty, see ``predict_uncertainty``; None is ``"total"`` for regressors and
+        ``"entropy"`` for classifiers. Several targets: the mean of their AUROC.
+
+    Returns
+    -------
+    scorer : Scorer
+    """
+    return Scorer("ood_auroc_scorer", _ood_auroc, X_outside=X_outside, kind=kind)

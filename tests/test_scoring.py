@@ -1,12 +1,16 @@
-"""Scorers: plain callables for ``scoring=``, larger is better."""
+"""Scorers: callables for ``scoring=``, larger is better."""
 
+import copy
 import os
+import pickle
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.metrics import mean_pinball_loss
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -17,34 +21,69 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
-from skbayesnn.metrics import mixture_crps
+from skbayesnn.metrics import (
+    area_under_risk_coverage,
+    brier_score,
+    expected_calibration_error,
+    mixture_crps,
+)
 from skbayesnn.scoring import (
+    Scorer,
     interval_coverage_scorer,
     log_density_scorer,
+    neg_aurc_scorer,
+    neg_brier_scorer,
+    neg_calibration_error_scorer,
+    neg_coverage_error_scorer,
     neg_crps_scorer,
+    neg_interval_score_scorer,
     neg_interval_width_scorer,
+    neg_pinball_scorer,
+    ood_auroc_scorer,
 )
 
+ROWS, INPUTS = 37, 3
 SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
-SCORERS = [
+OUTSIDE = 5 * np.random.default_rng([SEED, 4]).standard_normal((11, INPUTS))
+BOTH = [
     log_density_scorer,
+    neg_calibration_error_scorer,
+    neg_aurc_scorer,
+    ood_auroc_scorer(OUTSIDE),
+]
+REGRESSORS_ONLY = [
     neg_crps_scorer,
+    neg_pinball_scorer,
+    neg_interval_score_scorer,
     interval_coverage_scorer,
+    neg_coverage_error_scorer,
     neg_interval_width_scorer,
 ]
-EVERY_SCORER = pytest.mark.parametrize("scorer", SCORERS, ids=lambda f: f.__name__)
+OF_REGRESSORS = [*BOTH, *REGRESSORS_ONLY]
+OF_CLASSIFIERS = [*BOTH, neg_brier_scorer]
+
+
+def name(scorer):
+    return scorer.__name__
+
+
+OF_EVERY_REGRESSOR = pytest.mark.parametrize("scorer", OF_REGRESSORS, ids=name)
+OF_EVERY_CLASSIFIER = pytest.mark.parametrize("scorer", OF_CLASSIFIERS, ids=name)
+EVERY_SCORER = pytest.mark.parametrize(
+    "scorer", [*OF_REGRESSORS, neg_brier_scorer], ids=name
+)
 
 
 @pytest.fixture(scope="module")
 def data():
     random = np.random.default_rng([SEED, 3])
-    X = random.standard_normal((37, 3))
+    X = random.standard_normal((ROWS, INPUTS))
     return SimpleNamespace(
         X=X,
-        y=X[:, 0] + 0.3 * random.standard_normal(37),
-        Y=X[:, :2] * [1, 10] + 0.3 * random.standard_normal((37, 2)),
-        labels=np.where(X[:, 1] > np.median(X[:, 1]), "up", "down"),
-        weights=np.arange(37) % 4,
+        y=X[:, 0] + 0.3 * random.standard_normal(ROWS),
+        Y=X[:, :2] * [1, 10] + 0.3 * random.standard_normal((ROWS, 2)),
+        labels=np.array(["down", "same", "up"])[np.digitize(X[:, 1], [-0.4, 0.4])],
+        weights=np.arange(ROWS) % 4,
     )
 
 
@@ -60,7 +99,18 @@ def fitted(model, data):
     return clone(model).fit(data.X, data.y)
 
 
-def test_values(fitted, data):
+@pytest.fixture(scope="module")
+def classifier(data):
+    model = MCDropoutClassifier(
+        (8,), max_iter=20, n_draws=13, dropout=0.1, device="cpu", random_state=SEED
+    )
+    return model.fit(data.X, data.labels)
+
+
+# ---- what they say
+
+
+def test_log_density_and_intervals(fitted, data):
     X, y = data.X, data.y
     assert log_density_scorer(fitted, X, y) == pytest.approx(
         fitted.log_predictive_density(X, y).mean()
@@ -76,6 +126,34 @@ def test_values(fitted, data):
         -np.diff(half).mean()
     )
     assert interval_coverage_scorer(fitted, X, y, coverage=0.5) <= inside.mean()
+    distance = np.maximum(interval[:, 0] - y, 0) + np.maximum(y - interval[:, 1], 0)
+    assert neg_interval_score_scorer(fitted, X, y) == pytest.approx(
+        -(np.diff(interval)[:, 0] + 20 * distance).mean()
+    )
+
+
+def test_levels(fitted, data):
+    X, y = data.X, data.y
+    levels = np.arange(1, 20) / 20
+    quantiles = [fitted.predict_quantile(X, level) for level in levels]
+    losses = [
+        mean_pinball_loss(y, quantile, alpha=level)
+        for quantile, level in zip(quantiles, levels, strict=True)
+    ]
+    assert neg_pinball_scorer(fitted, X, y) == pytest.approx(-np.mean(losses))
+    # F(y) <= p where y is below the p-quantile.
+    shares = np.array([(y <= quantile).mean() for quantile in quantiles])
+    assert neg_calibration_error_scorer(fitted, X, y) == pytest.approx(
+        -np.abs(shares - levels).mean()
+    )
+    gaps = [
+        abs(interval_coverage_scorer(fitted, X, y, coverage=level) - level)
+        for level in (0.5, 0.8, 0.9, 0.95)
+    ]
+    assert neg_coverage_error_scorer(fitted, X, y) == pytest.approx(-np.mean(gaps))
+    assert neg_coverage_error_scorer(fitted, X, y, coverage=0.8) == pytest.approx(
+        -gaps[1]
+    )
 
 
 def test_crps_of_one_gaussian(model, data):
@@ -86,39 +164,114 @@ def test_crps_of_one_gaussian(model, data):
     )
 
 
-@EVERY_SCORER
+def test_classification(classifier, data):
+    X, labels = data.X, data.labels
+    codes = np.searchsorted(classifier.classes_, labels)
+    probability = classifier.predict_proba(X)
+    density = log_density_scorer(classifier, X, labels)
+    assert density == pytest.approx(np.log(probability[np.arange(ROWS), codes]).mean())
+    # The same number as scikit-learn's own scorer.
+    log_loss = sklearn.metrics.get_scorer("neg_log_loss")
+    assert density == pytest.approx(log_loss(classifier, X, labels))
+    assert neg_brier_scorer(classifier, X, labels) == pytest.approx(
+        -brier_score(labels, probability)
+    )
+    assert neg_calibration_error_scorer(classifier, X, labels) == pytest.approx(
+        -expected_calibration_error(labels, probability)
+    )
+
+
+def test_aurc(fitted, model, classifier, data):
+    X = data.X
+    wrong = classifier.predict(X) != data.labels
+    for kind in ("entropy", "mutual_information"):
+        assert neg_aurc_scorer(classifier, X, data.labels, kind=kind) == pytest.approx(
+            -area_under_risk_coverage(wrong, classifier.predict_uncertainty(X, kind))
+        )
+    assert neg_aurc_scorer(classifier, X, data.labels) == neg_aurc_scorer(
+        classifier, X, data.labels, kind="entropy"
+    )
+    for kind in ("total", "epistemic"):
+        error = (fitted.predict(X) - data.y) ** 2
+        assert neg_aurc_scorer(fitted, X, data.y, kind=kind) == pytest.approx(
+            -area_under_risk_coverage(error, fitted.predict_uncertainty(X, kind))
+        )
+    assert neg_aurc_scorer(fitted, X, data.y) == neg_aurc_scorer(
+        fitted, X, data.y, kind="total"
+    )
+    both = clone(model).fit(X, data.Y)
+    errors, stds = (both.predict(X) - data.Y) ** 2, both.predict_uncertainty(X)
+    assert neg_aurc_scorer(both, X, data.Y) == pytest.approx(
+        -np.mean([area_under_risk_coverage(errors[:, t], stds[:, t]) for t in (0, 1)])
+    )
+
+
+def test_ood_auroc(fitted, classifier, model, data):
+    """Dropout's spread grows with the activations, hence far outside."""
+    far = ood_auroc_scorer(100 * OUTSIDE, kind="epistemic")
+    assert far(fitted, data.X) > 0.9
+    assert far(clone(model).fit(data.X, data.Y), data.X) > 0.9
+    for estimator, kind in ((fitted, "total"), (classifier, "entropy")):
+        inside, outside = (
+            estimator.predict_uncertainty(rows, kind) for rows in (data.X, OUTSIDE)
+        )
+        pairs = (outside > inside[:, None]) + 0.5 * (outside == inside[:, None])
+        assert ood_auroc_scorer(OUTSIDE)(estimator, data.X) == pytest.approx(
+            pairs.mean()
+        )
+    assert ood_auroc_scorer(data.X)(fitted, data.X) == pytest.approx(0.5)
+
+
+def test_label_that_was_not_there_in_training(classifier, data):
+    """Its probability is zero: a Brier score of 1 + sum p^2."""
+    probability = classifier.predict_proba(data.X)
+    new = np.full(ROWS, "new")
+    assert neg_brier_scorer(classifier, data.X, new) == pytest.approx(
+        -(1 + (probability**2).sum(1).mean())
+    )
+    assert neg_calibration_error_scorer(classifier, data.X, new) == pytest.approx(
+        -probability.max(1).mean()
+    )
+
+
+@OF_EVERY_REGRESSOR
 def test_several_targets(model, data, scorer):
     fitted = clone(model).fit(data.X, data.Y)
     value = scorer(fitted, data.X, data.Y)
     assert type(value) is float and np.isfinite(value)
 
 
-@EVERY_SCORER
-def test_weights_are_repeated_rows(fitted, data, scorer):
-    rows = np.repeat(np.arange(37), data.weights)
-    assert scorer(fitted, data.X, data.y, sample_weight=data.weights) == pytest.approx(
-        scorer(fitted, data.X[rows], data.y[rows])
-    )
-
-
-@EVERY_SCORER
+@OF_EVERY_REGRESSOR
 def test_units(model, data, scorer):
     """y in other units: densities shift, CRPS and widths scale, coverage stays."""
     value = scorer(clone(model).fit(data.X, data.y), data.X, data.y)
     other = scorer(clone(model).fit(data.X, 1000 * data.y), data.X, 1000 * data.y)
     expected = {
-        log_density_scorer: value - np.log(1000),
-        interval_coverage_scorer: value,
-    }.get(scorer, 1000 * value)
+        "log_density_scorer": value - np.log(1000),
+        "neg_aurc_scorer": 1e6 * value,
+        "ood_auroc_scorer": value,
+        "interval_coverage_scorer": value,
+        "neg_coverage_error_scorer": value,
+        "neg_calibration_error_scorer": value,
+    }.get(scorer.__name__, 1000 * value)
     # Rounding errors of the scaling, grown by 20 training steps.
     assert other == pytest.approx(expected, rel=1e-6)
 
 
-@EVERY_SCORER
+@pytest.mark.parametrize(
+    "scorer",
+    [
+        log_density_scorer,
+        neg_crps_scorer,
+        neg_pinball_scorer,
+        neg_interval_score_scorer,
+        neg_interval_width_scorer,
+        neg_aurc_scorer,
+    ],
+    ids=name,
+)
 def test_better_is_larger(model, data, scorer):
-    """A trained network beats one that hardly moved, in all but the coverage."""
-    if scorer is interval_coverage_scorer:
-        pytest.skip("coverage is best at its level, not at one")
+    """A trained network beats one that hardly moved."""
     # Noise of the size of y for the one, as learned for the other.
     poor = clone(model).set_params(tau=0.5 / data.y.var(), learning_rate_init=1e-6)
     good = clone(model).set_params(max_iter=150)
@@ -126,7 +279,38 @@ def test_better_is_larger(model, data, scorer):
     assert scores[1] > scores[0]
 
 
-@EVERY_SCORER
+# ---- weights
+
+
+@OF_EVERY_REGRESSOR
+def test_weights_are_repeated_rows(fitted, data, scorer):
+    rows = np.repeat(np.arange(ROWS), data.weights)
+    assert scorer(fitted, data.X, data.y, sample_weight=data.weights) == pytest.approx(
+        scorer(fitted, data.X[rows], data.y[rows])
+    )
+
+
+@OF_EVERY_CLASSIFIER
+def test_weights_are_repeated_rows_of_labels(classifier, data, scorer):
+    rows = np.repeat(np.arange(ROWS), data.weights)
+    assert scorer(classifier, data.X, data.labels, data.weights) == pytest.approx(
+        scorer(classifier, data.X[rows], data.labels[rows])
+    )
+
+
+def test_impossible_row_of_weight_zero(classifier, data):
+    """Its log probability of minus infinity does not count."""
+    labels = np.where(data.weights == 0, "new", data.labels)
+    assert log_density_scorer(classifier, data.X, labels) == -np.inf
+    assert log_density_scorer(classifier, data.X, labels, data.weights) == (
+        log_density_scorer(classifier, data.X, data.labels, data.weights)
+    )
+
+
+# ---- as scoring=
+
+
+@OF_EVERY_REGRESSOR
 def test_as_scoring(model, data, scorer):
     pipeline = make_pipeline(StandardScaler(), model)
     scores = cross_val_score(pipeline, data.X, data.y, cv=KFold(3), scoring=scorer)
@@ -141,24 +325,174 @@ def test_as_scoring(model, data, scorer):
     assert search.score(data.X, data.y) == pytest.approx(scorer(search, data.X, data.y))
 
 
-def test_several_at_once(model, data):
-    scoring = {scorer.__name__: scorer for scorer in SCORERS}
-    results = cross_validate(model, data.X, data.y, cv=2, scoring=scoring)
-    for name in scoring:
-        assert np.isfinite(results[f"test_{name}"]).all()
-
-
-def test_classifier(data):
-    model = MCDropoutClassifier((8,), max_iter=20, device="cpu", random_state=SEED)
-    model.fit(data.X, data.labels)
-    density = log_density_scorer(model, data.X, data.labels)
-    codes = np.searchsorted(model.classes_, data.labels)
-    assert density == pytest.approx(
-        np.log(model.predict_proba(data.X)[np.arange(37), codes]).mean()
+@OF_EVERY_CLASSIFIER
+def test_as_scoring_of_classifiers(classifier, data, scorer):
+    pipeline = make_pipeline(StandardScaler(), classifier)
+    search = GridSearchCV(
+        pipeline, {"mcdropoutclassifier__dropout": [0.05, 0.5]}, scoring=scorer, cv=3
+    ).fit(data.X, data.labels)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert search.score(data.X, data.labels) == pytest.approx(
+        scorer(search, data.X, data.labels)
     )
-    # The same number as scikit-learn's own scorer.
-    log_loss = sklearn.metrics.get_scorer("neg_log_loss")
-    assert density == pytest.approx(log_loss(model, data.X, data.labels))
-    for scorer in SCORERS[1:]:
-        with pytest.raises(TypeError, match="needs a regressor"):
-            scorer(model, data.X, data.labels)
+
+
+def test_several_at_once(model, data):
+    scoring = {scorer.__name__: scorer for scorer in OF_REGRESSORS}
+    results = cross_validate(model, data.X, data.y, cv=2, scoring=scoring)
+    for key, scorer in scoring.items():
+        alone = cross_validate(model, data.X, data.y, cv=2, scoring=scorer)
+        np.testing.assert_allclose(results[f"test_{key}"], alone["test_score"])
+
+
+@EVERY_SCORER
+def test_copies(fitted, classifier, data, scorer):
+    """Pickled (for n_jobs), cloned with a search, and copied, a scorer is the same."""
+    model, y = fitted, data.y
+    if scorer is neg_brier_scorer:
+        model, y = classifier, data.labels
+    value = scorer(model, data.X, y)
+    search = clone(GridSearchCV(model, {}, scoring=scorer))
+    for other in (
+        pickle.loads(pickle.dumps(scorer)),
+        copy.deepcopy(scorer),
+        search.scoring,
+    ):
+        assert isinstance(other, Scorer)
+        assert repr(other) == repr(scorer)
+        assert other(model, data.X, y) == value
+
+
+# ---- options and names
+
+
+def test_options(fitted, data):
+    half = interval_coverage_scorer.with_options(coverage=0.5)
+    assert half(fitted, data.X, data.y) == interval_coverage_scorer(
+        fitted, data.X, data.y, coverage=0.5
+    )
+    assert half(fitted, data.X, data.y, coverage=0.9) == interval_coverage_scorer(
+        fitted, data.X, data.y
+    )
+    assert repr(half) == "interval_coverage_scorer(coverage=0.5)"
+    assert repr(interval_coverage_scorer) == "interval_coverage_scorer"
+    with pytest.raises(TypeError, match="unexpected keyword argument 'level'"):
+        half.with_options(level=3)(fitted, data.X, data.y)
+
+
+@EVERY_SCORER
+def test_it_says_what_it_is(scorer):
+    assert scorer.__doc__ != Scorer.__doc__
+    assert len(repr(scorer)) < 120  # not all rows from outside
+
+
+# ---- metadata routing
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+@EVERY_SCORER
+@pytest.mark.usefixtures("routing")
+def test_routed_weights(model, classifier, data, scorer):
+    """The weights of the test rows come to the scorer, alone and in a dict."""
+    y = data.y
+    if scorer is neg_brier_scorer:
+        model, y = classifier, data.labels
+    # The network is fitted without weights.
+    model = clone(model).set_fit_request(sample_weight=False)
+    weighted = scorer.set_score_request(sample_weight=True)
+    plain = scorer.set_score_request(sample_weight=False)
+    results = cross_validate(
+        model,
+        data.X,
+        y,
+        cv=KFold(2),
+        scoring={"weighted": weighted, "plain": plain},
+        params={"sample_weight": data.weights},
+    )
+    search = GridSearchCV(model, {}, scoring=weighted, cv=KFold(2))
+    search.fit(data.X, y, sample_weight=data.weights)
+    for i, (train, test) in enumerate(KFold(2).split(data.X)):
+        part = clone(model).fit(data.X[train], y[train])
+        expected = scorer(part, data.X[test], y[test], data.weights[test])
+        assert results["test_weighted"][i] == pytest.approx(expected)
+        assert search.cv_results_[f"split{i}_test_score"][0] == pytest.approx(expected)
+        assert results["test_plain"][i] == pytest.approx(
+            scorer(part, data.X[test], y[test])
+        )
+    assert search.score(data.X, y, sample_weight=data.weights) == pytest.approx(
+        scorer(search, data.X, y, data.weights)
+    )
+
+
+@pytest.mark.usefixtures("routing")
+def test_weights_of_another_name(model, data):
+    scorer = neg_crps_scorer.set_score_request(sample_weight="trust")
+    scores = cross_validate(
+        model, data.X, data.y, cv=2, scoring=scorer, params={"trust": data.weights}
+    )["test_score"]
+    plain = cross_val_score(model, data.X, data.y, cv=2, scoring=neg_crps_scorer)
+    assert (scores != plain).all()
+
+
+@pytest.mark.usefixtures("routing")
+def test_weights_that_nobody_asked_for(model, data):
+    """The scorers of the module stay as they are: they ask for nothing."""
+    neg_crps_scorer.set_score_request(sample_weight=True)
+    model = clone(model).set_fit_request(sample_weight=True)
+    search = GridSearchCV(model, {}, scoring=neg_crps_scorer, cv=2)
+    with pytest.raises(UnsetMetadataPassedError, match="neg_crps_scorer"):
+        search.fit(data.X, data.y, sample_weight=data.weights)
+
+
+def test_request_without_routing():
+    with pytest.raises(RuntimeError, match="metadata routing must be enabled"):
+        neg_crps_scorer.set_score_request(sample_weight=True)
+
+
+def test_weights_without_routing(model, data):
+    """A search with weights does the same with a scorer alone and in a dict."""
+    alone, named = (
+        GridSearchCV(model, {}, scoring=scoring, cv=2, refit=refit).fit(
+            data.X, data.y, sample_weight=data.weights
+        )
+        for scoring, refit in (
+            (neg_crps_scorer, True),
+            ({"crps": neg_crps_scorer}, "crps"),
+        )
+    )
+    assert named.best_score_ == alone.best_score_
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize("scorer", REGRESSORS_ONLY, ids=name)
+def test_scores_of_regressors_only(classifier, data, scorer):
+    with pytest.raises(TypeError, match="needs a regressor"):
+        scorer(classifier, data.X, data.labels)
+
+
+def test_scores_of_classifiers_only(fitted, data):
+    with pytest.raises(TypeError, match=r"needs a classifier; got MCDropoutRegressor"):
+        neg_brier_scorer(fitted, data.X, data.y)
+
+
+def test_shape_of_y(fitted, data):
+    with pytest.raises(ValueError, match=r"shape of the predictions, \(37,\); got"):
+        neg_aurc_scorer(fitted, data.X, data.y[:, None])
+
+
+@EVERY_SCORER
+def test_bad_weights(fitted, classifier, data, scorer):
+    model, y = fitted, data.y
+    if scorer is neg_brier_scorer:
+        model, y = classifier, data.labels
+    with pytest.raises(ValueError, match="positive for at least one row"):
+        scorer(model, data.X, y, np.zeros(ROWS))
+    with pytest.raises(ValueError, match="finite and not negative"):
+        scorer(model, data.X, y, -data.weights)

@@ -1,10 +1,11 @@
-"""Scores of predictive distributions, against closed forms and simulation."""
+"""Scores of Gaussian mixtures, against closed forms, simulation and scoringrules."""
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 from scipy.stats import norm
 
-from skbayesnn.metrics import interval_coverage, interval_width, mixture_crps
+from skbayesnn.metrics import mixture_crps, mixture_log_density
 
 DRAWS, ROWS = 7, 5
 
@@ -22,6 +23,56 @@ def gaussian_crps(y, mean, std):
     """Gneiting & Raftery (2007), eq. 21, with the sign of a loss."""
     z = (y - mean) / std
     return std * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
+
+
+# ---- log density
+
+
+def test_log_density_of_one_gaussian(mixture):
+    y, mean, variance, _ = mixture
+    expected = norm.logpdf(y, mean[0], np.sqrt(variance[0])).mean()
+    assert mixture_log_density(y, mean[:1], variance[:1]) == pytest.approx(expected)
+    # A mixture of equal components is that component.
+    same = [np.tile(v[:1], (DRAWS, 1)) for v in (mean, variance)]
+    assert mixture_log_density(y, *same) == pytest.approx(expected)
+
+
+def test_log_density_is_the_log_of_the_mean_density(mixture):
+    y, mean, variance, _ = mixture
+    density = norm.pdf(y, mean, np.sqrt(variance)).mean(0)
+    assert mixture_log_density(y, mean, variance) == pytest.approx(
+        np.log(density).mean(), rel=1e-12
+    )
+
+
+def test_log_density_against_scoringrules(mixture):
+    scoringrules = pytest.importorskip("scoringrules")
+    y, mean, variance, _ = mixture
+    expected = -scoringrules.logs_mixnorm(y, mean.T, np.sqrt(variance).T)
+    assert mixture_log_density(y, mean, variance) == pytest.approx(
+        expected.mean(), rel=1e-9
+    )
+
+
+def test_log_density_far_from_all_components(mixture):
+    """No density underflows to zero."""
+    y, mean, variance, _ = mixture
+    far = logsumexp(norm.logpdf(1000.0, mean, np.sqrt(variance)), axis=0)
+    assert mixture_log_density(y - y + 1000, mean, variance) == pytest.approx(
+        far.mean() - np.log(DRAWS), rel=1e-12
+    )
+
+
+def test_log_density_has_units(mixture):
+    """Nats of a density per unit of y."""
+    y, mean, variance, _ = mixture
+    scaled = mixture_log_density(1000 * y, 1000 * mean, 1e6 * variance)
+    assert scaled == pytest.approx(
+        mixture_log_density(y, mean, variance) - np.log(1000), abs=1e-12
+    )
+
+
+# ---- CRPS
 
 
 def test_crps_of_one_gaussian(mixture):
@@ -78,42 +129,11 @@ def test_crps_has_units(mixture):
     assert scaled == pytest.approx(1e6 * crps, rel=1e-9)
 
 
-def test_weights(mixture):
-    y, mean, variance, _ = mixture
-    interval = np.stack([mean[0] - 1, mean[0] + variance[0]], axis=-1)
-    counts = np.array([3, 0, 1, 2, 4])
-    rows = np.repeat(np.arange(ROWS), counts)
-    assert mixture_crps(y, mean, variance, counts) == pytest.approx(
-        mixture_crps(y[rows], mean[:, rows], variance[:, rows])
-    )
-    assert interval_coverage(y, interval, counts) == pytest.approx(
-        interval_coverage(y[rows], interval[rows])
-    )
-    assert interval_width(interval, counts) == pytest.approx(
-        interval_width(interval[rows])
-    )
+# ---- errors
 
 
-def test_interval_coverage():
-    interval = np.array([[0, 1], [0, 1], [0, 1], [-2, 5], [3, 4.0]])
-    y = [0.0, 1.0, 1.1, 3.0, 2.9]  # ends count as inside
-    assert interval_coverage(y, interval) == pytest.approx(3 / 5)
-    assert interval_width(interval) == pytest.approx((3 * 1 + 7 + 1) / 5)
-    assert type(interval_coverage(y, interval)) is float
-    assert type(interval_width(interval)) is float
-
-
-def test_several_targets():
-    """Mean over targets, then over rows."""
-    interval = np.zeros((3, 2, 2))
-    interval[..., 1] = [[1, 10], [1, 20], [1, 30]]
-    y = np.array([[0.5, 40], [2.0, 40], [0.5, 5]])
-    assert interval_coverage(y, interval) == pytest.approx(3 / 6)
-    assert interval_coverage(y, interval, [1, 0, 1]) == pytest.approx(3 / 4)
-    assert interval_width(interval) == pytest.approx((3 + 60) / 6)
-
-
-def test_shapes_that_do_not_match(mixture):
+@pytest.mark.parametrize("score", [mixture_crps, mixture_log_density])
+def test_bad_input(mixture, score):
     y, mean, variance, _ = mixture
     message = r"`mean` and `variance` must be of shape \(n_draws, n_samples\)"
     for wrong in (
@@ -121,10 +141,13 @@ def test_shapes_that_do_not_match(mixture):
         (y, mean, variance[:3]),
         (y[:, None], mean, variance),
         (y, mean.T, variance.T),
+        (y, mean[0], variance[0]),
     ):
         with pytest.raises(ValueError, match=message):
-            mixture_crps(*wrong)
-    with pytest.raises(
-        ValueError, match=r"`interval` must be of shape \(\*y.shape, 2\)"
-    ):
-        interval_coverage(y, np.zeros((2, ROWS)))
+            score(*wrong)
+    with pytest.raises(ValueError, match="at least one draw"):
+        score(y, mean[:0], variance[:0])
+    with pytest.raises(ValueError, match=r"`variance` must be positive; got 0\.0"):
+        score(y, mean, np.where(np.arange(ROWS) == 2, 0, variance))
+    with pytest.raises(ValueError, match="`mean` must not contain NaN; got 7"):
+        score(y, np.where(np.arange(ROWS) == 2, np.nan, mean), variance)

@@ -1,0 +1,41 @@
+"""Scores of predictive distributions, for arrays.
+
+Every function takes ``sample_weight``: a row of weight two counts as two rows, a row of
+weight zero as none. As scorers, usable as ``scoring=`` and through meta-estimators,
+they stand in :mod:`skbayesnn.scoring`.
+"""
+
+from skbayesnn.metrics.calibration import (
+    brier_score,
+    expected_calibration_error,
+    quantile_calibration_error,
+)
+from skbayesnn.metrics.densities import mixture_crps, mixture_log_density
+from skbayesnn.metrics.intervals import (
+    coverage_error,
+    interval_coverage,
+    interval_score,
+    interval_width,
+    pinball_loss,
+)
+from skbayesnn.metrics.selection import (
+    area_under_risk_coverage,
+    ood_auroc,
+    risk_coverage_curve,
+)
+
+__all__ = [
+    "area_under_risk_coverage",
+    "brier_score",
+    "coverage_error",
+    "expected_calibration_error",
+    "interval_coverage",
+    "interval_score",
+    "interval_width",
+    "mixture_crps",
+    "mixture_log_density",
+    "ood_auroc",
+    "pinball_loss",
+    "quantile_calibration_error",
+    "risk_coverage_curve",
+]

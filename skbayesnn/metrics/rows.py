@@ -1,0 +1,86 @@
+"""What all metrics ask of their rows: weights, shapes, levels."""
+
+import numpy as np
+
+# Levels of a whole distribution's quantiles: 0.05, 0.1, ..., 0.95.
+LEVELS = tuple(k / 20 for k in range(1, 20))
+
+
+def present(sample_weight, *arrays):
+    """Weights, (rows,), and the arrays, without the rows of weight zero.
+
+    What a row of weight zero holds, NaN included, is never looked at.
+
+    arrays : (rows, ...), of one length
+    """
+    n_rows = len(arrays[0])
+    if n_rows == 0:
+        raise ValueError("a metric needs at least one row; got none.")
+    if sample_weight is None:
+        return np.ones(n_rows), *arrays
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (n_rows,):
+        raise ValueError(
+            f"`sample_weight` must be of shape ({n_rows},), one weight per row; got "
+            f"{weights.shape}."
+        )
+    wrong = weights[~(np.isfinite(weights) & (weights >= 0))]
+    if wrong.size:
+        raise ValueError(
+            f"`sample_weight` must be finite and not negative; got {wrong[0]}."
+        )
+    there = weights > 0
+    if not there.any():
+        raise ValueError(
+            "`sample_weight` must be positive for at least one row; got only zeros."
+        )
+    return weights[there], *(array[there] for array in arrays)
+
+
+def weighted_mean(values, weights) -> float:
+    """Mean over targets (levels, ...), then over rows; values (rows, ...)."""
+    return float(np.average(values.reshape(len(values), -1).mean(1), weights=weights))
+
+
+def no_nan(name, values) -> None:
+    """Refuses NaN."""
+    if np.isnan(values).any():
+        raise ValueError(
+            f"`{name}` must not contain NaN; got {np.isnan(values).sum()} of them. "
+            "Rows without a value can be left out by a weight of zero."
+        )
+
+
+def one_column(name, values):
+    """(rows,), float64."""
+    values = np.asarray(values, dtype=np.float64)
+    if values.ndim != 1:
+        raise ValueError(
+            f"`{name}` must be of shape (n_samples,), one value per row; got "
+            f"{values.shape}."
+        )
+    return values
+
+
+def with_targets(name, values):
+    """(rows,) or (rows, targets), float64."""
+    values = np.asarray(values, dtype=np.float64)
+    if values.ndim not in (1, 2):
+        raise ValueError(
+            f"`{name}` must be of shape (n_samples[, n_targets]); got {values.shape}."
+        )
+    return values
+
+
+def inside_unit_interval(name, levels):
+    """A level, (), or a list of them, (levels,), each in (0, 1)."""
+    levels = np.asarray(levels, dtype=np.float64)
+    if levels.ndim > 1 or levels.size == 0:
+        raise ValueError(
+            f"`{name}` must be a number or a list of numbers; got an array of shape "
+            f"{levels.shape}."
+        )
+    wrong = levels[~((levels > 0) & (levels < 1))]
+    if wrong.size:
+        raise ValueError(f"`{name}` must be in (0, 1); got {wrong[0]}.")
+    return levels
