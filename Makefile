@@ -9,7 +9,8 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # The pytest workers run side by side, so each gets one thread.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-BENCHMARKS := fit_speed family_speed predict_speed uci import_time
+BENCHMARKS := fit_speed family_speed predict_speed mixtures uci recalibration \
+	detection import_time
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
