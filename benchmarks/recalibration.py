@@ -1,0 +1,207 @@
+"""Do the intervals cover what they promise: raw, recalibrated and conformal?
+
+For every split of the UCI sets the share of test rows inside the central intervals of
+50, 80, 90 and 95 %, of ``MCDropoutRegressor()`` with its defaults and of what is put
+around it, averaged over the splits; "error" is the mean over splits and coverages of
+|share - coverage|. Then the mean width of the 90 % intervals and their interval score
+relative to the raw ones, and log density (nats) and CRPS (y's units) on test rows.
+
+The networks of all splits and folds are trained as members of one batched program;
+the meta-estimators then look the fitted network of their training rows up.
+
+    python benchmarks/recalibration.py
+"""
+
+import argparse
+import time
+import warnings
+
+import joblib
+import numpy as np
+import torch
+from common import data_folder, environment, fit_splits, table
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import KFold, train_test_split
+from uci import load
+
+from skbayesnn import (
+    CalibratedUncertaintyRegressor,
+    ConformalRegressor,
+    MCDropoutRegressor,
+    log_predictive_density,
+)
+from skbayesnn.meta import crps
+from skbayesnn.metrics import interval_coverage, interval_score, interval_width
+
+SETS = ("yacht", "energy", "concrete", "wine-quality-red", "kin8nm", "power-plant")
+COVERAGES = (0.5, 0.8, 0.9, 0.95)
+N_FOLDS, CALIBRATION_SIZE = 5, 0.25
+
+
+class Fitted(dict):
+    """Fitted networks by their training rows; shared by clones."""
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+class LookedUp(RegressorMixin, BaseEstimator):
+    """A regressor whose fit finds the network trained on these rows before."""
+
+    def __init__(self, fitted):
+        self.fitted = fitted
+
+    def fit(self, X, y):
+        self.network_ = self.fitted[joblib.hash((X, y))]
+        return self
+
+    def predict(self, X):
+        return self.network_.predict(X)
+
+    def predict_uncertainty(self, X, kind="total"):
+        return self.network_.predict_uncertainty(X, kind)
+
+    def _mixture(self, X):
+        return self.network_._mixture(X)
+
+
+def folds_of(n_rows: int, split: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Folds with equally many training rows, so that they share one program."""
+    folds = list(KFold(N_FOLDS, shuffle=True, random_state=split).split(range(n_rows)))
+    shortest = min(len(train) for train, _ in folds)
+    return [(train[:shortest], test) for train, test in folds]
+
+
+def networks(X, y, trains) -> Fitted:
+    """The network of every set of training rows, all of one size as one program."""
+    by_size: dict[int, list] = {}
+    for split, rows in trains:
+        by_size.setdefault(len(rows), []).append((split, rows))
+    fitted = Fitted()
+    for group in by_size.values():
+        estimators = [MCDropoutRegressor(random_state=split) for split, _ in group]
+        rows = [rows for _, rows in group]
+        for network, own in zip(fit_splits(estimators, X, y, rows), rows, strict=True):
+            fitted[joblib.hash((X[own], y[own]))] = network
+    return fitted
+
+
+def models(fitted: Fitted, folds, split: int) -> dict:
+    """What is compared, by its name in the table."""
+    base = LookedUp(fitted)
+    return {
+        "raw": base,
+        "scale": CalibratedUncertaintyRegressor(base, method="scale", cv=folds),
+        "isotonic": CalibratedUncertaintyRegressor(base, method="isotonic", cv=folds),
+        "conformal split": ConformalRegressor(
+            base, calibration_size=CALIBRATION_SIZE, random_state=split
+        ),
+        "conformal cv+": ConformalRegressor(base, method="cv+", cv=folds),
+    }
+
+
+def evaluate(name: str, n_splits: int | None) -> tuple[dict[str, np.ndarray], float]:
+    """Numbers of every method, (splits, numbers), and the seconds of training."""
+    X, y, train, test = load(name, n_splits)
+    folds = [folds_of(len(rows), split) for split, rows in enumerate(train)]
+    trains = []
+    for split, rows in enumerate(train):
+        # As ConformalRegressor cuts: the same function, sizes and random_state.
+        proper, _ = train_test_split(
+            np.arange(len(rows)), test_size=CALIBRATION_SIZE, random_state=split
+        )
+        parts = [np.arange(len(rows)), proper, *(part for part, _ in folds[split])]
+        trains += [(split, rows[part]) for part in parts]
+    start = time.perf_counter()
+    fitted = networks(X, y, trains)
+    seconds = time.perf_counter() - start
+    numbers: dict[str, list] = {}
+    for split, (rows, held_out) in enumerate(zip(train, test, strict=True)):
+        for method, model in models(fitted, folds[split], split).items():
+            model.fit(X[rows], y[rows])
+            numbers.setdefault(method, []).append(
+                scores(model, X[held_out], y[held_out])
+            )
+    return {method: np.array(values) for method, values in numbers.items()}, seconds
+
+
+def scores(model, X, y) -> list[float]:
+    """Coverages, then width, interval score, log density and CRPS."""
+    if isinstance(model, LookedUp):
+        model = model.network_
+    interval = model.predict_interval(X, COVERAGES)
+    shares = [interval_coverage(y, interval[:, i]) for i in range(len(COVERAGES))]
+    ninety = interval[:, COVERAGES.index(0.9)]
+    result = [*shares, interval_width(ninety), interval_score(y, ninety, 0.9)]
+    if isinstance(model, ConformalRegressor):
+        return [*result, np.nan, np.nan]
+    return [
+        *result,
+        log_predictive_density(model, X, y).mean(),
+        crps(model, X, y).mean(),
+    ]
+
+
+HEADER = [
+    "set",
+    "predictive",
+    *(f"{coverage:.0%}" for coverage in COVERAGES),
+    "error",
+    "width",
+    "interval score",
+    "log density",
+    "CRPS",
+]
+
+
+def lines(name: str, results: dict[str, np.ndarray]) -> list[list[str]]:
+    """One line per method."""
+    n = len(COVERAGES)
+    raw = results["raw"].mean(0)
+    rows = []
+    for method, values in results.items():
+        error = np.abs(values[:, :n] - COVERAGES).mean()
+        mean = values.mean(0)
+        density, score = mean[n + 2], mean[n + 3]
+        rows.append(
+            [
+                name,
+                method,
+                *(f"{share:.1%}" for share in mean[:n]),
+                f"{error:.3f}",
+                f"{mean[n] / raw[n]:.2f}",
+                f"{mean[n + 1] / raw[n + 1]:.3f}",
+                "" if np.isnan(density) else f"{density:.3f}",
+                "" if np.isnan(score) else f"{score:.4g}",
+            ]
+        )
+    return rows
+
+
+def main() -> None:
+    """Print the table of every set, and the mean error of every method."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--sets", type=lambda text: text.split(","), default=SETS)
+    parser.add_argument("--splits", type=int, help="the first so many splits only")
+    options = parser.parse_args()
+    data_folder("uci")
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    print(environment())
+    rows, errors = [], {}
+    for name in options.sets:
+        results, seconds = evaluate(name, options.splits)
+        n_splits = len(results["raw"])
+        print(f"{name}: {n_splits} splits, training {seconds:.0f} s", flush=True)
+        rows += lines(name, results)
+        for method, values in results.items():
+            gap = np.abs(values[:, : len(COVERAGES)] - COVERAGES).mean()
+            errors.setdefault(method, []).append(gap)
+    print(table(HEADER, rows))
+    means = [[method, f"{np.mean(gaps):.3f}"] for method, gaps in errors.items()]
+    print(table(["mean over sets", "error"], means))
+
+
+if __name__ == "__main__":
+    main()
