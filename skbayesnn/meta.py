@@ -33,7 +33,6 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn.blocks import ByBlocks
 from skbayesnn.estimators.base import BayesianNetwork
 from skbayesnn.mixtures import GaussianMixture, LabelMixture
-from skbayesnn.uncertainty import framed
 
 
 def predict_uncertainty(model, X, kind=None, as_frame=False):
@@ -57,10 +56,10 @@ def predict_uncertainty(model, X, kind=None, as_frame=False):
     """
     method, inputs = _predictive(model, X, "predict_uncertainty")
     kinds = () if kind is None else (kind,)
-    values = method(inputs, *kinds)
     if not as_frame:
-        return values
-    return framed(values, "uncertainty" if kind is None else kind, X)
+        return method(inputs, *kinds)
+    frame = method(inputs, *kinds, as_frame=True)
+    return frame.set_axis(X.index) if isinstance(X, type(frame)) else frame
 
 
 def predict_quantile(model, X, q):

@@ -48,6 +48,8 @@ from skbayesnn import (
     predict_interval,
     predict_quantile,
     predict_uncertainty,
+    predictive_cdf,
+    sample_f,
     sample_y,
 )
 from skbayesnn.meta import crps
@@ -119,7 +121,14 @@ def assert_regression_comes_through(model, X, inner=None, inner_X=None):
     np.testing.assert_array_equal(
         predict_quantile(model, X, 0.5).shape, np.shape(model.predict(X))
     )
+    assert_intervals_come_through(model, X, interval)
     assert sample_y(model, X, 5).shape == (*std.shape, 5)
+    assert sample_f(model, X, 5).shape == (*std.shape, 5)
+    frame = predict_uncertainty(model, X, kind=["total", "aleatoric"], as_frame=True)
+    columns = [parts["total"], parts["aleatoric"]]
+    np.testing.assert_array_equal(
+        frame, np.column_stack([c.reshape(len(std), -1) for c in columns])
+    )
     density = log_predictive_density(model, X, model.predict(X))
     assert density.shape == (len(std),) and np.isfinite(density).all()
     if inner is not None:
@@ -135,6 +144,23 @@ def assert_regression_comes_through(model, X, inner=None, inner_X=None):
         )
 
 
+def assert_intervals_come_through(model, X, interval):
+    """Several coverages, the shortest intervals, and the distribution function."""
+    several = predict_interval(model, X, coverage=[0.5, 0.8, 0.95])
+    assert several.shape == (*interval.shape[:-1], 3, 2)
+    np.testing.assert_array_equal(several[..., 1, :], interval)
+    levels = [predictive_cdf(model, X, interval[..., end]) for end in (0, 1)]
+    assert levels[0].shape == np.shape(model.predict(X))
+    np.testing.assert_allclose(levels[0], 0.1, rtol=1e-6)
+    np.testing.assert_allclose(levels[1], 0.9, rtol=1e-6)
+    shortest = predict_interval(model, X, 0.8, kind="highest_density")
+    below, above = (predictive_cdf(model, X, shortest[..., end]) for end in (0, 1))
+    np.testing.assert_allclose(above - below, 0.8, rtol=1e-6)
+    # Golden sections end within 1e-5 of the best tail, where the width is flat.
+    width, shorter = (np.diff(ends)[..., 0] for ends in (interval, shortest))
+    assert (shorter <= width * (1 + 1e-4)).all()
+
+
 def assert_classification_comes_through(model, X, y, *, fixed_draws=False):
     parts = predict_uncertainty(model, X, kind="all")
     np.testing.assert_array_equal(parts["entropy"], predict_uncertainty(model, X))
@@ -146,6 +172,11 @@ def assert_classification_comes_through(model, X, y, *, fixed_draws=False):
         "overlap",
     }
     assert (parts["mutual_information"] > 0).any()
+    frame = predict_uncertainty(model, X, kind="all", as_frame=True)
+    np.testing.assert_array_equal(frame["overlap"], parts["overlap"])
+    functions = sample_f(model, X, 7)
+    assert functions.shape == (len(X), len(model.classes_), 7)
+    np.testing.assert_allclose(functions.sum(1), 1, rtol=1e-6)
     samples = sample_y(model, X, 300, random_state=1)
     assert samples.shape == (len(X), 300)
     assert set(np.unique(samples)) <= set(model.classes_)
@@ -175,6 +206,9 @@ def test_functions_are_the_methods(data):
         (predict_uncertainty, (["epistemic", "total"],)),
         (predict_quantile, ([0.1, 0.7],)),
         (predict_interval, (0.8,)),
+        (predict_interval, ([0.5, 0.8], "highest_density")),
+        (predictive_cdf, (data.Y_new,)),
+        (sample_f, (5, 3)),
         (sample_y, (5, 3)),
         (log_predictive_density, (data.Y_new,)),
     ):
@@ -218,6 +252,19 @@ def test_pipeline(data):
     assert_regression_comes_through(alone, data.X_new, alone[-1], data.X_new)
     labels = make_pipeline(StandardScaler(), classifier()).fit(data.X, data.labels)
     assert_classification_comes_through(labels, data.X_new, data.labels[:11])
+
+
+def test_frame_through_a_pipeline_keeps_the_index(data):
+    pandas = pytest.importorskip("pandas")
+    names = [f"row {i}" for i in range(NEW)]
+    frame = pandas.DataFrame(data.X_new, columns=list("abcd"), index=names)
+    X = pandas.DataFrame(data.X, columns=list("abcd"))
+    model = make_pipeline(StandardScaler(), regressor()).fit(X, data.y)
+    found = predict_uncertainty(model, frame, as_frame=True)
+    assert list(found.index) == names
+    np.testing.assert_array_equal(
+        found.to_numpy()[:, 0], predict_uncertainty(model, frame)
+    )
 
 
 def test_column_transformer_on_a_frame(data):

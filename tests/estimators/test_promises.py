@@ -23,6 +23,8 @@ REGRESSION = {
     "std": lambda m, X: m.predict(X, return_std=True)[1],
     "epistemic": lambda m, X: m.predict_uncertainty(X, kind="epistemic"),
     "interval": lambda m, X: m.predict_interval(X, 0.8),
+    "shortest": lambda m, X: m.predict_interval(X, [0.5, 0.8], kind="highest_density"),
+    "cdf": lambda m, X: m.predictive_cdf(X, 3 * X[:, 0]),
     "sample_f": lambda m, X: m.sample_f(X, 5, random_state=2),
     "density": lambda m, X: m.log_predictive_density(X, 3 * X[:, 0]),
 }
