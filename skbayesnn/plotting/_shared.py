@@ -1,0 +1,187 @@
+"""What the displays share: colours, axes, and the position of rows on them."""
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+
+# Colours that colour-blind people can tell apart (Okabe & Ito), with grey in place of
+# yellow, which is faint on white.
+BLUE, VERMILION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+COLORS = (
+    BLUE,
+    VERMILION,
+    GREEN,
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+    "#999999",
+)
+# Of curves that may lie on each other.
+LINE_STYLES = ("-", "--", "-.", ":")
+# Rows above which points and bars go into a vector graphic as pixels.
+MANY = 1000
+# Space about a legend, in inches.
+LEGEND_PAD = 0.06
+
+
+def require_matplotlib(caller):
+    """An ImportError that says what to install, before any computation.
+
+    caller : str
+        Who needs it, "PredictionIntervalDisplay.plot".
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"{caller} requires matplotlib. You can install it with "
+            '`pip install "skbayesnn[plot]"`.'
+        ) from error
+
+
+def axes_for(display, ax):
+    """The axes to draw on, new ones for None; noted as ``ax_`` and ``figure_``."""
+    require_matplotlib(f"{type(display).__name__}.plot")
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots()
+    display.ax_, display.figure_ = ax, ax.figure
+    return ax
+
+
+def styled(artist, given, **defaults):
+    """Keywords for an artist: the defaults, and over them what the user gave.
+
+    artist : {"Line2D", "PolyCollection"}
+        Whose short names are known ("c", "lw").
+    given : dict or None
+    """
+    from matplotlib import cbook, collections, lines
+
+    kind = getattr(lines, artist, None) or getattr(collections, artist)
+    return defaults | cbook.normalize_kwargs(given or {}, kind)
+
+
+def next_color(ax):
+    """The first of ``COLORS`` that no line on the axes has yet."""
+    from matplotlib.colors import to_hex
+
+    used = {to_hex(line.get_color()).upper() for line in ax.get_lines()}
+    return next((color for color in COLORS if color.upper() not in used), COLORS[0])
+
+
+def legend_on_top(ax, **kwargs):
+    """A legend at the upper end of the axes, with room made for it above the data."""
+    style = {"loc": "upper left", "columnspacing": 1, "handlelength": 1.2} | kwargs
+    room, dpi = ax.get_window_extent(), ax.figure.dpi
+    for n_columns in (4, 3, 2, 1):
+        legend = ax.legend(ncols=n_columns, **style)
+        box = legend.get_window_extent().padded(LEGEND_PAD * dpi)
+        if box.width < room.width:
+            break
+    for handle in legend.legend_handles:
+        if hasattr(handle, "set_markersize"):
+            handle.set_markersize(max(handle.get_markersize(), 4))
+    if ax.get_autoscaley_on():
+        low, high = ax.get_ylim()
+        share = min(box.height / room.height, 0.6)
+        # auto=None: what is drawn later still moves the limits.
+        ax.set_ylim(low, low + (high - low) / (1 - share), auto=None)
+
+
+def marker_size(n_rows):
+    """Size of a point in points: smaller where there are more of them."""
+    return float(np.clip(60 / np.sqrt(n_rows), 1.5, 6))
+
+
+def bar_width(n_rows):
+    """Width of a row's bar in points: smaller where there are more of them."""
+    return float(np.clip(300 / n_rows, 0.5, 4))
+
+
+def one_target(name, values, trailing=0):
+    """``values`` as float64 of shape (n_samples, ...), for a single target.
+
+    trailing : int
+        Axes behind the one of the rows; an axis of one target between is dropped.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    if values.ndim == trailing + 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim != trailing + 1:
+        raise ValueError(
+            f"`{name}` must be of one target, with {trailing + 1} "
+            f"{'axis' if trailing == 0 else 'axes'}; got shape {values.shape}. With "
+            "several targets, give the arrays of one of them to `from_predictions`."
+        )
+    return values
+
+
+def column(X, feature):
+    """A feature to draw over: values, name, and whether it is all that varies in X.
+
+    feature : int or str
+        Name of a column, else its position.
+
+    Raises
+    ------
+    ValueError
+        For a feature that X does not have, or that is not of numbers.
+    """
+    X = np.asarray(X) if isinstance(X, list | tuple) else X
+    names = list(getattr(X, "columns", ()))
+    place = names.index(feature) if feature in names else feature
+    if isinstance(place, str) or not -X.shape[1] <= place < X.shape[1]:
+        raise ValueError(
+            f"`feature` must be a column of X; got {feature!r} for X of shape "
+            f"{X.shape}" + (f" with columns {names}." if names else " without names.")
+        )
+    values = _safe_indexing(X, place, axis=1)
+    values = values.toarray() if hasattr(values, "toarray") else values
+    try:
+        values = np.asarray(values, dtype=np.float64).ravel()
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"`feature` must hold numbers; got {feature!r}, which cannot be converted. "
+            "Give positions as `x` to `from_predictions`."
+        ) from error
+    name = str(names[place]) if names else f"feature {place}"
+    return values, name, _varying(X) <= 1
+
+
+def _varying(X):
+    """How many columns are not constant."""
+    if hasattr(X, "tocsc"):
+        X = X.tocsc()
+        return int((X.max(axis=0).toarray() != X.min(axis=0).toarray()).sum())
+    table = np.asarray(X)
+    return int((table != table[:1]).any(0).sum())
+
+
+def places(order_by, x, x_name, sorted_name):
+    """Order of the rows, their positions in it, and the label of the axis.
+
+    order_by : ndarray of shape (n_samples,)
+        What rows are sorted by where ``x`` is None.
+    """
+    if x is None:
+        return (
+            np.argsort(order_by, kind="stable"),
+            np.arange(len(order_by)),
+            sorted_name,
+        )
+    order = np.argsort(x, kind="stable")
+    return order, x[order], x_name or "x"
+
+
+def position(x, n_rows):
+    """``x`` of a display, checked; None stays."""
+    if x is None:
+        return None
+    x = np.asarray(x, dtype=np.float64)
+    if x.shape != (n_rows,):
+        raise ValueError(
+            f"`x` must have one number per row, shape ({n_rows},); got {x.shape}."
+        )
+    return x

@@ -1,0 +1,99 @@
+"""ClassProbabilityDisplay."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import BaggingClassifier
+
+from skbayesnn import sample_f
+from skbayesnn.plotting import ClassProbabilityDisplay
+
+
+def test_attributes(classifier, data):
+    display = ClassProbabilityDisplay.from_estimator(
+        classifier, data.X_new, n_draws=7, random_state=3, classes=["top", "low"]
+    )
+    expected = sample_f(classifier, data.X_new, 7, random_state=3)
+    np.testing.assert_array_equal(display.probability, expected)
+    np.testing.assert_array_equal(display.labels, ["low", "mid", "top"])
+    np.testing.assert_array_equal(display.classes, ["top", "low"])
+    for column, points, line in zip(
+        (2, 0), display.points_, display.lines_, strict=True
+    ):
+        np.testing.assert_allclose(line.get_ydata(), expected[:, column].mean(-1))
+        np.testing.assert_array_equal(points.get_ydata(), expected[:, column].ravel())
+    assert [line.get_label() for line in display.lines_] == ["top, mean", "low, mean"]
+
+
+def test_over_a_position(classifier, along):
+    """Rows in the order of x; their draws nearer to it than to the neighbours."""
+    x = 10 * along["c"]
+    display = ClassProbabilityDisplay.from_estimator(
+        classifier, along, x=x, x_name="angle", n_draws=5
+    )
+    line, points = display.lines_[0], display.points_[0]
+    np.testing.assert_array_equal(line.get_xdata(), np.sort(x))
+    places = points.get_xdata().reshape(-1, 5)
+    np.testing.assert_allclose(places.mean(1), np.sort(x), atol=1e-12)
+    assert (places[1:, 0] > places[:-1, -1]).all()
+    assert display.ax_.get_xlabel() == "angle"
+
+
+def test_from_predictions(classifier, data):
+    one = ClassProbabilityDisplay.from_estimator(classifier, data.X_new, n_draws=4)
+    other = ClassProbabilityDisplay.from_predictions(
+        sample_f(classifier, data.X_new, 4, random_state=0), classifier.classes_
+    )
+    np.testing.assert_array_equal(one.probability, other.probability)
+    np.testing.assert_array_equal(one.classes, other.classes)
+
+
+def test_default_classes():
+    """The likeliest of some row; of more than 5 those of largest mean probability."""
+    mean = np.full((8, 9), 0.01)
+    mean[np.arange(8), [3, 3, 8, 1, 0, 5, 6, 6]] = [
+        0.9,
+        0.9,
+        0.6,
+        0.7,
+        0.8,
+        0.5,
+        0.9,
+        0.9,
+    ]
+    mean[0, 7] = 0.8  # the likeliest of no row
+    labels = np.array(list("ABCDEFGHI"))
+    display = ClassProbabilityDisplay.from_predictions(mean[..., None], labels)
+    assert display.classes.tolist() == ["A", "B", "D", "G", "I"]
+    display = ClassProbabilityDisplay.from_predictions(mean[:3, :, None], labels)
+    assert display.classes.tolist() == ["D", "I"]
+
+
+def test_ensemble(classifier, data):
+    model = BaggingClassifier(classifier[-1], n_estimators=2, random_state=0)
+    model.fit(data.X.to_numpy(), data.labels)
+    X = data.X_new.to_numpy()
+    display = ClassProbabilityDisplay.from_estimator(model, X, n_draws=3)
+    assert display.probability.shape == (len(data.X_new), 3, 3)
+
+
+def test_one_row(classifier, data):
+    display = ClassProbabilityDisplay.from_estimator(classifier, data.X_new[:1])
+    places = display.points_[0].get_xdata()
+    assert len(places) == 100 and abs(places).max() < 0.5
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"classes": ["mid", "none"]}, "must be among"),
+        ({"x": [1.0, 2.0]}, "one number per row"),
+    ],
+)
+def test_errors(classifier, data, given, message):
+    with pytest.raises(ValueError, match=message):
+        ClassProbabilityDisplay.from_estimator(classifier, data.X_new, **given)
+
+
+def test_shape():
+    with pytest.raises(ValueError, match="n_samples, n_classes, n_draws"):
+        ClassProbabilityDisplay.from_predictions(np.ones((3, 2)), ["a", "b"])

@@ -1,0 +1,169 @@
+"""What all displays have in common."""
+
+import ast
+import inspect
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from sklearn.model_selection import GridSearchCV
+
+import skbayesnn.plotting
+from skbayesnn.plotting import (
+    CalibrationCurveDisplay,
+    ClassProbabilityDisplay,
+    PredictionIntervalDisplay,
+    RiskCoverageDisplay,
+    TauPathDisplay,
+    TrainingCurveDisplay,
+    UncertaintyDecompositionDisplay,
+)
+
+
+@pytest.fixture(scope="module")
+def search(regressor, data):
+    return GridSearchCV(
+        regressor, {"mcdropoutregressor__tau": [0.3, 1.0]}, cv=2, scoring="r2"
+    ).fit(data.X, data.y)
+
+
+@pytest.fixture
+def made(regressor, classifier, search, data):
+    """Every display, by its class."""
+
+    def make(kind, **kwargs):
+        X, y, labels = data.X_new, data.y_new, data.labels_new
+        arguments = {
+            CalibrationCurveDisplay: (classifier, X, labels),
+            ClassProbabilityDisplay: (classifier, X),
+            PredictionIntervalDisplay: (regressor, X, y),
+            RiskCoverageDisplay: (regressor, X, y),
+            TauPathDisplay: (search,),
+            TrainingCurveDisplay: (regressor,),
+            UncertaintyDecompositionDisplay: (classifier, X),
+        }[kind]
+        return kind.from_estimator(*arguments, **kwargs)
+
+    return make
+
+
+DISPLAYS = [getattr(skbayesnn.plotting, name) for name in skbayesnn.plotting.__all__]
+every_display = pytest.mark.parametrize(
+    "kind", DISPLAYS, ids=lambda kind: kind.__name__
+)
+
+
+@every_display
+def test_new_figure_each_time(kind, made):
+    display = made(kind)
+    first = display.figure_
+    assert display.ax_ in first.axes
+    assert display.plot() is display
+    assert display.figure_ is not first
+    assert plt.get_fignums() == [1, 2]
+
+
+@every_display
+def test_drawn_on_given_axes(kind, made, ax):
+    display = made(kind, ax=ax)
+    assert display.figure_ is ax.figure
+    assert plt.get_fignums() == [ax.figure.number]
+    if kind is not TrainingCurveDisplay:
+        assert display.ax_ is ax
+        n_lines = len(ax.get_lines())
+        assert display.plot(ax=ax) is display
+        assert len(ax.get_lines()) > n_lines
+    ax.figure.canvas.draw()
+
+
+@every_display
+def test_attributes_are_the_arguments(kind, made):
+    """A display can be made again from its attributes, as in scikit-learn."""
+    display = made(kind)
+    given = {name: v for name, v in vars(display).items() if not name.endswith("_")}
+    again = kind(**given)
+    assert vars(again) == given
+    again.plot()
+
+
+@every_display
+@pytest.mark.parametrize("name", ["from_estimator", "from_predictions"])
+def test_without_matplotlib(kind, name, monkeypatch):
+    """It is said before anything is computed."""
+    make = getattr(kind, name, None)
+    if make is None:
+        assert kind in (TauPathDisplay, TrainingCurveDisplay)
+        return
+    parameters = inspect.signature(make).parameters.values()
+    needed = {p.name: None for p in parameters if p.default is p.empty}
+    needed.pop("kwargs")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r'pip install "skbayesnn\[plot\]"'):
+        make(**needed)
+
+
+def test_matplotlib_is_imported_when_used():
+    folder = Path(skbayesnn.plotting.__file__).parent
+    for path in folder.glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = [alias.name for alias in getattr(node, "names", [])]
+            names.append(getattr(node, "module", None) or "")
+            assert not any(name.startswith("matplotlib") for name in names), path.name
+
+
+def test_colors_go_on(classifier, data, ax):
+    """Curves on the same axes have different colours."""
+    lines = [
+        CalibrationCurveDisplay.from_estimator(
+            classifier, data.X_new, data.labels_new, ax=ax
+        ).line_
+        for _ in range(3)
+    ]
+    assert len({line.get_color() for line in lines}) == 3
+
+
+def test_colors_of_the_user(regressor, ax):
+    """Short and long names of a style are the same one."""
+    display = TrainingCurveDisplay.from_estimator(regressor, ax=ax, c="red", lw=0.5)
+    assert display.kl_[0].get_color() == "red"
+    assert display.kl_[0].get_linewidth() == 0.5
+
+
+def test_limits_still_move(regressor, data):
+    """What is drawn on a display's axes later is seen."""
+    display = PredictionIntervalDisplay.from_estimator(regressor, data.X_new)
+    display.ax_.plot([0], [1000.0], "o")
+    assert display.ax_.get_ylim()[1] > 1000
+
+
+def test_limits_of_the_user(regressor, data, ax):
+    ax.set_ylim(-5, 77)
+    PredictionIntervalDisplay.from_estimator(regressor, data.X_new, ax=ax)
+    assert ax.get_ylim() == (-5, 77)
+
+
+@pytest.mark.parametrize("n_names", [1, 4])
+def test_legend_is_above_the_data(n_names, ax):
+    from skbayesnn.plotting._shared import legend_on_top
+
+    for i in range(n_names):
+        ax.plot([0, 1], [3, 40 + i], label=f"a curve with a long name, {i}")
+    legend_on_top(ax)
+    ax.figure.canvas.draw()
+    box = ax.get_legend().get_window_extent()
+    _, top = ax.transData.transform((0, 40 + n_names - 1))
+    assert box.y0 > top
+    assert box.x1 < ax.get_window_extent().x1
+
+
+def test_rows_in_any_order(regressor, data):
+    """A picture of shuffled rows is the same."""
+    order = np.arange(len(data.X_new))[::-1]
+    one = PredictionIntervalDisplay.from_estimator(regressor, data.X_new, data.y_new)
+    other = PredictionIntervalDisplay.from_estimator(
+        regressor, data.X_new.iloc[order], data.y_new[order]
+    )
+    np.testing.assert_allclose(one.line_.get_xydata(), other.line_.get_xydata())
+    np.testing.assert_allclose(one.inside_.get_xydata(), other.inside_.get_xydata())

@@ -1,0 +1,230 @@
+"""PredictionIntervalDisplay."""
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.sparse import csr_array
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.preprocessing import PowerTransformer
+
+from skbayesnn import ConformalRegressor, predict_interval
+from skbayesnn.plotting import PredictionIntervalDisplay
+
+
+def test_attributes(regressor, data):
+    display = PredictionIntervalDisplay.from_estimator(
+        regressor, data.X_new, data.y_new, coverage=(0.3, 0.95, 0.8)
+    )
+    np.testing.assert_array_equal(display.prediction, regressor.predict(data.X_new))
+    for i, coverage in enumerate((0.3, 0.95, 0.8)):
+        expected = predict_interval(regressor, data.X_new, coverage)
+        np.testing.assert_allclose(display.interval[:, i], expected, rtol=1e-12)
+    np.testing.assert_array_equal(display.y, data.y_new)
+    assert display.x is None
+
+
+def test_targets_outside_are_marked(regressor, data):
+    display = PredictionIntervalDisplay.from_estimator(
+        regressor, data.X_new, data.y_new, coverage=(0.6, 0.2)
+    )
+    lower, upper = display.interval[:, 0].T
+    outside = (data.y_new < lower) | (data.y_new > upper)
+    assert sorted(display.outside_.get_ydata()) == sorted(data.y_new[outside])
+    assert sorted(display.inside_.get_ydata()) == sorted(data.y_new[~outside])
+    assert display.outside_.get_label() == (
+        f"outside of 60 %: {outside.sum()} of {len(outside)}"
+    )
+
+
+def test_sorted_by_prediction(regressor, data):
+    display = PredictionIntervalDisplay.from_estimator(regressor, data.X_new)
+    x, y = display.line_.get_data()
+    np.testing.assert_array_equal(x, np.arange(len(data.X_new)))
+    np.testing.assert_array_equal(y, np.sort(display.prediction))
+    assert display.inside_ is None and display.outside_ is None
+
+
+@pytest.mark.parametrize("feature", ["c", 2])
+def test_over_a_feature(regressor, along, feature):
+    """Where nothing else varies, rows are joined, in the order of the feature."""
+    display = PredictionIntervalDisplay.from_estimator(
+        regressor, along, feature=feature
+    )
+    assert display.joined
+    np.testing.assert_array_equal(display.x, along["c"])
+    x, y = display.line_.get_data()
+    np.testing.assert_array_equal(x, np.sort(along["c"]))
+    np.testing.assert_array_equal(y, display.prediction[::-1])
+    assert display.ax_.get_xlabel() == "c"
+
+
+def test_bars_where_other_features_vary(regressor, data):
+    display = PredictionIntervalDisplay.from_estimator(
+        regressor, data.X_new, data.y_new, feature="a", coverage=0.8
+    )
+    assert not display.joined
+    assert display.line_.get_linestyle() == "None"
+    [bars] = display.bands_
+    order = np.argsort(data.X_new["a"])
+    for row, ends in zip(order, bars.get_segments(), strict=True):
+        np.testing.assert_allclose(ends[:, 0], data.X_new["a"][row])
+        np.testing.assert_allclose(ends[:, 1], display.interval[row, 0])
+
+
+@pytest.mark.parametrize(
+    "as_type", [np.asarray, csr_array, lambda X: X.values.tolist()]
+)
+def test_feature_of_other_tables(regressor, data, along, as_type):
+    display = PredictionIntervalDisplay.from_estimator(
+        regressor[-1], as_type(data.X_new), feature=1
+    )
+    np.testing.assert_allclose(display.x, data.X_new["b"])
+    assert display.ax_.get_xlabel() == "feature 1"
+    assert not display.joined
+    display = PredictionIntervalDisplay.from_estimator(
+        regressor[-1], as_type(along), feature=2
+    )
+    assert display.joined
+
+
+def test_polars(regressor, data):
+    X = pl.from_pandas(data.X_new)
+    display = PredictionIntervalDisplay.from_estimator(regressor, X, feature="d")
+    np.testing.assert_array_equal(display.x, data.X_new["d"])
+
+
+def test_from_predictions(regressor, data, along):
+    for X, feature, given in (
+        (data.X_new, None, {}),
+        (along, "c", {"x": along["c"], "x_name": "c"}),
+    ):
+        one = PredictionIntervalDisplay.from_estimator(
+            regressor, X, coverage=(0.5, 0.9), feature=feature
+        )
+        other = PredictionIntervalDisplay.from_predictions(
+            None,
+            regressor.predict(X),
+            predict_interval(regressor, X, [0.5, 0.9]),
+            **given,
+        )
+        for name in ("prediction", "interval", "coverage", "x"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        assert one.joined == other.joined and one.x_name == other.x_name
+
+
+def test_single_coverage(regressor, data):
+    """A number instead of a list, and intervals without an axis for it."""
+    interval = predict_interval(regressor, data.X_new, 0.7)
+    display = PredictionIntervalDisplay.from_predictions(
+        data.y_new, regressor.predict(data.X_new), interval, coverage=0.7
+    )
+    np.testing.assert_array_equal(display.interval, interval[:, None])
+    again = PredictionIntervalDisplay.from_estimator(
+        regressor, data.X_new, data.y_new, coverage=0.7
+    )
+    np.testing.assert_allclose(again.interval, display.interval, rtol=1e-12)
+
+
+def test_highest_density(regressor, data):
+    display = PredictionIntervalDisplay.from_estimator(
+        regressor, data.X_new, coverage=[0.5], kind="highest_density"
+    )
+    expected = predict_interval(regressor, data.X_new, [0.5], kind="highest_density")
+    np.testing.assert_array_equal(display.interval, expected)
+
+
+def test_target_transform(regressor, data):
+    model = TransformedTargetRegressor(regressor, transformer=PowerTransformer())
+    model.fit(data.X, data.y)
+    display = PredictionIntervalDisplay.from_estimator(model, data.X_new)
+    expected = predict_interval(model, data.X_new, [0.5, 0.9])
+    np.testing.assert_array_equal(display.interval, expected)
+
+
+def test_conformal(regressor, data):
+    model = ConformalRegressor(regressor, method="cv+", cv=3).fit(data.X, data.y)
+    display = PredictionIntervalDisplay.from_estimator(model, data.X_new, data.y_new)
+    np.testing.assert_array_equal(
+        display.interval[:, 1], predict_interval(model, data.X_new, 0.9)
+    )
+
+
+def test_infinite_ends():
+    """Of a conformal interval from too few rows."""
+    interval = np.array([[[-1.0, 1.0], [-np.inf, np.inf]]] * 3)
+    display = PredictionIntervalDisplay.from_predictions([0, 5, 6], [0, 1, 2], interval)
+    display.figure_.canvas.draw()
+    assert np.isfinite(display.ax_.get_ylim()).all()
+    assert len(display.outside_.get_xdata()) == 0
+
+
+def test_one_target_only(two_targets, data):
+    with pytest.raises(ValueError, match="must be of one target"):
+        PredictionIntervalDisplay.from_estimator(two_targets, data.X_new)
+    interval = predict_interval(two_targets, data.X_new, [0.5, 0.9])
+    display = PredictionIntervalDisplay.from_predictions(
+        None, two_targets.predict(data.X_new)[:, 1], interval[:, 1]
+    )
+    np.testing.assert_array_equal(display.interval, interval[:, 1])
+
+
+def test_target_in_a_column(regressor, data):
+    """Of shape (n_samples, 1), as MultiOutputRegressor has it."""
+    model = MultiOutputRegressor(regressor).fit(data.X, data.y[:, None])
+    display = PredictionIntervalDisplay.from_estimator(
+        model, data.X_new, data.y_new[:, None]
+    )
+    assert display.interval.shape == (len(data.X_new), 2, 2)
+    assert display.y.shape == display.prediction.shape == (len(data.X_new),)
+
+
+@pytest.mark.parametrize("feature", ["z", 7])
+def test_unknown_feature(regressor, data, feature):
+    with pytest.raises(ValueError, match="must be a column of X"):
+        PredictionIntervalDisplay.from_estimator(regressor, data.X_new, feature=feature)
+    with pytest.raises(ValueError, match="must be a column of X"):
+        PredictionIntervalDisplay.from_estimator(
+            regressor, data.X_new.to_numpy(), feature=feature
+        )
+
+
+def test_feature_of_text(regressor, data):
+    X = data.X_new.assign(a="word")
+    with pytest.raises(ValueError, match="must hold numbers"):
+        PredictionIntervalDisplay.from_estimator(regressor, X, feature="a")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": [1.0, 2.0]}, "must have the 3 rows"),
+        ({"interval": np.zeros((3, 1, 2))}, "for each row and coverage"),
+        ({"x": [1.0, 2.0]}, "one number per row"),
+        ({"prediction": np.zeros((3, 5))}, "of one target"),
+    ],
+)
+def test_shapes(change, message):
+    given = {
+        "y": np.zeros(3),
+        "prediction": np.zeros(3),
+        "interval": np.zeros((3, 2, 2)),
+    }
+    with pytest.raises(ValueError, match=message):
+        PredictionIntervalDisplay.from_predictions(**given | change)
+
+
+def test_classifier_is_refused(classifier, data):
+    with pytest.raises(TypeError, match="needs a regressor"):
+        PredictionIntervalDisplay.from_estimator(classifier, data.X_new)
+
+
+def test_many_rows_are_pixels():
+    """Thousands of points do not make a heavy vector graphic."""
+    n = 3000
+    y = np.linspace(-2, 2, n)
+    display = PredictionIntervalDisplay.from_predictions(
+        y, 0 * y, np.tile([-1.0, 1.0], (n, 1)), coverage=0.9
+    )
+    assert display.inside_.get_rasterized() and display.outside_.get_rasterized()
+    assert display.inside_.get_markersize() < 2

@@ -1,0 +1,123 @@
+"""RiskCoverageDisplay."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, root_mean_squared_error
+
+from skbayesnn import Abstainer, predict_uncertainty
+from skbayesnn.metrics import risk_coverage_curve
+from skbayesnn.plotting import RiskCoverageDisplay
+
+
+def test_classifier(classifier, data):
+    kinds = ["entropy", "mutual_information"]
+    display = RiskCoverageDisplay.from_estimator(
+        classifier, data.X_new, data.labels_new, kind=kinds, sample_weight=data.weights
+    )
+    prediction = classifier.predict(data.X_new)
+    uncertainty = predict_uncertainty(classifier, data.X_new, kinds)
+    assert list(display.risk) == list(display.lines_) == kinds
+    for kind in kinds:
+        expected = risk_coverage_curve(
+            prediction != data.labels_new, uncertainty[kind], data.weights
+        )
+        found = display.coverage[kind], display.risk[kind], display.threshold[kind]
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(
+            display.lines_[kind].get_xydata(), np.stack(expected[:2], axis=1)
+        )
+    accuracy = accuracy_score(data.labels_new, prediction, sample_weight=data.weights)
+    assert display.overall_risk == pytest.approx(1 - accuracy)
+    np.testing.assert_array_equal(display.random_.get_ydata(), display.overall_risk)
+
+
+def test_regressor(regressor, data):
+    display = RiskCoverageDisplay.from_estimator(regressor, data.X_new, data.y_new)
+    prediction = regressor.predict(data.X_new)
+    error = np.square(data.y_new - prediction)
+    coverage, risk, _ = risk_coverage_curve(
+        error, predict_uncertainty(regressor, data.X_new)
+    )
+    np.testing.assert_array_equal(display.coverage["total"], coverage)
+    np.testing.assert_allclose(display.risk["total"], np.sqrt(risk))
+    assert display.overall_risk == pytest.approx(
+        root_mean_squared_error(data.y_new, prediction)
+    )
+    assert display.risk["total"][-1] == pytest.approx(display.overall_risk)
+
+
+def test_oracle_is_below(classifier, data):
+    """At the coverages of any curve."""
+    display = RiskCoverageDisplay.from_estimator(
+        classifier, data.X_new, data.labels_new, kind="all"
+    )
+    # Among the accepted n of N rows the oracle has max(0, n - right) wrong ones.
+    right = 1 - display.overall_risk
+    for kind, coverage in display.coverage.items():
+        oracle = np.maximum(0, coverage - right) / coverage
+        # Rounding of sums of 17 rows.
+        assert (display.risk[kind] >= oracle - 1e-12).all()
+    np.testing.assert_allclose(
+        display.oracle_risk,
+        np.maximum(0, display.oracle_coverage - right) / display.oracle_coverage,
+        atol=1e-12,
+    )
+
+
+def test_from_predictions(regressor, data):
+    one = RiskCoverageDisplay.from_estimator(
+        regressor, data.X_new, data.y_new, kind=["total", "epistemic"]
+    )
+    other = RiskCoverageDisplay.from_predictions(
+        data.y_new,
+        regressor.predict(data.X_new),
+        predict_uncertainty(regressor, data.X_new, ["total", "epistemic"]),
+        metric="rmse",
+        name="again",
+    )
+    for name in ("coverage", "risk", "threshold"):
+        for kind in ("total", "epistemic"):
+            np.testing.assert_array_equal(
+                getattr(one, name)[kind], getattr(other, name)[kind]
+            )
+    assert other.lines_["total"].get_label() == "again, total"
+    single = RiskCoverageDisplay.from_predictions(
+        data.y_new,
+        regressor.predict(data.X_new),
+        predict_uncertainty(regressor, data.X_new),
+        metric="rmse",
+    )
+    np.testing.assert_array_equal(single.risk["uncertainty"], one.risk["total"])
+
+
+def test_constant_uncertainty_is_seen():
+    """Its curve is a point, at all rows."""
+    display = RiskCoverageDisplay.from_predictions(
+        ["a", "b", "b"], ["a", "a", "b"], [0.2, 0.2, 0.2], metric="error_rate"
+    )
+    line = display.lines_["uncertainty"]
+    np.testing.assert_allclose(line.get_xydata(), [[1, 1 / 3]])
+    assert line.get_marker() == "o"
+
+
+def test_abstainer(classifier, regressor, data):
+    """The curve is that of all rows, refused ones too."""
+    abstainer = Abstainer(classifier, threshold=-1.0).fit(data.X, data.labels)
+    inner = RiskCoverageDisplay.from_estimator(
+        abstainer.estimator_, data.X_new, data.labels_new
+    )
+    outer = RiskCoverageDisplay.from_estimator(abstainer, data.X_new, data.labels_new)
+    np.testing.assert_array_equal(inner.risk["entropy"], outer.risk["entropy"])
+    abstainer = Abstainer(regressor, threshold=-1.0).fit(data.X, data.y)
+    with pytest.raises(ValueError, match="`estimator_`"):
+        RiskCoverageDisplay.from_estimator(abstainer, data.X_new, data.y_new)
+
+
+def test_errors(two_targets, data):
+    with pytest.raises(ValueError, match="must be of one target"):
+        RiskCoverageDisplay.from_estimator(
+            two_targets, data.X_new, data.Y[: len(data.X_new)]
+        )
+    with pytest.raises(ValueError, match="`metric` must be"):
+        RiskCoverageDisplay.from_predictions([0], [0], [0.1], metric="accuracy")
