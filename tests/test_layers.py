@@ -17,6 +17,9 @@ FLOORS = [
     {"networks"},
     {"inference"},
     {"data", "metrics", "mixtures", "quantiles", "recalibration", "uncertainty"},
+    {"estimators"},
+    {"blocks", "meta"},
+    {"abstention", "calibration", "conformal", "held_out"},
 ]
 ENGINE = set().union(*FLOORS[:3])
 

@@ -1,0 +1,96 @@
+"""Which rows to refuse?
+
+A classifier of digits that has seen 300 of them leaves those of which it is unsure to a
+person. `Abstainer` finds, by cross-validation on the training rows, how uncertain a
+digit may be so that at most 1 % of the accepted ones are wrong; the test digits say
+whether that holds. The upper picture shows the error among the accepted digits over the
+share accepted, for each measure of uncertainty, between refusing at random (dashed) and
+an oracle that refuses exactly the wrong ones (dotted); the lower one the digits refused
+first and those of which the model is surest.
+
+Writes examples/output/refusal.png and prints, for each measure, the threshold, the
+share accepted and the error on test digits, and the area under the curve.
+"""
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.feature_selection import VarianceThreshold
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+
+from skbayesnn import Abstainer, MCDropoutClassifier, predict_uncertainty
+from skbayesnn.metrics import area_under_risk_coverage
+from skbayesnn.plotting import RiskCoverageDisplay
+
+OUTPUT = Path(__file__).parent / "output"
+ROWS, TARGET_ERROR, SHOWN = 300, 0.01, 12
+KINDS = ("entropy", "expected_entropy", "mutual_information", "variation_ratio")
+
+
+def show_digits(figure, images, title, notes) -> None:
+    """A row of digits with a note below each."""
+    figure.suptitle(title, x=0.02, ha="left", fontsize=10)
+    axes = figure.subplots(1, len(images))
+    for ax, image, note in zip(axes, images, notes, strict=True):
+        ax.imshow(image.reshape(8, 8), cmap="gray_r")
+        ax.set(xticks=[], yticks=[])
+        ax.set_xlabel(note, fontsize=8)
+
+
+def main() -> None:
+    """Fit, refuse, print and plot."""
+    X, y = load_digits(return_X_y=True)
+    X = X.astype(np.float32)
+    X, X_test, y, y_test = train_test_split(
+        X, y, train_size=ROWS, stratify=y, random_state=0
+    )
+    network = make_pipeline(VarianceThreshold(), MCDropoutClassifier(random_state=0))
+    print(
+        f"{ROWS} digits to learn from, {len(y_test)} to test; target {TARGET_ERROR:.0%}"
+    )
+    print("measure              threshold   accepted   error   area (x 100)")
+    models = {}
+    for kind in KINDS:
+        model = Abstainer(network, kind=kind, target_error=TARGET_ERROR).fit(X, y)
+        report = model.report(X_test, y_test)
+        # The network inside is the same each time: fitted to all training rows.
+        wrong = model.estimator_.predict(X_test) != y_test
+        area = area_under_risk_coverage(wrong, model.predict_uncertainty(X_test))
+        print(
+            f"{kind:<20} {model.threshold_:9.3f}   {report['coverage']:8.1%}   "
+            f"{report['error']:5.2%}   {100 * area:6.2f}"
+        )
+        models[kind] = model
+    print(f"without refusing: error {wrong.mean():.2%}")
+
+    fig = plt.figure(figsize=(9, 8), layout="constrained")
+    top, *below = fig.subfigures(3, 1, height_ratios=[4, 1, 1])
+    ax = top.subplots()
+    network = models["entropy"].estimator_
+    RiskCoverageDisplay.from_estimator(network, X_test, y_test, kind=KINDS, ax=ax)
+    ax.axhline(TARGET_ERROR, color="#666666", lw=0.8)
+    ax.annotate("target", (0, TARGET_ERROR), (2, 3), textcoords="offset points")
+    ax.set_title("Refuse the most uncertain digits first", loc="left")
+    predicted = network.predict(X_test)
+    order = np.argsort(predict_uncertainty(network, X_test))
+    titles = "refused first: predicted (true)", "accepted first"
+    for figure, title, rows in zip(
+        below, titles, (order[::-1][:SHOWN], order[:SHOWN]), strict=True
+    ):
+        notes = [f"{predicted[i]} ({y_test[i]})" for i in rows]
+        show_digits(figure, X_test[rows], title, notes)
+    OUTPUT.mkdir(exist_ok=True)
+    path = OUTPUT / "refusal.png"
+    fig.savefig(path, dpi=120)
+    print(f"wrote {path.relative_to(Path(__file__).parent.parent)}")
+
+
+if __name__ == "__main__":
+    main()
