@@ -6,7 +6,7 @@ same table, each scaled by its own training rows.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -76,6 +76,12 @@ class Share:
     weights: np.ndarray
     validation: np.ndarray
     scaling: Scaling
+
+    def shifted(self, start: int) -> "Share":
+        """The same rows of a table that begins with ``start`` others."""
+        if start == 0:
+            return self
+        return replace(self, rows=self.rows + start, validation=self.validation + start)
 
 
 class Design:

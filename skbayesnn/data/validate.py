@@ -1,6 +1,7 @@
 """Frame -> table: what came in from outside, checked and in plain arrays."""
 
 import numbers
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,17 +34,36 @@ class Table:
     y: np.ndarray
     sample_weight: np.ndarray
 
-    def append(self, other: "Table") -> "Table":
-        """Both tables, one below the other."""
+    @property
+    def n_rows(self) -> int:
+        """Rows, those of weight zero too."""
+        return len(self.sample_weight)
+
+    def append(self, *others: "Table") -> "Table":
+        """The tables, one below the other."""
+        tables = (self, *others)
+        X = [table.X for table in tables]
         if sparse.issparse(self.X):
-            X = sparse.vstack([self.X, other.X], format="csr")
+            below = sparse.vstack(X, format="csr")
         else:
-            X = np.concatenate([self.X, other.X])
+            below = np.concatenate(X)
         return Table(
-            X=X,
-            y=np.concatenate([self.y, other.y]),
-            sample_weight=np.concatenate([self.sample_weight, other.sample_weight]),
+            X=below,
+            y=np.concatenate([table.y for table in tables]),
+            sample_weight=np.concatenate([table.sample_weight for table in tables]),
         )
+
+
+def stacked(tables: Sequence[Table]) -> tuple[Table, list[int]]:
+    """The different ones of some tables below each other, and where each begins."""
+    different = {id(table): table for table in tables}
+    first, *others = different.values()
+    ends = np.cumsum([table.n_rows for table in different.values()]).tolist()
+    starts = dict(zip(different, [0, *ends], strict=False))
+    return (
+        first.append(*others) if others else first,
+        [starts[id(table)] for table in tables],
+    )
 
 
 def check_inputs(estimator, X, *, reset):

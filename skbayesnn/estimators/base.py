@@ -4,6 +4,7 @@ import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 import sklearn
@@ -23,6 +24,36 @@ from skbayesnn.inference.predictive import all_draws, stream
 
 # Steps of `partial_fit` after which the likelihood's warm-up is over.
 PARTIAL_FIT_HORIZON = 2000
+
+
+class Prepared(NamedTuple):
+    """What ``fit`` was given, checked.
+
+    Parameters
+    ----------
+    table : Table
+    rows : ndarray of int
+        Of positive weight, to be trained on.
+    validation : ndarray of int, or None
+        Rows given to stop the training.
+    of_y : dict
+        Fitted attributes that follow from y alone.
+    """
+
+    table: Table
+    rows: np.ndarray
+    validation: np.ndarray | None
+    of_y: dict
+
+    def task_of(self, estimator) -> fitting.Task:
+        """An estimator's part of a program that trains on this."""
+        return fitting.make_task(
+            estimator,
+            self.table,
+            self.rows,
+            self.validation,
+            self.of_y.get("classes_"),
+        )
 
 
 class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
@@ -86,22 +117,32 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         with self._restored_on_failure():
             warm = parameters.check_bool("warm_start", self.warm_start)
             warm = warm and hasattr(self, "parameters_")
-            table, of_y = self._check(X, y, sample_weight, reset=not warm)
-            _warn_of_constants(table, of_y.get("classes_"))
-            rows = np.flatnonzero(table.sample_weight > 0)
-            table, validation = self._with_validation(table, X_val, y_val, of_y)
+            prepared = self._prepared(X, y, sample_weight, X_val, y_val, reset=not warm)
             if warm:
-                fitted = self._continue(table, rows, validation, of_y, "warm")
+                fitted = self._continue(*prepared, "warm")
             else:
-                [fitted] = fitting.fit_together(
-                    [self], table, [rows], [validation], of_y.get("classes_")
-                )
-            self._adopt(fitted, of_y, seen=0.0)
-            self.n_epochs_seen_ = self.n_iter_ + (self.n_epochs_seen_ if warm else 0)
-            if self._can_collapse:
-                share = fitted.task.share
-                self._warn_if_collapsed(table, share.rows, share.weights)
+                task = prepared.task_of(self)
+                [fitted] = fitting.train_together([self], [task], [prepared.table])
+            self._finish(prepared, fitted, self.n_epochs_seen_ if warm else 0)
         return self
+
+    def _prepared(
+        self, X, y, sample_weight=None, X_val=None, y_val=None, *, reset=True
+    ) -> "Prepared":
+        """Checked arguments of ``fit``."""
+        table, of_y = self._check(X, y, sample_weight, reset=reset)
+        _warn_of_constants(table, of_y.get("classes_"))
+        rows = np.flatnonzero(table.sample_weight > 0)
+        table, validation = self._with_validation(table, X_val, y_val, of_y)
+        return Prepared(table, rows, validation, of_y)
+
+    def _finish(self, prepared: "Prepared", fitted, n_epochs_before: int = 0) -> None:
+        """Make trained networks the fitted state, and say where it is doubtful."""
+        self._adopt(fitted, prepared.of_y, seen=0.0)
+        self.n_epochs_seen_ = self.n_iter_ + n_epochs_before
+        if self._can_collapse:
+            share = fitted.task.share
+            self._warn_if_collapsed(prepared.table, share.rows, share.weights)
 
     def _warn_if_collapsed(self, table, rows, weights):
         """Compare the fit of some training rows with a linear model's."""

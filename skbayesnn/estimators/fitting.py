@@ -14,7 +14,7 @@ import torch
 from sklearn.model_selection import train_test_split
 
 from skbayesnn.data.design import Design, Scaling, Share
-from skbayesnn.data.validate import Table
+from skbayesnn.data.validate import Table, stacked
 from skbayesnn.estimators import parameters
 from skbayesnn.estimators.method import Method
 from skbayesnn.estimators.progress import epochs_reported
@@ -118,14 +118,22 @@ def fit_together(
     FloatingPointError
         All networks' losses became infinite or NaN.
     """
-    device = parameters.device_for_fit(estimators[0].device)
-    dtype = precision(table, device)
     tasks = [
         make_task(estimator, table, r, v, classes)
         for estimator, r, v in zip(
             estimators, rows, validation or repeat(None), strict=False
         )
     ]
+    return train_together(estimators, tasks, [table] * len(tasks))
+
+
+def train_together(
+    estimators: Sequence, tasks: Sequence[Task], tables: Sequence[Table]
+) -> list[Fitted]:
+    """Train estimators whose tasks are made, each with its own table.
+
+    Raises as :func:`fit_together` does.
+    """
     plan = tasks[0].plan
     for estimator, task in zip(estimators, tasks, strict=True):
         if task.plan != plan:
@@ -140,8 +148,14 @@ def fit_together(
             "estimators of one program must be trained on equally many rows; got "
             f"{sorted(sizes)} rows."
         )
+    table, starts = stacked(tables)
+    shares = [
+        task.share.shifted(start) for task, start in zip(tasks, starts, strict=True)
+    ]
+    device = parameters.device_for_fit(estimators[0].device)
+    dtype = precision(table, device)
     members = Members.concatenate([task.members for task in tasks])
-    design = Design(table, [task.share for task in tasks], device, dtype)
+    design = Design(table, shares, device, dtype)
     posterior = start(plan, members, device, dtype)
     trained = run(estimators, plan, members, design, posterior)
     ends = np.cumsum([len(task.members.seeds) for task in tasks])
