@@ -1,0 +1,229 @@
+"""scikit-activeml's query strategies run on the estimators as they are."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import BaggingClassifier
+
+from skbayesnn import (
+    BBBClassifier,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    VariationalDropoutClassifier,
+)
+from skbayesnn.uncertainty import classification_uncertainty
+
+pool = pytest.importorskip("skactiveml.pool")
+SklearnClassifier = pytest.importorskip("skactiveml.classifier").SklearnClassifier
+regressors = pytest.importorskip("skactiveml.regressor")
+
+# Its wrappers turn an error of `fit` into a warning, and go on with guesses.
+pytestmark = pytest.mark.filterwarnings("error:.*could not be fitted")
+
+ROWS, INPUTS, CLASSES, LABELLED = 33, 4, 3, 12
+SMALL = {"hidden_layer_sizes": (6,), "max_iter": 10, "n_draws": 8}
+
+
+@pytest.fixture
+def classes(seed):
+    """X, all labels, and labels of which only the first rows are known."""
+    random = np.random.default_rng(seed)
+    truth = np.arange(ROWS) % CLASSES
+    centres = random.standard_normal((CLASSES, INPUTS))
+    X = centres[truth] + random.standard_normal((ROWS, INPUTS))
+    known = np.where(np.arange(ROWS) < LABELLED, truth, np.nan)
+    return X, truth, known
+
+
+@pytest.fixture
+def numbers(seed):
+    """X, and targets of which only the first rows are known."""
+    random = np.random.default_rng(seed)
+    X = random.standard_normal((ROWS, INPUTS))
+    y = X @ np.arange(1, INPUTS + 1) + random.standard_normal(ROWS)
+    return X, np.where(np.arange(ROWS) < LABELLED, y, np.nan)
+
+
+def classifier(seed, kind=MCDropoutClassifier, **options):
+    """An estimator in scikit-activeml's wrapper, which leaves out unlabelled rows."""
+    return wrapped(kind(**SMALL, random_state=seed, **options))
+
+
+def wrapped(estimator):
+    return SklearnClassifier(estimator, classes=list(range(CLASSES)))
+
+
+def regressor(seed, kind=regressors.SklearnRegressor):
+    """With masks that drop a few units in every draw."""
+    return kind(MCDropoutRegressor(**SMALL, dropout=(0, 0.3), random_state=seed))
+
+
+def check(chosen, utilities, n):
+    """n different rows without a label; utilities of those rows only."""
+    assert len(set(chosen)) == n and min(chosen) >= LABELLED
+    assert np.isnan(utilities[:, :LABELLED]).all()
+    assert np.isfinite(utilities[0, LABELLED:]).all()
+    # A strategy that knows nothing of the rows could not choose.
+    assert np.ptp(utilities[0, LABELLED:]) > 0
+
+
+@pytest.mark.parametrize(
+    "kind", [MCDropoutClassifier, BBBClassifier, VariationalDropoutClassifier]
+)
+def test_uncertainty_sampling_ranks_by_our_entropy(classes, seed, kind):
+    X, truth, known = classes
+    strategy = pool.UncertaintySampling(method="entropy", random_state=seed)
+    chosen, utilities = strategy.query(
+        X, known, clf=classifier(seed, kind), batch_size=2, return_utilities=True
+    )
+    check(chosen, utilities, 2)
+    alone = kind(**SMALL, random_state=seed).fit(X[:LABELLED], truth[:LABELLED])
+    entropy = alone.predict_uncertainty(X[LABELLED:], "entropy")
+    np.testing.assert_allclose(utilities[0, LABELLED:], entropy, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["least_confident", "margin_sampling"])
+def test_uncertainty_sampling_ranks_by_our_probabilities(classes, seed, method):
+    X, truth, known = classes
+    strategy = pool.UncertaintySampling(method=method, random_state=seed)
+    chosen, utilities = strategy.query(
+        X, known, clf=classifier(seed), batch_size=2, return_utilities=True
+    )
+    check(chosen, utilities, 2)
+    alone = MCDropoutClassifier(**SMALL, random_state=seed)
+    alone.fit(X[:LABELLED], truth[:LABELLED])
+    second, first = np.sort(alone.predict_proba(X[LABELLED:]))[:, -2:].T
+    sure = first if method == "least_confident" else first - second
+    np.testing.assert_allclose(utilities[0, LABELLED:], 1 - sure, rtol=1e-6)
+
+
+@pytest.mark.parametrize("strategy", ["GreedyBALD", "BatchBALD", "QueryByCommittee"])
+@pytest.mark.parametrize("committee", ["list", "bagging"])
+def test_committees(classes, seed, strategy, committee):
+    X, _, known = classes
+    if committee == "list":
+        ensemble = [classifier(seed + i) for i in range(5)]
+    else:
+        network = MCDropoutClassifier(**SMALL)
+        bagging = BaggingClassifier(
+            network, n_estimators=5, bootstrap=False, random_state=seed
+        )
+        ensemble = wrapped(bagging)
+    chosen, utilities = getattr(pool, strategy)(random_state=seed).query(
+        X, known, ensemble=ensemble, batch_size=2, return_utilities=True
+    )
+    check(chosen, utilities, 2)
+
+
+class Drawn(SklearnClassifier):
+    """A committee of posterior draws."""
+
+    def sample_proba(self, X, n_samples):
+        """Draws in front, as scikit-activeml has them."""
+        return np.moveaxis(self.estimator_.sample_f(X, n_samples), -1, 0)
+
+
+@pytest.mark.parametrize("strategy", ["GreedyBALD", "QueryByCommittee"])
+def test_bald_of_posterior_draws_is_mutual_information(classes, seed, strategy):
+    """The mean divergence of members from their mean is the same number."""
+    X, truth, known = classes
+    network = MCDropoutClassifier(**SMALL, dropout=0.3, random_state=seed)
+    chosen, utilities = getattr(pool, strategy)(
+        sample_predictions_method_name="sample_proba",
+        sample_predictions_dict={"n_samples": 7},
+        random_state=seed,
+    ).query(
+        X,
+        known,
+        ensemble=Drawn(network, classes=list(range(CLASSES))),
+        batch_size=2,
+        return_utilities=True,
+    )
+    check(chosen, utilities, 2)
+    network.fit(X[:LABELLED], truth[:LABELLED])
+    draws = np.moveaxis(network.sample_f(X[LABELLED:], 7), -1, 0)
+    information = classification_uncertainty(draws, "mutual_information", np.zeros(7))
+    # Probabilities are clipped at 1e-7 there.
+    np.testing.assert_allclose(utilities[0, LABELLED:], information, atol=1e-5)
+
+
+def test_a_loop_of_queries_learns_every_label(classes, seed):
+    X, truth, known = classes
+    strategy = pool.UncertaintySampling(random_state=seed)
+    model = classifier(seed, n_estimators=2)
+    while np.isnan(known).any():
+        chosen = strategy.query(X, known, clf=model, batch_size=7)
+        known[chosen] = truth[chosen]
+    np.testing.assert_array_equal(known, truth)
+    alone = MCDropoutClassifier(**SMALL, n_estimators=2, random_state=seed)
+    np.testing.assert_array_equal(
+        model.fit(X, known).predict_proba(X), alone.fit(X, truth).predict_proba(X)
+    )
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "KLDivergenceMaximization",
+        "ExpectedModelVarianceReduction",
+        "ExpectedModelOutputChange",
+    ],
+)
+def test_strategies_of_the_predictive_distribution(numbers, seed, strategy):
+    """They fit a network for every candidate and every value it may take: three."""
+    X, y = numbers
+    candidates = [LABELLED, LABELLED + 1, LABELLED + 2]
+    chosen, utilities = getattr(pool, strategy)(random_state=seed).query(
+        X,
+        y,
+        reg=regressor(seed, regressors.SklearnNormalRegressor),
+        candidates=candidates,
+        batch_size=2,
+        return_utilities=True,
+    )
+    assert len(set(chosen)) == 2 and set(chosen) <= set(candidates)
+    assert np.isfinite(utilities[0, candidates]).all()
+    assert np.ptp(utilities[0, candidates]) > 0
+
+
+def test_the_predictive_distribution_is_ours(numbers, seed):
+    X, y = numbers
+    model = regressor(seed, regressors.SklearnNormalRegressor).fit(X, y)
+    mean, std = model.estimator_.predict(X, return_std=True)
+    distribution = model.predict_target_distribution(X)
+    np.testing.assert_array_equal(distribution.mean(), mean)
+    np.testing.assert_array_equal(distribution.std(), std)
+
+
+def test_expected_model_change(numbers, seed):
+    """GreedySamplingTarget would run too; it draws from NumPy's global generator."""
+    X, y = numbers
+    strategy = pool.ExpectedModelChangeMaximization(random_state=seed)
+    chosen, utilities = strategy.query(
+        X, y, reg=regressor(seed), batch_size=2, return_utilities=True
+    )
+    check(chosen, utilities, 2)
+
+
+def test_committee_of_regressors(numbers, seed):
+    X, y = numbers
+    chosen, utilities = pool.QueryByCommittee(random_state=seed).query(
+        X,
+        y,
+        ensemble=[regressor(seed + i) for i in range(5)],
+        batch_size=2,
+        return_utilities=True,
+    )
+    check(chosen, utilities, 2)
+
+
+def test_committee_of_drawn_functions_is_their_spread(numbers, seed):
+    X, y = numbers
+    model = regressor(seed)
+    chosen, utilities = pool.QueryByCommittee(
+        sample_predictions_method_name="sample_f",
+        sample_predictions_dict={"n_samples": 20},
+        random_state=seed,
+    ).query(X, y, ensemble=model, batch_size=2, return_utilities=True)
+    check(chosen, utilities, 2)
+    functions = model.fit(X, y).estimator_.sample_f(X[LABELLED:], 20)
+    np.testing.assert_allclose(utilities[0, LABELLED:], functions.std(1), rtol=1e-6)
