@@ -36,8 +36,17 @@ class Scaling:
     def of(cls, table: Table, rows: np.ndarray, weights, standardize: bool, classes):
         """Weighted mean and std of the rows ``rows``; constant columns get scale 1.
 
+        Computed once for the same rows of a table: a search asks for each candidate.
+
         classes : bool, whether y holds class numbers, which are not scaled
         """
+        key = (rows.tobytes(), weights.tobytes(), standardize)
+        if key not in table.scalings:
+            table.scalings[key] = cls._of(table, rows, weights, standardize, classes)
+        return table.scalings[key]
+
+    @classmethod
+    def _of(cls, table, rows, weights, standardize, classes):
         n_inputs = table.X.shape[1]
         n_targets = 1 if classes else table.y.shape[1]
         x_mean, x_scale = np.zeros(n_inputs), np.ones(n_inputs)

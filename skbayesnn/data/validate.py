@@ -2,7 +2,7 @@
 
 import numbers
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
@@ -28,11 +28,14 @@ class Table:
     y : ndarray
         Regression: (rows, targets), float64. Classification: (rows,), class numbers.
     sample_weight : ndarray of shape (rows,), float64
+    scalings : dict
+        What :class:`skbayesnn.data.design.Scaling` has computed of the rows.
     """
 
     X: np.ndarray | sparse.csr_array
     y: np.ndarray
     sample_weight: np.ndarray
+    scalings: dict = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def n_rows(self) -> int:
