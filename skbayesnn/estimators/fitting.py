@@ -128,11 +128,15 @@ def fit_together(
 
 
 def train_together(
-    estimators: Sequence, tasks: Sequence[Task], tables: Sequence[Table]
+    estimators: Sequence,
+    tasks: Sequence[Task],
+    tables: Sequence[Table],
+    device: str | None = None,
 ) -> list[Fitted]:
     """Train estimators whose tasks are made, each with its own table.
 
-    Raises as :func:`fit_together` does.
+    On the first one's ``device`` unless another is named. Raises as
+    :func:`fit_together` does.
     """
     plan = tasks[0].plan
     for estimator, task in zip(estimators, tasks, strict=True):
@@ -152,11 +156,11 @@ def train_together(
     shares = [
         task.share.shifted(start) for task, start in zip(tasks, starts, strict=True)
     ]
-    device = parameters.device_for_fit(estimators[0].device)
-    dtype = precision(table, device)
+    place = parameters.device_for_fit(device or estimators[0].device)
+    dtype = precision(table, place)
     members = Members.concatenate([task.members for task in tasks])
-    design = Design(table, shares, device, dtype)
-    posterior = start(plan, members, device, dtype)
+    design = Design(table, shares, place, dtype)
+    posterior = start(plan, members, place, dtype)
     trained = run(estimators, plan, members, design, posterior)
     ends = np.cumsum([len(task.members.seeds) for task in tasks])
     return [
@@ -181,12 +185,17 @@ def run(
             plan, members, design, posterior, optimizer_state, first_epoch, report
         )
     if trained.failed.all():
-        raise FloatingPointError(
-            "the loss of every network became infinite or NaN, first in epoch "
-            f"{trained.failed.min()}. Lower learning_rate_init "
-            f"({plan.learning_rate:g} here), or scale the data (standardize=True)."
-        )
+        raise all_failed(plan, trained)
     return trained
+
+
+def all_failed(plan: Plan, trained: Trained) -> FloatingPointError:
+    """Why there is nothing to predict with."""
+    return FloatingPointError(
+        "the loss of every network became infinite or NaN, first in epoch "
+        f"{trained.failed.min()}. Lower learning_rate_init "
+        f"({plan.learning_rate:g} here), or scale the data (standardize=True)."
+    )
 
 
 def precision(table: Table, device: torch.device) -> torch.dtype:

@@ -59,6 +59,29 @@ def epochs_reported(estimators, n_epochs: int, verbose: bool) -> Iterator:
         context.call_on_fit_task_end(estimator=estimator)
 
 
+@contextmanager
+def members_reported(n_members: int, verbose: bool) -> Iterator:
+    """A function to call with the number of members done, and the best score so far.
+
+    Raises
+    ------
+    ImportError
+        ``verbose`` without tqdm.
+    """
+    bar = _tqdm()(total=n_members, unit="member") if verbose else None
+
+    def report(n_done: int, best: str) -> None:
+        if bar is not None:
+            bar.set_postfix_str(f"best {best}", refresh=False)
+            bar.update(n_done - bar.n)
+
+    try:
+        yield report
+    finally:
+        if bar is not None:
+            bar.close()
+
+
 def _title(estimators) -> str:
     name = type(estimators[0]).__name__
     return name if len(estimators) == 1 else f"{name} x {len(estimators)}"
