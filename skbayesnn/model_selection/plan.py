@@ -9,7 +9,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import cycle, pairwise, product
+from itertools import cycle, pairwise
+from typing import NamedTuple
 
 import joblib
 import numpy as np
@@ -30,36 +31,41 @@ MEMBERS_AT_ONCE = 256
 CACHE_BYTES, FEWEST_MEMBERS = 3 << 19, 16
 
 
+@dataclass(frozen=True)
+class Job:
+    """A network to be trained: checked rows, and its part of a program."""
+
+    network: BayesianNetwork
+    prepared: Prepared
+    task: Task
+
+    @property
+    def item_size(self) -> int:
+        """Bytes of a number in training."""
+        return 4 if self.prepared.table.X.dtype == np.float32 else 8
+
+
 @dataclass
 class Member:
     """One candidate in one fold.
 
     Parameters
     ----------
-    candidate, fold : int
     estimator : estimator
-        With the candidate's parameters; all but the network is fitted.
-    prepared : Prepared, or None
-        What the network is to be fitted to.
-    task : Task, or None
+        With the candidate's parameters; the steps before the network are fitted, and
+        in the end the network too.
+    job : Job, or None
+        What is still to be done.
     error : Exception, or None
         Why it cannot be trained.
     seconds : float
         Its share of the time of its program.
     """
 
-    candidate: int
-    fold: int
     estimator: BaseEstimator
-    prepared: Prepared | None = None
-    task: Task | None = None
+    job: Job | None = None
     error: Exception | None = None
     seconds: float = 0.0
-
-    @property
-    def network(self) -> BayesianNetwork:
-        """The last step."""
-        return network_of(self.estimator)
 
 
 def network_of(estimator) -> BayesianNetwork:
@@ -107,8 +113,8 @@ class Workshop:
         self.n_folds = len(splits)
         self._path = _path_of_network(estimator)
         self._n_workers = max(joblib.effective_n_jobs(n_jobs), len(devices or ()))
-        # The first member of every fold and setting of the steps before the network.
-        self._first: dict[tuple[str, int], Member] = {}
+        # What arrives at the network, per setting of the steps before it and fold.
+        self._arrived: dict[tuple[str, int], _Arrived] = {}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -124,134 +130,152 @@ class Workshop:
         for start in range(0, len(candidates), step):
             yield list(candidates[start : start + step])
 
-    def train(self, candidates: Sequence[dict]) -> list[list[Member]]:
-        """The trained members of every candidate, in the order of the folds."""
-        members = [
-            self._member(i, candidate, fold)
-            for (i, candidate), fold in product(
-                enumerate(candidates), range(self.n_folds)
-            )
-        ]
-        groups = list(groups_of(members, self.budget // self._n_workers))
-        places = cycle(self.devices or [None])
-        trained = joblib.Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            joblib.delayed(train_group)(group, device)
-            for group, device in zip(groups, places, strict=False)
-        )
-        for group, outcomes in zip(groups, trained, strict=True):
-            for member, (network, error, seconds) in zip(group, outcomes, strict=True):
-                vars(member.network).update(vars(network))
-                member.error, member.seconds = error, seconds
-                member.prepared = member.task = None
-        return [
-            members[start : start + self.n_folds]
-            for start in range(0, len(members), self.n_folds)
-        ]
-
-    def _member(self, i: int, candidate: dict, fold: int) -> Member:
+    def member(self, candidate: dict, fold: int) -> Member:
         """A candidate in a fold, all but its network fitted."""
-        member = Member(i, fold, clone(self.estimator))
+        member = Member(clone(self.estimator))
         try:
             member.estimator.set_params(**clone(candidate, safe=False))
             key = _before_network(candidate, self._path), fold
-            if key not in self._first:
-                self._first[key] = first = Member(i, fold, clone(member.estimator))
-                self._prepare(first)
-            first = self._first[key]
-            if first.error is not None:
-                raise first.error
-            _take_over(member, first)
-            member.task = member.prepared.task_of(member.network)
+            if key not in self._arrived:
+                self._arrived[key] = self._arrive(clone(member.estimator), fold)
+            prepared = self._arrived[key].hand_over(member.estimator)
+            network = network_of(member.estimator)
+            member.job = Job(network, prepared, prepared.task_of(network))
         except Exception as error:
             member.error = error
         return member
 
-    def _prepare(self, member: Member) -> None:
+    def train(self, members: Sequence[Member]) -> None:
+        """Train members in place; what is finished stays so after an interruption."""
+        waiting = {id(m.job): m for m in members if m.job is not None}
+        jobs = [m.job for m in members if m.job is not None]
+        groups = list(groups_of(jobs, self.budget // self._n_workers))
+        places = cycle(self.devices or [None])
+        parallel = joblib.Parallel(
+            n_jobs=self.n_jobs, prefer="threads", return_as="generator"
+        )
+        trained = parallel(
+            joblib.delayed(train_group)(group, device)
+            for group, device in zip(
+                groups, cycle(self.devices or [None]), strict=False
+            )
+        )
+        for group, outcomes in zip(groups, trained, strict=True):
+            for job, (network, error, seconds) in zip(group, outcomes, strict=True):
+                member = waiting[id(job)]
+                job.network.__dict__.update(network.__dict__)
+                member.error, member.seconds, member.job = error, seconds, None
+
+    def _arrive(self, estimator, fold: int) -> "_Arrived":
         """Fit what stands before the network, and check what arrives there."""
-        train = self.splits[member.fold][0]
+        train = self.splits[fold][0]
         try:
             params = _check_method_params(self.X, self.fit_params, indices=train)
-            rows = _safe_split(member.estimator, self.X, self.y, train)
-            member.prepared = _prepared(member.estimator, *rows, params)
+            X, y = _safe_split(estimator, self.X, self.y, train)
+            return _Arrived(estimator, _received(estimator, X, y, params))
         except Exception as error:
-            member.error = error
+            return _Arrived(estimator, error)
 
 
-def groups_of(members: Sequence[Member], budget: int) -> Iterator[list[Member]]:
-    """Members that can share a program, at most ``budget`` bytes at a time."""
-    alike: dict[tuple, list[Member]] = {}
-    for member in sorted(members, key=lambda member: member.fold):
-        if member.task is not None:
-            alike.setdefault(_signature(member), []).append(member)
+class _Arrived(NamedTuple):
+    """What the steps before a network, fitted to a fold, have made of its rows."""
+
+    estimator: BaseEstimator
+    outcome: Prepared | Exception
+
+    def hand_over(self, estimator) -> Prepared:
+        """The rows, and the fitted steps to another candidate's estimator."""
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        ours, theirs = estimator, self.estimator
+        while isinstance(ours, Pipeline):
+            ours.steps[:-1] = theirs.steps[:-1]
+            ours, theirs = ours.steps[-1][1], theirs.steps[-1][1]
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(theirs, name):
+                setattr(ours, name, getattr(theirs, name))
+        return self.outcome
+
+
+def groups_of(jobs: Sequence[Job], budget: int) -> Iterator[list[Job]]:
+    """Jobs that can share a program, at most ``budget`` bytes at a time.
+
+    Those of one fold stand together, so that a program has few tables.
+    """
+    alike: dict[tuple, list[Job]] = {}
+    for job in sorted(jobs, key=lambda job: id(job.prepared.table)):
+        alike.setdefault(_signature(job), []).append(job)
     for group in alike.values():
-        n_pieces = -(-len(group) // members_per_program(group[0], budget))
+        n_pieces = -(-len(group) // jobs_per_program(group[0], budget))
         for piece in np.array_split(np.arange(len(group)), n_pieces):
             yield [group[i] for i in piece]
 
 
-def members_per_program(member: Member, budget: int) -> int:
+def jobs_per_program(job: Job, budget: int) -> int:
     """As many as the budget holds; on a CPU no more than suit its cache."""
-    assert member.task is not None
-    size = max(1, budget // bytes_of(member))
-    if parameters.device_for_fit(member.network.device).type != "cpu":
+    size = max(1, budget // bytes_of(job))
+    if parameters.device_for_fit(job.network.device).type != "cpu":
         return size
-    widest = member.task.plan.batch_size * max(member.task.plan.network.sizes)
-    in_cache = CACHE_BYTES // (_item_size(member) * widest)
+    plan = job.task.plan
+    widest = plan.batch_size * max(plan.network.sizes) * job.task.share.n_members
+    in_cache = CACHE_BYTES // (job.item_size * widest)
     return min(size, max(FEWEST_MEMBERS, in_cache))
 
 
-def bytes_of(member: Member) -> int:
-    """Memory that one member takes in training, an upper estimate.
+def bytes_of(job: Job) -> int:
+    """Memory that a job takes in training, an upper estimate.
 
     Parameters are there about twenty times: values, gradient and its parts, two
     moments of Adam, the best epoch's, start values, and temporaries. Activations of a
     batch are there with their noise, mask and gradient.
     """
-    assert member.task is not None
-    plan, n_networks = member.task.plan, member.task.share.n_members
+    plan, share = job.task.plan, job.task.share
     sizes = plan.network.sizes
     weights = sum((a + 1) * b for a, b in pairwise(sizes))
     units = plan.batch_size * sum(sizes)
-    rows = 16 * len(member.task.share.rows)
-    return n_networks * (_item_size(member) * (20 * weights + 6 * units) + rows)
+    numbers = job.item_size * (20 * weights + 6 * units)
+    return share.n_members * (numbers + 16 * len(share.rows))
 
 
-def train_group(members: Sequence[Member], device=None) -> list[tuple]:
-    """Train the members of one program: network, error and seconds of each.
+def train_group(jobs: Sequence[Job], device: str | None = None) -> list[tuple]:
+    """Train the jobs of one program: fitted network, error and seconds of each.
 
     Out of memory, the two halves are trained one after the other.
     """
     start = time.perf_counter()
-    networks = [member.network for member in members]
     try:
         fitted = fitting.train_together(
-            networks,
-            [member.task for member in members],
-            [member.prepared.table for member in members],
+            [job.network for job in jobs],
+            [job.task for job in jobs],
+            [job.prepared.table for job in jobs],
             device,
         )
     except Exception as error:
-        if len(members) > 1 and _out_of_memory(error):
-            half = len(members) // 2
-            _warn_of_halving(len(members))
+        if len(jobs) > 1 and _out_of_memory(error):
+            _warn_of_halving(len(jobs))
+            half = len(jobs) // 2
             return [
                 outcome
-                for part in (members[:half], members[half:])
+                for part in (jobs[:half], jobs[half:])
                 for outcome in train_group(part, device)
             ]
-        return [(network, error, 0.0) for network in networks]
-    outcomes = []
-    for member, network, one in zip(members, networks, fitted, strict=True):
-        error = None
-        try:
-            if one.trained.failed.all():
-                raise fitting.all_failed(one.task.plan, one.trained)
-            network._finish(member.prepared, one)
-        except Exception as caught:
-            error = caught
-        outcomes.append((network, error))
-    seconds = (time.perf_counter() - start) / len(members)
-    return [(*outcome, seconds) for outcome in outcomes]
+        return [(job.network, error, 0.0) for job in jobs]
+    seconds = (time.perf_counter() - start) / len(jobs)
+    errors = [_finished(job, one) for job, one in zip(jobs, fitted, strict=True)]
+    return [
+        (job.network, error, seconds) for job, error in zip(jobs, errors, strict=True)
+    ]
+
+
+def _finished(job: Job, fitted: fitting.Fitted) -> Exception | None:
+    """Make a job's network fitted, or say why it cannot be."""
+    try:
+        if fitted.trained.failed.all():
+            raise fitting.all_failed(job.task.plan, fitted.trained)
+        job.network._finish(job.prepared, fitted)
+    except Exception as error:
+        return error
+    return None
 
 
 def _out_of_memory(error: Exception) -> bool:
@@ -271,21 +295,15 @@ def _warn_of_halving(n_members: int) -> None:
     )
 
 
-def _item_size(member: Member) -> int:
-    """Bytes of a number in training."""
-    assert member.prepared is not None
-    return 4 if member.prepared.table.X.dtype == np.float32 else 8
-
-
-def _signature(member: Member) -> tuple:
-    """What the members of one program have in common."""
-    assert member.task is not None and member.prepared is not None
-    X = member.prepared.table.X
+def _signature(job: Job) -> tuple:
+    """What the jobs of one program have in common."""
+    X = job.prepared.table.X
+    share = job.task.share
     return (
-        member.task.plan,
-        len(member.task.share.rows),
-        len(member.task.share.validation),
-        str(member.network.device),
+        job.task.plan,
+        len(share.rows),
+        len(share.validation),
+        str(job.network.device),
         X.dtype,
         type(X),
     )
@@ -308,31 +326,19 @@ def _before_network(candidate: dict, path: str) -> str:
     return joblib.hash(others)
 
 
-def _prepared(estimator, X, y, fit_params) -> Prepared:
-    """Fit what stands before the network, and check what arrives there."""
+def _received(estimator, X, y, fit_params) -> Prepared:
+    """What the network of an estimator gets when that is fitted."""
     network = network_of(estimator)
-    arrived: list[Prepared] = []
+    received: list[Prepared] = []
 
     def receive(X, y=None, **params):
-        arrived.append(network._prepared(X, y, **params))
+        received.append(network._prepared(X, y, **params))
         return network
 
     # An attribute of the instance goes before the method of its class.
-    network.fit = receive  # type: ignore[method-assign]
+    network.fit = receive
     try:
         estimator.fit(X, y, **fit_params)
     finally:
         del network.fit
-    return arrived[0]
-
-
-def _take_over(member: Member, first: Member) -> None:
-    """The fitted steps and checked rows of another candidate of the same fold."""
-    member.prepared = first.prepared
-    ours, theirs = member.estimator, first.estimator
-    while isinstance(ours, Pipeline):
-        ours.steps[:-1] = theirs.steps[:-1]
-        ours, theirs = ours.steps[-1][1], theirs.steps[-1][1]
-    for name in ("n_features_in_", "feature_names_in_"):
-        if hasattr(theirs, name):
-            setattr(ours, name, getattr(theirs, name))
+    return received[0]

@@ -120,7 +120,11 @@ class _Batched(BaseSearchCV):
             cv=splits,
             **{name: getattr(self, name) for name in _PASSED_ON},
         )
-        replay.fit(X, y, **params)
+        try:
+            replay.fit(X, y, **params)
+        except KeyboardInterrupt:
+            self._unfinished = workshop.fingerprint, done
+            raise
         if replay.interrupted:
             n_done = len(replay.cv_results_["params"])
             self._unfinished = workshop.fingerprint, done
@@ -138,7 +142,10 @@ class _Batched(BaseSearchCV):
 
     def _done_before(self, workshop) -> dict[str, list[Member]]:
         """What an interrupted fit to the same data has trained, by candidate."""
-        fingerprint, done = vars(self).pop("_unfinished", (None, {}))
+        if not hasattr(self, "_unfinished"):
+            return {}
+        fingerprint, done = self._unfinished
+        del self._unfinished
         return done if fingerprint == workshop.fingerprint else {}
 
     def _budget(self) -> int:
@@ -253,7 +260,7 @@ class _Replay(BaseSearchCV):
     workshop : Workshop
         Trains them.
     done : dict of str to list of Member
-        Trained members by hash of their candidate; it grows.
+        Members by hash of their candidate, trained or waiting; it grows.
     """
 
     def __init__(
@@ -306,16 +313,15 @@ class _Replay(BaseSearchCV):
     def _members_of(self, candidates) -> list[list[Member]]:
         """Trained members of every candidate, those trained before included."""
         names = [joblib.hash(candidate) for candidate in candidates]
-        missing = {
-            name: candidate
-            for name, candidate in zip(names, candidates, strict=True)
-            if name not in self.done
-        }
-        for name, of_one in zip(
-            missing, self.workshop.train(list(missing.values())), strict=True
-        ):
-            self.done[name] = of_one
-        return [self.done[name] for name in names]
+        for name, candidate in zip(names, candidates, strict=True):
+            if name not in self.done:
+                self.done[name] = [
+                    self.workshop.member(candidate, fold)
+                    for fold in range(self.workshop.n_folds)
+                ]
+        members = [self.done[name] for name in names]
+        self.workshop.train([member for of_one in members for member in of_one])
+        return members
 
 
 def _best_so_far(results) -> str:
