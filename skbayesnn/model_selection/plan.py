@@ -155,10 +155,7 @@ class Workshop:
             n_jobs=self.n_jobs, prefer="threads", return_as="generator"
         )
         trained = parallel(
-            joblib.delayed(train_group)(group, device)
-            for group, device in zip(
-                groups, cycle(self.devices or [None]), strict=False
-            )
+            joblib.delayed(train_group)(group, next(places)) for group in groups
         )
         for group, outcomes in zip(groups, trained, strict=True):
             for job, (network, error, seconds) in zip(group, outcomes, strict=True):
