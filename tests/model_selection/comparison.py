@@ -1,0 +1,155 @@
+"""A batched search beside scikit-learn's: the same table, the same members."""
+
+import os
+import warnings
+
+import numpy as np
+from sklearn.exceptions import FitFailedWarning
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.pipeline import Pipeline
+
+from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.model_selection import BatchedGridSearchCV, BatchedRandomizedSearchCV
+
+SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
+SMALL = {
+    "hidden_layer_sizes": (5,),
+    "max_iter": 4,
+    "n_draws": 5,
+    "batch_size": 16,
+    "device": "cpu",
+    "random_state": SEED,
+}
+# Sums are taken in other orders, and Adam multiplies the last digits by some hundreds
+# in a few dozen steps. The wider one is for float32.
+ROUNDING, ROUNDING_32 = 1e-8, 5e-3
+PLAIN = {
+    BatchedGridSearchCV: GridSearchCV,
+    BatchedRandomizedSearchCV: RandomizedSearchCV,
+}
+
+
+def regressor(**parameters):
+    return MCDropoutRegressor(**SMALL | parameters)
+
+
+def classifier(**parameters):
+    return MCDropoutClassifier(**SMALL | parameters)
+
+
+class Watch:
+    """A scorer that scores by another, and keeps what it was asked to score."""
+
+    def __init__(self, estimator, scoring=None):
+        self.scorer = check_scoring(estimator, scoring)
+        self.seen = []
+
+    def __call__(self, estimator, X, y):
+        self.seen.append(fitted_state(estimator))
+        return self.scorer(estimator, X, y)
+
+
+def fitted_state(estimator):
+    """Everything that was learned, of the network in the end of a pipeline."""
+    while isinstance(estimator, Pipeline):
+        estimator = estimator[-1]
+    state = {name: v for name, v in vars(estimator).items() if name.endswith("_")}
+    if estimator.early_stopping:
+        # Adam's moments are those of the end of the program. Nothing goes on from
+        # them: `partial_fit` refuses early stopping, a warm start begins anew.
+        state.pop("optimizer_", None)
+    return state
+
+
+def fit_both(
+    estimator, candidates, X, y, fit=None, kind=BatchedGridSearchCV, **options
+):
+    """scikit-learn's search and ours, fitted to the same data."""
+    options = {"cv": 3} | options
+    both = [kind_(estimator, candidates, **options) for kind_ in (PLAIN[kind], kind)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FitFailedWarning)
+        # Of scores that are NaN, and of constant columns.
+        warnings.simplefilter("ignore", UserWarning)
+        for search in both:
+            search.fit(X, y, **fit or {})
+    return both
+
+
+def assert_same_members(
+    estimator, candidates, X, y, scoring=None, tolerance=ROUNDING, fit=None, **options
+):
+    """Every member of a search is the network that scikit-learn's search trains."""
+    seen = []
+    for kind in (GridSearchCV, BatchedGridSearchCV):
+        watch = Watch(estimator, scoring)
+        options = {"cv": 3} | options
+        search = kind(estimator, candidates, scoring=watch, refit=False, **options)
+        search.fit(X, y, **fit or {})
+        seen.append(watch.seen)
+    assert len(seen[0]) == len(seen[1])
+    for plain, batched in zip(*seen, strict=True):
+        assert_same_state(plain, batched, tolerance)
+    return seen[1]
+
+
+def assert_same_state(plain, batched, tolerance=ROUNDING, path=""):
+    """Nested dicts, lists and arrays agree to rounding, all else exactly."""
+    assert type(plain) is type(batched), path
+    if isinstance(plain, dict):
+        assert set(plain) == set(batched), path
+        for name in plain:
+            part = f"{path}/{name}"
+            assert_same_state(plain[name], batched[name], tolerance, part)
+    elif isinstance(plain, list | tuple):
+        assert len(plain) == len(batched), path
+        for i, pair in enumerate(zip(plain, batched, strict=True)):
+            assert_same_state(*pair, tolerance, f"{path}/{i}")
+    elif isinstance(plain, np.ndarray | float | np.floating):
+        assert_close(plain, batched, tolerance, path)
+    else:
+        assert plain == batched, path
+
+
+def assert_close(plain, batched, tolerance=ROUNDING, what=""):
+    """Arrays or numbers agree to rounding, and in shape and type."""
+    plain, batched = np.asarray(plain), np.asarray(batched)
+    assert plain.dtype == batched.dtype and plain.shape == batched.shape, what
+    if plain.dtype.kind == "f":
+        np.testing.assert_allclose(
+            batched, plain, rtol=tolerance, atol=tolerance, err_msg=what
+        )
+    else:
+        np.testing.assert_array_equal(batched, plain, err_msg=what)
+
+
+def assert_same_results(plain, batched, tolerance=ROUNDING):
+    """All that a search has learned, times apart."""
+    assert _learned(plain) == _learned(batched)
+    assert_same_table(plain.cv_results_, batched.cv_results_, tolerance)
+    for name in ("n_splits_", "multimetric_", "best_index_"):
+        assert getattr(plain, name, None) == getattr(batched, name, None), name
+    if hasattr(plain, "best_params_"):
+        # Parameters can be estimators, which are equal only to themselves.
+        assert repr(plain.best_params_) == repr(batched.best_params_)
+    if hasattr(plain, "best_score_"):
+        assert_close(plain.best_score_, batched.best_score_, tolerance)
+
+
+def assert_same_table(plain, batched, tolerance=ROUNDING):
+    """``cv_results_``: the same keys, shapes and types; numbers to rounding."""
+    assert set(plain) == set(batched)
+    for name, theirs in plain.items():
+        ours = batched[name]
+        assert type(ours) is type(theirs), name
+        if name.startswith("param"):
+            assert repr(ours) == repr(theirs), name
+        elif "time" in name:
+            assert ours.dtype == theirs.dtype and ours.shape == theirs.shape, name
+        else:
+            assert_close(theirs, ours, tolerance, name)
+
+
+def _learned(search):
+    return {name for name in vars(search) if name.endswith("_")}

@@ -1,0 +1,49 @@
+"""Small tables, and what the programs of a search were given."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from skbayesnn.model_selection import plan
+from tests.model_selection.comparison import SEED
+
+ROWS, NEW, INPUTS, TARGETS = 47, 11, 4, 2
+
+
+@pytest.fixture(scope="session")
+def data():
+    """X (47, 4), y (47,), Y (47, 2), labels (47,) of 3 kinds, weights; and 11 new."""
+    random = np.random.default_rng([SEED, 17])
+    X = random.standard_normal((ROWS + NEW, INPUTS))
+    Y = np.tanh(X) @ random.standard_normal((INPUTS, TARGETS))
+    Y += 0.3 * random.standard_normal(Y.shape)
+    Y = Y * [1.0, 20.0] + [3.0, -40.0]
+    # The labels are of equal number, and follow the first column.
+    labels = np.array(["top", "low", "mid"])[
+        np.argsort(np.argsort(X[:, 0])) * 3 // len(X)
+    ]
+    return SimpleNamespace(
+        X=X[:ROWS],
+        y=Y[:ROWS, 0].copy(),
+        Y=Y[:ROWS],
+        labels=labels[:ROWS],
+        weights=random.uniform(0.2, 2.0, ROWS),
+        groups=np.arange(ROWS) % 7,
+        X_new=X[ROWS:],
+        y_new=Y[ROWS:, 0].copy(),
+        labels_new=labels[ROWS:],
+    )
+
+
+@pytest.fixture
+def programs(monkeypatch):
+    """Number of members and device of every program that is trained."""
+    train_group, found = plan.train_group, []
+
+    def train(jobs, device=None):
+        found.append((len(jobs), device))
+        return train_group(jobs, device)
+
+    monkeypatch.setattr(plan, "train_group", train)
+    return found

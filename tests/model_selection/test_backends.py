@@ -1,0 +1,116 @@
+"""Programs on joblib's backends: threads, processes, a Dask and a Ray cluster."""
+
+import random
+import warnings
+
+import joblib
+import pytest
+from joblib.externals.loky import get_reusable_executor
+from joblib.parallel import ThreadingBackend
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skbayesnn.model_selection import BatchedGridSearchCV
+from tests.model_selection.comparison import assert_same_results, regressor
+
+GRID = {
+    "mcdropoutregressor__hidden_layer_sizes": [3, 4],
+    "mcdropoutregressor__tau": [0.5, 2.0],
+    "standardscaler__with_mean": [True, False],
+}
+# Three folds of 47 rows are of two sizes: with two networks, four programs.
+N_PROGRAMS = 4
+
+
+def assert_same_on(backend, data, n_jobs=None, **options):
+    """All that is learned is what scikit-learn's search learns without a backend."""
+    estimator = make_pipeline(StandardScaler(), regressor(standardize=False))
+    plain = GridSearchCV(estimator, GRID, cv=3).fit(data.X, data.y)
+    search = BatchedGridSearchCV(estimator, GRID, cv=3, n_jobs=n_jobs)
+    with joblib.parallel_config(backend=backend, **options):
+        search.fit(data.X, data.y)
+    assert_same_results(plain, search)
+    assert (search.cv_results_["mean_fit_time"] > 0).all()
+
+
+@pytest.mark.parametrize("options", [{"n_jobs": 2}, {"n_jobs": -1}, {}], ids=repr)
+def test_number_of_jobs(data, options):
+    """Of the search, or of the context around it."""
+    estimator = make_pipeline(StandardScaler(), regressor(standardize=False))
+    plain = GridSearchCV(estimator, GRID, cv=3).fit(data.X, data.y)
+    search = BatchedGridSearchCV(estimator, GRID, cv=3, **options).fit(data.X, data.y)
+    assert_same_results(plain, search)
+    with joblib.parallel_config(**options):
+        search.fit(data.X, data.y)
+    assert_same_results(plain, search)
+
+
+@pytest.mark.parametrize("backend", ["sequential", "threading"])
+def test_one_process(data, backend):
+    assert_same_on(backend, data, n_jobs=2)
+    if backend == "threading":
+        with joblib.parallel_config(backend=backend, n_jobs=2):
+            assert_same_on(backend, data)
+
+
+def test_backend_that_hands_results_over_at_the_end(data, monkeypatch):
+    """Ray's and multiprocessing's give no result before the last one is there."""
+
+    class AllAtOnce(ThreadingBackend):
+        supports_return_generator = False
+
+    monkeypatch.setitem(joblib.parallel.BACKENDS, "all_at_once", AllAtOnce)
+    assert_same_on("all_at_once", data, n_jobs=2)
+
+
+@pytest.mark.slow
+def test_processes(data):
+    try:
+        for n_jobs in (None, 2):
+            with joblib.parallel_config(n_jobs=2):
+                assert_same_on("loky", data, n_jobs=n_jobs)
+    finally:
+        get_reusable_executor().shutdown(wait=True)
+
+
+@pytest.fixture
+def pythons_generator():
+    """Put back as it was: clusters draw from it."""
+    state = random.getstate()
+    yield
+    random.setstate(state)
+
+
+@pytest.mark.slow
+def test_dask(data, pythons_generator):
+    """A cluster of two processes on this machine; both of them train."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        for n_jobs in (None, 2):
+            with distributed.get_task_stream(client) as tasks:
+                assert_same_on("dask", data, n_jobs=n_jobs)
+            assert len(tasks.data) == N_PROGRAMS
+            assert len({task["worker"] for task in tasks.data}) == 2
+
+
+@pytest.mark.slow
+def test_ray(data, pythons_generator):
+    """Two workers on this machine."""
+    ray = pytest.importorskip("ray")
+    from ray.util.joblib import register_ray
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ray's own.
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+        register_ray()
+    try:
+        for n_jobs in (None, 2):
+            assert_same_on("ray", data, n_jobs=n_jobs)
+    finally:
+        ray.shutdown()

@@ -1,0 +1,225 @@
+"""The network as the last step of a pipeline: what stands before it, per fold."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import PCA
+from sklearn.feature_selection import SelectKBest, f_regression
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+
+from skbayesnn import BBBRegressor, predict_interval
+from skbayesnn.model_selection import BatchedGridSearchCV
+from tests.model_selection.comparison import (
+    SMALL,
+    assert_close,
+    assert_same_members,
+    assert_same_results,
+    fit_both,
+    regressor,
+)
+
+TAU = {"net__tau": [0.5, 2.0]}
+# What was fitted, of all clones of a transformer.
+FITTED_TO = []
+
+
+class Witness(TransformerMixin, BaseEstimator):
+    """Keeps the row numbers, the first column, that it sees; shifts the others."""
+
+    def __init__(self, shift=0.0, refuse=None):
+        self.shift = shift
+        self.refuse = refuse
+
+    def fit(self, X, y=None):
+        FITTED_TO.append((self.shift, frozenset(X[:, 0].astype(int))))
+        if self.refuse in FITTED_TO[-1][1]:
+            raise ValueError(f"row {self.refuse} is refused")
+        self.mean_ = X[:, 1:].mean(0)
+        return self
+
+    def transform(self, X):
+        return X[:, 1:] - self.mean_ + self.shift
+
+
+@pytest.fixture
+def numbered(data):
+    """X with row numbers in front, and an empty record."""
+    FITTED_TO.clear()
+    return np.column_stack([np.arange(len(data.X)), data.X])
+
+
+def pipeline(**steps):
+    """Without the network's own scaling, which would make all scalers equal."""
+    return Pipeline([*steps.items(), ("net", regressor(standardize=False))])
+
+
+# ---- fitted where, and how often
+
+
+def test_no_leak_and_once_per_fold(data, numbered):
+    """Steps in front see a fold's training rows once, whatever the candidates."""
+    grid = {
+        "net__tau": [0.5, 1.0, 2.0],
+        "net__hidden_layer_sizes": [3, 4],
+        "net__random_state": [1, 2],
+    }
+    folds = list(KFold(3).split(numbered))
+    search = BatchedGridSearchCV(pipeline(witness=Witness()), grid, cv=folds)
+    search.fit(numbered, data.y)
+    trains = [(0.0, frozenset(train)) for train, _ in folds]
+    everything = (0.0, frozenset(range(47)))
+    assert Counter(FITTED_TO) == Counter([*trains, everything])
+    plain = GridSearchCV(search.estimator, grid, cv=folds).fit(numbered, data.y)
+    assert_same_results(plain, search)
+
+
+def test_once_per_fold_and_setting(data, numbered):
+    """Parameters of earlier steps make further groups."""
+    grid = TAU | {"witness__shift": [0.0, 1.0], "net__dropout": [0.1, 0.2]}
+    search = BatchedGridSearchCV(
+        pipeline(witness=Witness()), grid, cv=KFold(3), refit=False
+    )
+    search.fit(numbered, data.y)
+    expected = [
+        (shift, frozenset(train))
+        for shift in (0.0, 1.0)
+        for train, _ in KFold(3).split(numbered)
+    ]
+    assert Counter(FITTED_TO) == Counter(expected)
+
+
+def test_step_that_fails_in_one_fold(data, numbered):
+    """The scores of that fold are NaN, of all candidates that share the step."""
+    grid = TAU | {"witness__refuse": [0, -1], "net__hidden_layer_sizes": [3, 4]}
+    plain, batched = fit_both(pipeline(witness=Witness()), grid, numbered, data.y)
+    assert_same_results(plain, batched)
+    refused = np.ma.getdata(batched.cv_results_["param_witness__refuse"]) == 0
+    of_fold = [np.isnan(batched.cv_results_[f"split{i}_test_score"]) for i in range(3)]
+    np.testing.assert_array_equal(of_fold, [[False] * 8, refused, refused])
+
+
+# ---- equal to scikit-learn's
+
+
+def test_earlier_step_in_the_grid(data):
+    estimator = pipeline(scale=StandardScaler(), project=PCA(3))
+    grid = TAU | {"project__n_components": [2, 3], "scale__with_std": [True, False]}
+    plain, batched = fit_both(estimator, grid, data.X, data.y, return_train_score=True)
+    assert_same_results(plain, batched)
+    assert_same_members(estimator, grid, data.X, data.y, cv=2)
+    assert_close(
+        predict_interval(plain, data.X_new), predict_interval(batched, data.X_new)
+    )
+    assert_close(plain.score(data.X, data.y), batched.score(data.X, data.y))
+
+
+def test_step_that_looks_at_y(data):
+    estimator = pipeline(select=SelectKBest(f_regression))
+    grid = TAU | {"select__k": [2, 3]}
+    assert_same_results(*fit_both(estimator, grid, data.X, data.y))
+
+
+def test_steps_left_out_and_replaced(data):
+    estimator = pipeline(scale=StandardScaler(), project=PCA(2))
+    grids = [
+        TAU | {"scale": ["passthrough", MinMaxScaler(), StandardScaler()]},
+        {"project": ["passthrough", None, PCA(3)], "net__noise": ["gaussian"]},
+        {
+            "net": [BBBRegressor(**SMALL), regressor(tau=3.0)],
+            "net__tau": [0.7],
+            "project__n_components": [2, 3],
+        },
+    ]
+    plain, batched = fit_both(estimator, grids, data.X, data.y)
+    assert_same_results(plain, batched)
+    assert not hasattr(grids[0]["scale"][1], "scale_")
+
+
+def test_pipeline_in_a_pipeline(data):
+    estimator = Pipeline(
+        [("scale", StandardScaler()), ("inner", pipeline(project=PCA(3)))]
+    )
+    grid = {
+        "inner__net__tau": [0.5, 2.0],
+        "inner__project__n_components": [2, 3],
+        "scale__with_std": [True, False],
+    }
+    plain, batched = fit_both(estimator, grid, data.X, data.y)
+    assert_same_results(plain, batched)
+    assert_close(
+        predict_interval(plain, data.X_new), predict_interval(batched, data.X_new)
+    )
+    others = [pipeline(scale=StandardScaler()), make_pipeline(PCA(2), regressor())]
+    assert_same_results(*fit_both(estimator, {"inner": others}, data.X, data.y))
+
+
+def test_network_alone_in_a_pipeline(data):
+    assert_same_results(*fit_both(pipeline(), TAU, data.X, data.y))
+
+
+def test_steps_as_a_tuple(data):
+    estimator = Pipeline((("scale", StandardScaler()), ("net", regressor())))
+    assert_same_results(*fit_both(estimator, TAU, data.X, data.y))
+
+
+def test_cached_steps(data, tmp_path):
+    estimator = pipeline(scale=StandardScaler()).set_params(memory=str(tmp_path))
+    grid = TAU | {"scale__with_std": [True, False]}
+    assert_same_results(*fit_both(estimator, grid, data.X, data.y))
+
+
+def test_frame_with_columns_of_several_kinds(data):
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(data.X, columns=list("abcd"))
+    X["kind"] = np.array(["u", "v"])[np.arange(len(X)) % 2]
+    X.loc[::5, "a"] = np.nan  # dropped on the way
+    columns = ColumnTransformer(
+        [
+            ("numbers", make_pipeline(StandardScaler()), list("bcd")),
+            ("kinds", OneHotEncoder(drop="first"), ["kind"]),
+        ]
+    )
+    grid = TAU | {"columns__numbers__standardscaler__with_mean": [True, False]}
+    for output in ("default", "pandas"):
+        encode = OneHotEncoder(drop="first", sparse_output=output == "default")
+        estimator = pipeline(columns=columns).set_output(transform=output)
+        estimator.set_params(columns__kinds=encode)
+        plain, batched = fit_both(estimator, grid, X, data.y)
+        assert_same_results(plain, batched)
+        assert list(batched.feature_names_in_) == [*"abcd", "kind"]
+        inside, theirs = (s.best_estimator_[-1] for s in (batched, plain))
+        np.testing.assert_array_equal(
+            getattr(inside, "feature_names_in_", None),
+            getattr(theirs, "feature_names_in_", None),
+        )
+
+
+def test_routed_weights(data):
+    """Of different names for the steps."""
+    with sklearn.config_context(enable_metadata_routing=True):
+        estimator = Pipeline(
+            [
+                ("scale", StandardScaler().set_fit_request(sample_weight="of_scale")),
+                (
+                    "net",
+                    regressor(standardize=False).set_fit_request(
+                        sample_weight="of_net"
+                    ),
+                ),
+            ]
+        )
+        plain, batched = fit_both(
+            estimator,
+            TAU | {"scale__with_std": [True, False]},
+            data.X,
+            data.y,
+            fit={"of_net": data.weights, "of_scale": data.weights[::-1]},
+            scoring="r2",
+        )
+    assert_same_results(plain, batched)
