@@ -10,10 +10,11 @@ from sklearn.base import (
     is_regressor,
 )
 from sklearn.utils import _safe_indexing
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn.blocks import BLOCK
-from skbayesnn.held_out import HeldOut
+from skbayesnn.held_out import HeldOut, one_target
 from skbayesnn.meta import predict_with_std
 from skbayesnn.uncertainty import checked_coverages
 
@@ -119,11 +120,11 @@ class ConformalRegressor(RegressorMixin, HeldOut):
             )
         engine = _crepes(self) if self.method == "split" else None
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
-        if y.ndim != 1:
-            raise ValueError(
-                f"`y` must have one target; got shape {y.shape}. For several there is "
-                "MultiOutputRegressor(ConformalRegressor(...)), one by one."
-            )
+        y = one_target(
+            y,
+            "For several there is MultiOutputRegressor(ConformalRegressor(...)), one "
+            "by one.",
+        )
         if engine:
             held_out = [self._split_fit(X, y, routed)]
         else:
@@ -131,9 +132,9 @@ class ConformalRegressor(RegressorMixin, HeldOut):
             _check_each_row_once(held_out, len(y))
         parts = []
         for model, rows in held_out:
-            rows = rows[weights[rows] > 0]
             mean, std = predict_with_std(model, _safe_indexing(X, rows))
-            parts.append((y[rows] - mean, std))
+            kept = weights[rows] > 0
+            parts.append(((y[rows] - mean)[kept], std[kept]))
         if engine:
             [(residuals, std)] = parts
             conformal = engine.ConformalRegressor().fit(residuals, sigmas=std)
@@ -274,9 +275,17 @@ class ConformalClassifier(ClassifierMixin, HeldOut):
             )
         engine = _crepes(self)
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
+        y = one_target(y, "Label sets are of one target.")
+        check_classification_targets(y)
         model, rows = self._split_fit(X, y, routed)
         rows = rows[weights[rows] > 0]
         unlikely = 1 - model.predict_proba(_safe_indexing(X, rows))
+        unknown = np.setdiff1d(y[rows], model.classes_)
+        if len(unknown):
+            raise ValueError(
+                "the rows that calibrate must have labels the model knows; got "
+                f"{unknown.tolist()} beside {model.classes_.tolist()}."
+            )
         codes = np.searchsorted(model.classes_, y[rows])
         right = unlikely[np.arange(len(rows)), codes]
         return self._become(

@@ -28,6 +28,8 @@ N_NODES = 15
 # After a recalibration of the levels: levels of the CRPS, nodes of the std.
 N_LEVELS = 200
 N_STD_NODES = 32
+# The map of a target without one.
+_UNCHANGED = (QuantileMap(np.array([0.0, 1.0]), np.array([0.0, 1.0])),)
 
 
 @dataclass(frozen=True)
@@ -86,12 +88,12 @@ class GaussianMixture:
                 "the targets of MultiOutputRegressor must have no transforms of their "
                 "own. Put TransformedTargetRegressor around it, not inside."
             )
-        maps = [part.maps for part in parts]
+        maps = [part.maps or _UNCHANGED * part.mean.shape[-1] for part in parts]
         return cls(
             np.concatenate(_even([part.mean for part in parts]), axis=-1),
             np.concatenate(_even([part.variance for part in parts]), axis=-1),
             flat=False,
-            maps=None if None in maps else sum(maps, ()),
+            maps=sum(maps, ()) if any(part.maps for part in parts) else None,
         )
 
     def behind(self, transform, *, flat: bool):
@@ -264,7 +266,9 @@ class GaussianMixture:
     def _std_of_mapped(self) -> np.ndarray:
         """Standard deviation by Gauss-Hermite quadrature over levels."""
         points, weights = np.polynomial.hermite_e.hermegauss(N_STD_NODES)
-        nodes = np.stack([self._quantile(level) for level in ndtr(points)])
+        # Beyond 8 a level is 1 to rounding; these nodes have weights below 1e-14.
+        levels = ndtr(points.clip(-8, 8))
+        nodes = np.stack([self._quantile(level) for level in levels])
         weights = weights / weights.sum()
         mean = np.tensordot(weights, nodes, 1)
         return np.sqrt(np.tensordot(weights, np.square(nodes - mean), 1))
