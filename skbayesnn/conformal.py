@@ -210,7 +210,7 @@ class ConformalClassifier(ClassifierMixin, HeldOut):
         A classifier with ``predict_proba``. In a ``FrozenEstimator`` it is taken as
         fitted, and all rows given to ``fit`` calibrate.
     calibration_size : float or int, default=0.25
-        Share or number of rows that calibrate, stratified by class.
+        Share or number of rows that calibrate.
     random_state : int, RandomState instance or None, default=None
         Which rows calibrate.
 
@@ -284,7 +284,8 @@ class ConformalClassifier(ClassifierMixin, HeldOut):
         if len(unknown):
             raise ValueError(
                 "the rows that calibrate must have labels the model knows; got "
-                f"{unknown.tolist()} beside {model.classes_.tolist()}."
+                f"{unknown.tolist()} beside {model.classes_.tolist()}. Fit to more "
+                "rows of these labels, or split with another `random_state`."
             )
         codes = np.searchsorted(model.classes_, y[rows])
         right = unlikely[np.arange(len(rows)), codes]
@@ -340,7 +341,7 @@ _NUDGE = 1e-12
 
 def _too_few(n_rows, coverage) -> bool:
     """Whether so few rows say nothing of a coverage, with a warning."""
-    few = coverage * (n_rows + 1) > n_rows + _NUDGE
+    few = (coverage - _NUDGE) * (n_rows + 1) > n_rows
     if few:
         warnings.warn(
             f"A coverage of {coverage:g} needs at least "
@@ -358,7 +359,7 @@ def _cross_interval(predicted, scores, coverage) -> np.ndarray:
     scores : standardised absolute residuals of every fold's rows
     """
     n = sum(len(one) for one in scores)
-    rank = int(np.floor((1 - coverage) * (n + 1) + _NUDGE))
+    rank = int(np.floor((1 - coverage + _NUDGE) * (n + 1)))
     n_rows = len(predicted[0][0])
     result = np.empty((n_rows, 2))
     for start in range(0, n_rows, BLOCK):

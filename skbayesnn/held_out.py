@@ -87,11 +87,11 @@ class HeldOut(MetaEstimatorMixin, BaseEstimator):
         rows = np.arange(len(y))
         if isinstance(self.estimator, FrozenEstimator):
             return self.estimator, rows
+        # Not stratified: rows chosen by their class are not exchangeable with new ones.
         train, rest = train_test_split(
             rows,
             test_size=self.calibration_size,
             random_state=random_source(self.random_state),
-            stratify=y if is_classifier(self.estimator) else None,
         )
         return fitted_to(self.estimator, X, y, train, routed.estimator.fit), rest
 

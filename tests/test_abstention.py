@@ -10,7 +10,7 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.cluster import KMeans
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.metrics import r2_score
+from sklearn.metrics import get_scorer, r2_score, roc_auc_score
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -202,6 +202,14 @@ def test_label_of_abstention(data, labels, abstain_label, expected):
     assert (model.predict(data.X_new) == expected).all()
 
 
+def test_classes_are_ranked_by_probability(data, classifier):
+    """As scorers of classifiers rank, which would take a `decision_function` first."""
+    score = get_scorer("roc_auc")(classifier, data.X_new, data.labels_new)
+    probability = classifier.predict_proba(data.X_new)[:, 1]
+    assert score == roc_auc_score(data.labels_new, probability)
+    assert not hasattr(classifier, "decision_function")
+
+
 def test_kind_decides(data):
     """Another measure refuses other rows, and the free function asks for it."""
     model = Abstainer(
@@ -246,6 +254,23 @@ def test_in_a_pipeline_and_a_search(data):
         cv=3,
     ).fit(data.X, data.y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_search_over_kinds(data):
+    def coverage(model, X, y):
+        return model.report(X, y)["coverage"]
+
+    search = GridSearchCV(
+        Abstainer(MCDropoutClassifier(**SMALL), target_error=0.1, cv=2),
+        {"kind": ["entropy", "variation_ratio"]},
+        scoring=coverage,
+        cv=2,
+    ).fit(data.X, data.labels)
+    scores = search.cv_results_["mean_test_score"]
+    assert ((scores >= 0) & (scores <= 1)).all()
+    best = search.best_estimator_
+    assert best.kind == ["entropy", "variation_ratio"][scores.argmax()]
+    np.testing.assert_array_equal(search.predict(data.X_new), best.predict(data.X_new))
 
 
 def test_another_fit_leaves_nothing_of_the_first(data):

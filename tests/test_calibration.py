@@ -214,7 +214,11 @@ def test_folds_side_by_side(data):
 @pytest.mark.parametrize("method", METHODS)
 def test_an_overconfident_network_is_mended(data, method):
     """tau is given 25 times too large: noise is taken for a fifth of what it is."""
-    long = {"max_iter": 100, "learning_rate_init": 0.05}
+    long = {
+        "hidden_layer_sizes": (16,),
+        "max_iter": 100,
+        "learning_rate_init": 0.05,
+    }
     wrong = network(dropout=0.0, tau=25 / NOISE**2, **long)
     raw = clone(wrong).fit(data.X, data.y)
     model = CalibratedUncertaintyRegressor(wrong, method=method).fit(data.X, data.y)
@@ -227,9 +231,9 @@ def test_an_overconfident_network_is_mended(data, method):
         return ((interval[..., 0] <= y) & (y <= interval[..., 1])).mean(0)
 
     assert (shares(raw) < [0.2, 0.4]).all()
-    # Standard errors of the share at 50 %: 0.016 from 1000 rows, 0.03 from the 300 that
-    # calibrate. Four of both together.
-    np.testing.assert_allclose(shares(model), [0.5, 0.9], atol=0.14)
+    # Over seeds these shares vary by 0.045 and 0.016: by the fresh rows, by the 300
+    # that calibrate, and by folds that are fitted a little better or worse than all.
+    assert (np.abs(shares(model) - [0.5, 0.9]) < [0.2, 0.08]).all()
     # A Gaussian as wide as the errors are has this density, on average; a map of 18
     # pieces is less likely by its roughness.
     errors = data.y_new - model.predict(data.X_new)

@@ -19,6 +19,7 @@ from sklearn.model_selection import (
     cross_val_score,
     train_test_split,
 )
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -123,9 +124,9 @@ def test_sets_cover_in_finite_samples(coverage):
 # --------------------------------------------------------------- order statistics
 
 
-@pytest.mark.parametrize("n", [9, 19, 20, 39, 99, 199])
+@pytest.mark.parametrize("n", [9, 19, 20, 39, 99, 199, 999_999])
 @pytest.mark.parametrize("coverage", ["0.5", "0.8", "0.9"])
-@pytest.mark.parametrize("calibrator", ["interval", "set"])
+@pytest.mark.parametrize("calibrator", ["split", "cv+", "set"])
 def test_rank_is_exact(n, coverage, calibrator, seed):
     """The ceil(c (n + 1))-th smallest score, by Fractions: no rank lost to rounding."""
     random = np.random.default_rng(seed)
@@ -133,17 +134,17 @@ def test_rank_is_exact(n, coverage, calibrator, seed):
     rank = -int(-Fraction(coverage) * (n + 1) // 1)
     expected = np.sort(score)[rank - 1]
     X = np.zeros((n, 1))
-    if calibrator == "interval":
+    if calibrator != "set":
         model = FrozenEstimator(Standard().fit(X, score))
-        conformal = ConformalRegressor(model).fit(X, score)
+        conformal = ConformalRegressor(model, method=calibrator).fit(X, score)
         low, high = conformal.predict_interval(X[:1], float(coverage))[0]
         assert (-low, high) == pytest.approx((expected, expected), rel=1e-12)
     else:
         model = FrozenEstimator(ProbabilityOfX().fit(score[:, None], [0, 1] * 99))
         conformal = ConformalClassifier(model).fit(score[:, None], np.ones(n, int))
         # A label of probability x has the score 1 - x.
-        edge = np.sort(1 - score)[rank - 1]
-        probes = np.array([1 - edge - 1e-9, 1 - edge + 1e-9])[:, None]
+        edge = 1 - np.sort(1 - score)[rank - 1]
+        probes = np.array([edge - 1e-9, edge + 1e-9])[:, None]
         assert conformal.predict_set(probes, float(coverage))[:, 1].tolist() == [
             False,
             True,
@@ -194,6 +195,20 @@ def test_cross_is_equation_11(data, coverage):
     expected = np.sort(low, 0)[below - 1], np.sort(high, 0)[above - 1]
     found = model.predict_interval(data.X_new, coverage)
     np.testing.assert_allclose(found, np.stack(expected, -1), rtol=1e-9, atol=1e-12)
+
+
+def test_split_is_that_of_mapie(data):
+    """Of constant width, where the std is constant: absolute residuals."""
+    mapie = pytest.importorskip("mapie.regression")
+    inner = LinearGaussian().fit(data.X[:100], data.y[:100])
+    X, y = data.X[100:], data.y[100:]
+    model = ConformalRegressor(FrozenEstimator(inner)).fit(X, y)
+    theirs = mapie.SplitConformalRegressor(inner, confidence_level=[0.5, 0.8, 0.9])
+    state = np.random.get_state()  # which MAPIE draws from
+    _, expected = theirs.conformalize(X, y).predict_interval(data.X_new)
+    np.random.set_state(state)
+    found = model.predict_interval(data.X_new, [0.5, 0.8, 0.9])
+    np.testing.assert_allclose(found, expected.swapaxes(1, 2), rtol=1e-9)
 
 
 def test_many_rows_go_in_blocks(data, monkeypatch):
@@ -270,6 +285,26 @@ def test_sets_are_nested(data):
         assert not chosen.any() or row[chosen].min() >= row[~chosen].max(initial=0)
 
 
+def test_sets_calibrate_on_rows_chosen_without_their_labels(data):
+    """As many of each class as there are would not be exchangeable with new rows."""
+    model = ConformalClassifier(
+        LogisticRegression(), calibration_size=60, random_state=SEED
+    ).fit(data.X, data.labels)
+    train, rest = train_test_split(np.arange(240), test_size=60, random_state=SEED)
+    inner = LogisticRegression().fit(data.X[train], data.labels[train])
+    frozen = ConformalClassifier(FrozenEstimator(inner))
+    frozen.fit(data.X[rest], data.labels[rest])
+    np.testing.assert_array_equal(
+        model.predict_set(data.X_new, [0.5, 0.9]),
+        frozen.predict_set(data.X_new, [0.5, 0.9]),
+    )
+
+
+def test_targets_of_sets_are_labels(data):
+    with pytest.raises(ValueError, match="continuous"):
+        ConformalClassifier(LogisticRegression()).fit(data.X, data.y)
+
+
 def test_labels_that_the_model_does_not_know(data):
     model = FrozenEstimator(
         LogisticRegression().fit(
@@ -320,6 +355,18 @@ def test_rows_of_no_weight_do_not_calibrate(data):
     assert some.n_calibration_ == 50
     np.testing.assert_array_equal(
         some.predict_interval(data.X), removed.predict_interval(data.X)
+    )
+
+
+def test_a_fold_of_no_weight_calibrates_nothing(data):
+    inner = FrozenEstimator(LinearGaussian().fit(data.X, data.y))
+    weight = np.repeat([1.0, 0.0], [75, 25])
+    some = ConformalRegressor(inner, method="cv+", cv=4)
+    some.fit(data.X_new, data.y_new, sample_weight=weight)
+    removed = clone(some).set_params(cv=3).fit(data.X_new[:75], data.y_new[:75])
+    assert some.n_calibration_ == 75
+    np.testing.assert_allclose(
+        some.predict_interval(data.X), removed.predict_interval(data.X), rtol=1e-12
     )
 
 
@@ -409,6 +456,9 @@ def test_wrong_parameters(data, model, error, message):
 def test_several_targets(data):
     with pytest.raises(ValueError, match="MultiOutputRegressor"):
         ConformalRegressor(LinearGaussian()).fit(data.X, np.c_[data.y, data.y])
+    one_by_one = MultiOutputRegressor(ConformalRegressor(LinearGaussian()))
+    for model in one_by_one.fit(data.X, np.c_[data.y, data.y]).estimators_:
+        assert model.predict_interval(data.X_new).shape == (100, 2)
 
 
 def test_a_failed_fit_changes_nothing(data):
