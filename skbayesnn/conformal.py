@@ -163,7 +163,7 @@ class ConformalRegressor(RegressorMixin, HeldOut):
         check_is_fitted(self)
         return np.mean([model.predict(X) for model in self.estimators_], axis=0)
 
-    def predict_interval(self, X, coverage=0.9):
+    def predict_interval(self, X, coverage=0.9, kind="equal_tailed"):
         """Interval that holds y with at least the given probability.
 
         Parameters
@@ -172,6 +172,8 @@ class ConformalRegressor(RegressorMixin, HeldOut):
         coverage : float or sequence of float in (0, 1), default=0.9
             Above n / (n + 1), n the rows that calibrate, intervals are infinite, with
             a warning.
+        kind : {"equal_tailed"}, default="equal_tailed"
+            There is only this one: the interval is symmetric about the prediction.
 
         Returns
         -------
@@ -179,6 +181,12 @@ class ConformalRegressor(RegressorMixin, HeldOut):
             Lower and upper end in y's units.
         """
         check_is_fitted(self)
+        if kind != "equal_tailed":
+            raise ValueError(
+                "`kind` of a conformal interval must be 'equal_tailed'; got "
+                f"{kind!r}. A predictive distribution has others: take the estimator "
+                "inside, or CalibratedUncertaintyRegressor."
+            )
         coverages = checked_coverages(coverage)
         predicted = [predict_with_std(model, X) for model in self.estimators_]
         result = np.empty((len(predicted[0][0]), len(coverages), 2))

@@ -152,7 +152,7 @@ class GaussianMixture:
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """F(y), (rows[, targets]); y (rows[, targets])."""
-        y = _columns(y)
+        y = self._columns(y)
         with np.errstate(invalid="ignore", divide="ignore"):
             forward, _ = self._forward(y)
         outside = np.isnan(forward)
@@ -182,7 +182,7 @@ class GaussianMixture:
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
         """Eq. 8, (rows,), nats, of y in its own units; y (rows[, targets])."""
-        y = _columns(y)
+        y = self._columns(y)
         with np.errstate(invalid="ignore", divide="ignore"):
             forward, log_slope = self._forward(y)
         if self.maps is None:
@@ -195,7 +195,7 @@ class GaussianMixture:
 
     def crps(self, y: np.ndarray) -> np.ndarray:
         """Continuous ranked probability score, mean over targets; (rows,)."""
-        y = _columns(y)
+        y = self._columns(y)
         if self.maps is not None:
             levels = (np.arange(N_LEVELS) + 0.5) / N_LEVELS
             nodes = np.stack([self._quantile(level) for level in levels])
@@ -211,11 +211,23 @@ class GaussianMixture:
 
     def standard(self, y: np.ndarray) -> np.ndarray:
         """y in the units of ``mean``, (rows, targets)."""
-        return self._forward(_columns(y))[0]
+        return self._forward(self._columns(y))[0]
 
     def level(self, y: np.ndarray) -> np.ndarray:
         """Distribution function of ``standard(y)``, (rows, targets)."""
         return self._share(self.standard(y))
+
+    def _columns(self, y) -> np.ndarray:
+        """y as (rows, targets), float64, checked."""
+        y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        n_targets = self.mean.shape[-1]
+        if y.shape[1] != n_targets:
+            raise ValueError(
+                f"`y` must have the {n_targets} targets of the fit; got {y.shape[1]}."
+            )
+        if np.isnan(y).any():
+            raise ValueError(f"`y` must not contain NaN; got {np.isnan(y).sum()}.")
+        return y
 
     def _quantile(self, level) -> np.ndarray:
         """(rows, targets); level a float or (rows, targets)."""
@@ -386,11 +398,6 @@ def label_log_density(log_probability, classes, y) -> np.ndarray:
     result = np.full(len(y), -np.inf)
     result[known] = log_probability[known, codes]
     return result
-
-
-def _columns(y) -> np.ndarray:
-    """(rows, targets), float64."""
-    return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
 
 
 def _each(functions, values) -> np.ndarray:

@@ -453,6 +453,12 @@ def test_wrong_parameters(data, model, error, message):
         model.fit(data.X, data.y)
 
 
+def test_one_kind_of_interval(data):
+    model = ConformalRegressor(LinearGaussian(), method="cv+").fit(data.X, data.y)
+    with pytest.raises(ValueError, match="must be 'equal_tailed'; got 'highest_den"):
+        predict_interval(model, data.X_new, kind="highest_density")
+
+
 def test_several_targets(data):
     with pytest.raises(ValueError, match="MultiOutputRegressor"):
         ConformalRegressor(LinearGaussian()).fit(data.X, np.c_[data.y, data.y])

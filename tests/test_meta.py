@@ -903,6 +903,19 @@ def test_unknown_kind(data):
         predict_uncertainty(model, data.X_new, kind="entropy")
 
 
+def test_targets_of_another_number(data):
+    """As the network itself refuses them; nothing is broadcast."""
+    model = BaggingRegressor(regressor(), n_estimators=2, random_state=SEED)
+    model.fit(data.X, data.Y)
+    for function in (log_predictive_density, predictive_cdf, crps):
+        with pytest.raises(ValueError, match="the 2 targets of the fit; got 1"):
+            function(model, data.X_new, data.y_new)
+        with pytest.raises(ValueError, match="must not contain NaN; got 22"):
+            function(model, data.X_new, np.full((NEW, 2), np.nan))
+    with pytest.raises(ValueError, match="at least one row"):
+        predict_uncertainty(model, data.X_new[:0])
+
+
 def test_rows_of_another_number(data):
     model = regressor().fit(data.X, data.y)
     for function in (log_predictive_density, crps):
