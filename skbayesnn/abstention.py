@@ -11,7 +11,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import meta
-from skbayesnn.held_out import HeldOut
+from skbayesnn.held_out import HeldOut, one_target
 from skbayesnn.metrics import risk_coverage_curve
 
 
@@ -115,11 +115,11 @@ class Abstainer(HeldOut):
         """
         self._check_parameters()
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
-        if y.ndim != 1:
-            raise ValueError(
-                f"`y` must have one target; got shape {y.shape}. A row of several "
-                "targets has as many uncertainties: fit one Abstainer per target."
-            )
+        y = one_target(
+            y,
+            "A row of several targets has as many uncertainties: fit one Abstainer "
+            "per target.",
+        )
         label = self._checked_label(y)
         found: dict[str, Any] = {"threshold_": self.threshold}
         if self.target_error is not None:
@@ -136,12 +136,7 @@ class Abstainer(HeldOut):
         -------
         accepted : ndarray of bool, (n_samples,)
         """
-        return self.decision_function(X) >= 0
-
-    def decision_function(self, X):
-        """Threshold less uncertainty, (n_samples,): negative where refused."""
-        check_is_fitted(self)
-        return self.threshold_ - self.predict_uncertainty(X)
+        return self.predict_uncertainty(X) <= self.threshold_
 
     def predict(self, X):
         """Predictions of the accepted rows, ``abstain_label_`` for the others.
@@ -236,9 +231,14 @@ class Abstainer(HeldOut):
         """The label of abstention, which must not be one of y's."""
         if not is_classifier(self.estimator):
             return np.nan if self.abstain_label == "auto" else self.abstain_label
-        label = self.abstain_label
+        label, strings = self.abstain_label, y.dtype.kind in "OUS"
         if isinstance(label, str) and label == "auto":
-            label = "abstain" if y.dtype.kind in "OUS" else -1
+            label = "abstain" if strings else -1
+        if isinstance(label, str) != strings:
+            raise TypeError(
+                f"`abstain_label` must be {'a string' if strings else 'a number'}, as "
+                f"y's labels are; got {label!r}."
+            )
         if (y == label).any():
             raise ValueError(
                 f"`abstain_label` must not be one of y's labels; got {label!r}. Give "

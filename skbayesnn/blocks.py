@@ -130,6 +130,8 @@ class ByBlocks:
 
     def _blocks(self, X, need=None):
         """The mixture of every block of rows; ``need`` is a method it must have."""
+        if _num_samples(X) == 0:
+            raise ValueError("`X` must have at least one row; got none.")
         for start in range(0, _num_samples(X), BLOCK):
             rows = slice(start, min(start + BLOCK, _num_samples(X)))
             mixture = self._mixture(_safe_indexing(X, rows))

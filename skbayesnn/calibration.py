@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin, clone, is_classifier
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn.blocks import ByBlocks
@@ -34,8 +34,10 @@ class CalibratedUncertaintyRegressor(ByBlocks, RegressorMixin, HeldOut):
     method : {"scale", "isotonic"}, default="scale"
         ``"scale"`` multiplies the spread of draws and noise about the mean by one
         factor per target, which maximises the log predictive density [1]_.
-        ``"isotonic"`` maps the levels of the predictive to the shares of y found below
-        them [2]_: it mends the shape as well, and asks for more rows (some hundreds).
+        ``"isotonic"`` scales likewise, then maps the levels of the predictive to the
+        shares of y found below them [2]_: it mends the shape as well, and asks for
+        more rows (some hundreds). (Without scaling, the levels of a predictive that is
+        much too narrow are all near 0 or 1, where a map of levels says little.)
     cv : int, cross-validation generator or iterable, default=None
         Folds; None is five.
     n_jobs : int, default=None
@@ -46,7 +48,6 @@ class CalibratedUncertaintyRegressor(ByBlocks, RegressorMixin, HeldOut):
     estimator_ : estimator
         Fitted to all rows.
     scale_ : float or ndarray of shape (n_targets,)
-        Only with ``method="scale"``.
     quantile_maps_ : list of QuantileMap
         Only with ``method="isotonic"``; one per target.
     n_features_in_, feature_names_in_
@@ -111,13 +112,11 @@ class CalibratedUncertaintyRegressor(ByBlocks, RegressorMixin, HeldOut):
         every = -(-sum(len(rows) for _, rows in held_out) // MOST_ROWS)
         held_out = [(model, rows[::every]) for model, rows in held_out]
         learned_from = np.concatenate([rows for _, rows in held_out])
-        predicted, weights = _predicted(held_out, X, y), weights[learned_from]
-        found: dict[str, Any] = {}
-        if self.method == "scale":
-            scale = _scales(predicted, weights)
-            found["scale_"] = scale if y.ndim == 2 else scale.item()
-        else:
-            found["quantile_maps_"] = _quantile_maps(predicted, weights)
+        predicted, weights = list(_predicted(held_out, X, y)), weights[learned_from]
+        scale = _scales(predicted, weights)
+        found: dict[str, Any] = {"scale_": scale if y.ndim == 2 else scale.item()}
+        if self.method == "isotonic":
+            found["quantile_maps_"] = _quantile_maps(predicted, scale, weights)
         model = clone(self.estimator).fit(X, y, **routed.estimator.fit)
         return self._become(model, estimator_=model, **found)
 
@@ -139,18 +138,26 @@ class CalibratedUncertaintyRegressor(ByBlocks, RegressorMixin, HeldOut):
         mean = self.estimator_.predict(X)
         return (mean, self.predict_uncertainty(X)) if return_std else mean
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = get_tags(
+            self.estimator
+        ).target_tags.multi_output
+        return tags
+
     def _mixture(self, X):
         check_is_fitted(self)
-        mixture = mixture_of(self.estimator_, X)
-        if hasattr(self, "scale_"):
-            return mixture.scaled(np.atleast_1d(self.scale_))
-        return mixture.mapped(self.quantile_maps_)
+        mixture = mixture_of(self.estimator_, X).scaled(np.atleast_1d(self.scale_))
+        if hasattr(self, "quantile_maps_"):
+            return mixture.mapped(self.quantile_maps_)
+        return mixture
 
 
 def _predicted(held_out, X, y):
     """The mixtures of held-out rows, a block at a time, and y there."""
     for model, rows in held_out:
         for block, mixture in mixtures(model, _safe_indexing(X, rows)):
+            mixture._check_not_mapped()
             yield mixture, y[rows[block]]
 
 
@@ -166,7 +173,7 @@ def _scales(predicted, weights) -> np.ndarray:
     )
 
 
-def _quantile_maps(predicted, weights) -> list[QuantileMap]:
-    """One map per target."""
-    levels = np.concatenate([mixture.level(y) for mixture, y in predicted])
+def _quantile_maps(predicted, scale, weights) -> list[QuantileMap]:
+    """One map per target, of the levels after scaling."""
+    levels = np.concatenate([one.scaled(scale).level(y) for one, y in predicted])
     return [QuantileMap.fit(level, weights) for level in levels.T]

@@ -10,10 +10,11 @@ from sklearn.base import (
     is_regressor,
 )
 from sklearn.utils import _safe_indexing
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn.blocks import BLOCK
-from skbayesnn.held_out import HeldOut
+from skbayesnn.held_out import HeldOut, one_target
 from skbayesnn.meta import predict_with_std
 from skbayesnn.uncertainty import checked_coverages
 
@@ -119,11 +120,11 @@ class ConformalRegressor(RegressorMixin, HeldOut):
             )
         engine = _crepes(self) if self.method == "split" else None
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
-        if y.ndim != 1:
-            raise ValueError(
-                f"`y` must have one target; got shape {y.shape}. For several there is "
-                "MultiOutputRegressor(ConformalRegressor(...)), one by one."
-            )
+        y = one_target(
+            y,
+            "For several there is MultiOutputRegressor(ConformalRegressor(...)), one "
+            "by one.",
+        )
         if engine:
             held_out = [self._split_fit(X, y, routed)]
         else:
@@ -131,9 +132,9 @@ class ConformalRegressor(RegressorMixin, HeldOut):
             _check_each_row_once(held_out, len(y))
         parts = []
         for model, rows in held_out:
-            rows = rows[weights[rows] > 0]
             mean, std = predict_with_std(model, _safe_indexing(X, rows))
-            parts.append((y[rows] - mean, std))
+            kept = weights[rows] > 0
+            parts.append(((y[rows] - mean)[kept], std[kept]))
         if engine:
             [(residuals, std)] = parts
             conformal = engine.ConformalRegressor().fit(residuals, sigmas=std)
@@ -162,7 +163,7 @@ class ConformalRegressor(RegressorMixin, HeldOut):
         check_is_fitted(self)
         return np.mean([model.predict(X) for model in self.estimators_], axis=0)
 
-    def predict_interval(self, X, coverage=0.9):
+    def predict_interval(self, X, coverage=0.9, kind="equal_tailed"):
         """Interval that holds y with at least the given probability.
 
         Parameters
@@ -171,6 +172,8 @@ class ConformalRegressor(RegressorMixin, HeldOut):
         coverage : float or sequence of float in (0, 1), default=0.9
             Above n / (n + 1), n the rows that calibrate, intervals are infinite, with
             a warning.
+        kind : {"equal_tailed"}, default="equal_tailed"
+            There is only this one: the interval is symmetric about the prediction.
 
         Returns
         -------
@@ -178,6 +181,12 @@ class ConformalRegressor(RegressorMixin, HeldOut):
             Lower and upper end in y's units.
         """
         check_is_fitted(self)
+        if kind != "equal_tailed":
+            raise ValueError(
+                "`kind` of a conformal interval must be 'equal_tailed'; got "
+                f"{kind!r}. A predictive distribution has others: take the estimator "
+                "inside, or CalibratedUncertaintyRegressor."
+            )
         coverages = checked_coverages(coverage)
         predicted = [predict_with_std(model, X) for model in self.estimators_]
         result = np.empty((len(predicted[0][0]), len(coverages), 2))
@@ -209,7 +218,7 @@ class ConformalClassifier(ClassifierMixin, HeldOut):
         A classifier with ``predict_proba``. In a ``FrozenEstimator`` it is taken as
         fitted, and all rows given to ``fit`` calibrate.
     calibration_size : float or int, default=0.25
-        Share or number of rows that calibrate, stratified by class.
+        Share or number of rows that calibrate.
     random_state : int, RandomState instance or None, default=None
         Which rows calibrate.
 
@@ -274,9 +283,18 @@ class ConformalClassifier(ClassifierMixin, HeldOut):
             )
         engine = _crepes(self)
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
+        y = one_target(y, "Label sets are of one target.")
+        check_classification_targets(y)
         model, rows = self._split_fit(X, y, routed)
         rows = rows[weights[rows] > 0]
         unlikely = 1 - model.predict_proba(_safe_indexing(X, rows))
+        unknown = np.setdiff1d(y[rows], model.classes_)
+        if len(unknown):
+            raise ValueError(
+                "the rows that calibrate must have labels the model knows; got "
+                f"{unknown.tolist()} beside {model.classes_.tolist()}. Fit to more "
+                "rows of these labels, or split with another `random_state`."
+            )
         codes = np.searchsorted(model.classes_, y[rows])
         right = unlikely[np.arange(len(rows)), codes]
         return self._become(
@@ -331,7 +349,7 @@ _NUDGE = 1e-12
 
 def _too_few(n_rows, coverage) -> bool:
     """Whether so few rows say nothing of a coverage, with a warning."""
-    few = coverage * (n_rows + 1) > n_rows + _NUDGE
+    few = (coverage - _NUDGE) * (n_rows + 1) > n_rows
     if few:
         warnings.warn(
             f"A coverage of {coverage:g} needs at least "
@@ -349,7 +367,7 @@ def _cross_interval(predicted, scores, coverage) -> np.ndarray:
     scores : standardised absolute residuals of every fold's rows
     """
     n = sum(len(one) for one in scores)
-    rank = int(np.floor((1 - coverage) * (n + 1) + _NUDGE))
+    rank = int(np.floor((1 - coverage + _NUDGE) * (n + 1)))
     n_rows = len(predicted[0][0])
     result = np.empty((n_rows, 2))
     for start in range(0, n_rows, BLOCK):

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv, train_test_split
+from sklearn.pipeline import Pipeline
 from sklearn.utils import Bunch, _safe_indexing, get_tags, indexable
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
@@ -17,7 +18,13 @@ from sklearn.utils.metadata_routing import (
     process_routing,
 )
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _check_method_params, _check_sample_weight
+from sklearn.utils.validation import (
+    _check_method_params,
+    _check_sample_weight,
+    column_or_1d,
+)
+
+from skbayesnn.estimators.parameters import random_source
 
 
 class HeldOut(MetaEstimatorMixin, BaseEstimator):
@@ -30,6 +37,11 @@ class HeldOut(MetaEstimatorMixin, BaseEstimator):
 
     def _prepared(self, X, y, sample_weight, fit_params):
         """Indexable X and y, weights (rows,), and what goes to whose method."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None."
+            )
         X, y = indexable(X, y)
         if _routing_enabled():
             routed = process_routing(
@@ -48,7 +60,11 @@ class HeldOut(MetaEstimatorMixin, BaseEstimator):
         return X, np.asarray(y), weights, routed
 
     def _check_takes_weights(self):
-        if "sample_weight" not in signature(self.estimator.fit).parameters:
+        taken = signature(self.estimator.fit).parameters.values()
+        by_name = any(parameter.name == "sample_weight" for parameter in taken)
+        # A search, for one, hands on whatever it gets; a Pipeline does not.
+        handed_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken)
+        if not by_name and (isinstance(self.estimator, Pipeline) or not handed_on):
             raise TypeError(
                 f"`fit` of {type(self.estimator).__name__} takes no `sample_weight`. "
                 "In a Pipeline weights reach the last step by metadata routing: "
@@ -71,11 +87,11 @@ class HeldOut(MetaEstimatorMixin, BaseEstimator):
         rows = np.arange(len(y))
         if isinstance(self.estimator, FrozenEstimator):
             return self.estimator, rows
+        # Not stratified: rows chosen by their class are not exchangeable with new ones.
         train, rest = train_test_split(
             rows,
             test_size=self.calibration_size,
-            random_state=self.random_state,
-            stratify=y if is_classifier(self.estimator) else None,
+            random_state=random_source(self.random_state),
         )
         return fitted_to(self.estimator, X, y, train, routed.estimator.fit), rest
 
@@ -113,8 +129,18 @@ class HeldOut(MetaEstimatorMixin, BaseEstimator):
         inner = get_tags(self.estimator)
         tags.input_tags = inner.input_tags
         tags.target_tags = inner.target_tags
+        tags.target_tags.multi_output = False
         tags.non_deterministic = inner.non_deterministic
         return tags
+
+
+def one_target(y, way_out: str):
+    """y as (rows,); a column is taken with scikit-learn's warning."""
+    if y.ndim == 2 and y.shape[1] == 1:
+        return column_or_1d(y, warn=True)
+    if y.ndim != 1:
+        raise ValueError(f"`y` must have one target; got shape {y.shape}. {way_out}")
+    return y
 
 
 def fitted_to(estimator, X, y, rows, fit_params):

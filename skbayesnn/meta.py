@@ -86,8 +86,7 @@ def predict_interval(model, X, coverage=0.9, kind="equal_tailed"):
     interval : ndarray of shape (n_samples[, n_targets][, n_coverages], 2)
     """
     method, X = _predictive(model, X, "predict_interval")
-    # Conformal intervals have one kind only.
-    return method(X, coverage) if kind == "equal_tailed" else method(X, coverage, kind)
+    return method(X, coverage, kind)
 
 
 def predictive_cdf(model, X, y):

@@ -28,6 +28,8 @@ N_NODES = 15
 # After a recalibration of the levels: levels of the CRPS, nodes of the std.
 N_LEVELS = 200
 N_STD_NODES = 32
+# The map of a target without one.
+_UNCHANGED = (QuantileMap(np.array([0.0, 1.0]), np.array([0.0, 1.0])),)
 
 
 @dataclass(frozen=True)
@@ -86,12 +88,12 @@ class GaussianMixture:
                 "the targets of MultiOutputRegressor must have no transforms of their "
                 "own. Put TransformedTargetRegressor around it, not inside."
             )
-        maps = [part.maps for part in parts]
+        maps = [part.maps or _UNCHANGED * part.mean.shape[-1] for part in parts]
         return cls(
             np.concatenate(_even([part.mean for part in parts]), axis=-1),
             np.concatenate(_even([part.variance for part in parts]), axis=-1),
             flat=False,
-            maps=None if None in maps else sum(maps, ()),
+            maps=sum(maps, ()) if any(part.maps for part in parts) else None,
         )
 
     def behind(self, transform, *, flat: bool):
@@ -150,7 +152,7 @@ class GaussianMixture:
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """F(y), (rows[, targets]); y (rows[, targets])."""
-        y = _columns(y)
+        y = self._columns(y)
         with np.errstate(invalid="ignore", divide="ignore"):
             forward, _ = self._forward(y)
         outside = np.isnan(forward)
@@ -180,7 +182,7 @@ class GaussianMixture:
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
         """Eq. 8, (rows,), nats, of y in its own units; y (rows[, targets])."""
-        y = _columns(y)
+        y = self._columns(y)
         with np.errstate(invalid="ignore", divide="ignore"):
             forward, log_slope = self._forward(y)
         if self.maps is None:
@@ -193,7 +195,7 @@ class GaussianMixture:
 
     def crps(self, y: np.ndarray) -> np.ndarray:
         """Continuous ranked probability score, mean over targets; (rows,)."""
-        y = _columns(y)
+        y = self._columns(y)
         if self.maps is not None:
             levels = (np.arange(N_LEVELS) + 0.5) / N_LEVELS
             nodes = np.stack([self._quantile(level) for level in levels])
@@ -209,11 +211,23 @@ class GaussianMixture:
 
     def standard(self, y: np.ndarray) -> np.ndarray:
         """y in the units of ``mean``, (rows, targets)."""
-        return self._forward(_columns(y))[0]
+        return self._forward(self._columns(y))[0]
 
     def level(self, y: np.ndarray) -> np.ndarray:
         """Distribution function of ``standard(y)``, (rows, targets)."""
         return self._share(self.standard(y))
+
+    def _columns(self, y) -> np.ndarray:
+        """y as (rows, targets), float64, checked."""
+        y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+        n_targets = self.mean.shape[-1]
+        if y.shape[1] != n_targets:
+            raise ValueError(
+                f"`y` must have the {n_targets} targets of the fit; got {y.shape[1]}."
+            )
+        if np.isnan(y).any():
+            raise ValueError(f"`y` must not contain NaN; got {np.isnan(y).sum()}.")
+        return y
 
     def _quantile(self, level) -> np.ndarray:
         """(rows, targets); level a float or (rows, targets)."""
@@ -264,7 +278,9 @@ class GaussianMixture:
     def _std_of_mapped(self) -> np.ndarray:
         """Standard deviation by Gauss-Hermite quadrature over levels."""
         points, weights = np.polynomial.hermite_e.hermegauss(N_STD_NODES)
-        nodes = np.stack([self._quantile(level) for level in ndtr(points)])
+        # Beyond 8 a level is 1 to rounding; these nodes have weights below 1e-14.
+        levels = ndtr(points.clip(-8, 8))
+        nodes = np.stack([self._quantile(level) for level in levels])
         weights = weights / weights.sum()
         mean = np.tensordot(weights, nodes, 1)
         return np.sqrt(np.tensordot(weights, np.square(nodes - mean), 1))
@@ -382,11 +398,6 @@ def label_log_density(log_probability, classes, y) -> np.ndarray:
     result = np.full(len(y), -np.inf)
     result[known] = log_probability[known, codes]
     return result
-
-
-def _columns(y) -> np.ndarray:
-    """(rows, targets), float64."""
-    return np.asarray(y, dtype=np.float64).reshape(len(y), -1)
 
 
 def _each(functions, values) -> np.ndarray:

@@ -65,7 +65,7 @@ def shortest_tail(quantile: Callable, shape, coverage: float) -> np.ndarray:
 
     For a distribution of one mode that interval is the highest-density region; where
     there are several, the region may fall apart, and this is the shortest that does
-    not.
+    not. Never wider than the equal-tailed interval.
     """
 
     def width(tail):
@@ -88,7 +88,8 @@ def shortest_tail(quantile: Callable, shape, coverage: float) -> np.ndarray:
             np.where(shrink, at_fresh, at_right),
             np.where(shrink, at_left, at_fresh),
         )
-    return 0.5 * (low + high)
+    found, central = 0.5 * (low + high), (1 - coverage) / 2
+    return np.where(width(found) <= width(central), found, central)
 
 
 def _cdf(mean, std, y):

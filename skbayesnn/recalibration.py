@@ -12,6 +12,9 @@ from sklearn.isotonic import IsotonicRegression
 
 from skbayesnn.uncertainty import gaussian_log_density
 
+# Levels of a map's knots; a hundred times the rounding of a level next to 1.
+_APART = 1e-14
+
 
 def likeliest_scale(mean, variance, y, weight) -> float:
     """Factor s about the predictive mean m that makes y the likeliest.
@@ -73,10 +76,10 @@ class QuantileMap:
         share = np.linspace(0, 1, int(np.ceil(np.sqrt(effective))) + 1)
         inner = np.interp(share[1:-1], isotonic.y_thresholds_, isotonic.X_thresholds_)
         knots = np.concatenate([[0.0], inner, [1.0]])
-        # Where many rows share one level the map would be a jump.
-        apart = np.diff(knots, prepend=-1.0) > 1e-9
-        apart &= (knots < 1 - 1e-9) | (share == 1)
-        return cls(knots[apart], share[apart])
+        # Where many rows share one level the map would be a jump; the ends stay.
+        apart = (np.diff(knots[:-1]) > _APART) & (inner < 1 - _APART)
+        kept = np.concatenate([[True], apart, [True]])
+        return cls(knots[kept], share[kept])
 
     def __call__(self, level):
         """Share of y below a level of the predictive."""

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import sklearn
+from sklearn import calibration
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
@@ -62,6 +63,7 @@ from skbayesnn.scoring import (
 
 SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 ROWS, NEW = 43, 11
+TEMPERATURE = ("temperature",) if hasattr(calibration, "_TemperatureScaling") else ()
 SMALL = {
     "hidden_layer_sizes": (8,),
     "max_iter": 20,
@@ -464,7 +466,7 @@ def test_calibrated_classifier(data):
 
 def test_calibrated_deterministic_classifier(data):
     """One draw: exactly the meta-estimator's own probabilities."""
-    for method in ("sigmoid", "isotonic"):
+    for method in ("sigmoid", "isotonic", *TEMPERATURE):
         model = CalibratedClassifierCV(classifier(dropout=0.0), method=method, cv=2)
         model.fit(data.X, data.labels)
         probability = model.predict_proba(data.X_new)
@@ -477,6 +479,29 @@ def test_calibrated_deterministic_classifier(data):
                 rtol=1e-9,
                 atol=1e-9,
             )
+
+
+@pytest.mark.skipif(not TEMPERATURE, reason="scikit-learn >= 1.8 scales temperatures")
+def test_temperature_of_an_overconfident_classifier():
+    """Labels are noise to one fifth; a network fitted to them by heart is too sure."""
+    random = np.random.default_rng([SEED, 5])
+    X = random.standard_normal((600, 4))
+    y = (X[:, 0] > 0) ^ (random.random(600) < 0.2)
+    network = classifier(
+        hidden_layer_sizes=(50,),
+        dropout=0.0,
+        length_scale=0.0,
+        max_iter=400,
+        learning_rate_init=0.03,
+    )
+    raw = clone(network).fit(X[:150], y[:150])
+    model = CalibratedClassifierCV(network, method="temperature", ensemble=False, cv=3)
+    model.fit(X[:150], y[:150])
+    densities = [
+        log_predictive_density(one, X[150:], y[150:]).mean() for one in (raw, model)
+    ]
+    # The best that can be had is -0.50; a coin has -0.69.
+    assert densities[0] < -1 < densities[1]
 
 
 def test_frozen_estimator(data):
@@ -876,6 +901,19 @@ def test_unknown_kind(data):
     model.fit(data.X, data.y)
     with pytest.raises(ValueError, match="`kind` must be 'all' or among 'total'"):
         predict_uncertainty(model, data.X_new, kind="entropy")
+
+
+def test_targets_of_another_number(data):
+    """As the network itself refuses them; nothing is broadcast."""
+    model = BaggingRegressor(regressor(), n_estimators=2, random_state=SEED)
+    model.fit(data.X, data.Y)
+    for function in (log_predictive_density, predictive_cdf, crps):
+        with pytest.raises(ValueError, match="the 2 targets of the fit; got 1"):
+            function(model, data.X_new, data.y_new)
+        with pytest.raises(ValueError, match="must not contain NaN; got 22"):
+            function(model, data.X_new, np.full((NEW, 2), np.nan))
+    with pytest.raises(ValueError, match="at least one row"):
+        predict_uncertainty(model, data.X_new[:0])
 
 
 def test_rows_of_another_number(data):

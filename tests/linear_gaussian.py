@@ -1,0 +1,58 @@
+"""A regressor whose fit and predictive are known in closed form, and are quick."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+
+from skbayesnn.blocks import ByBlocks
+from skbayesnn.mixtures import GaussianMixture
+
+
+class LinearGaussian(ByBlocks, RegressorMixin, BaseEstimator):
+    """Least squares; the predictive is a mixture of Gaussians about the prediction.
+
+    Parameters
+    ----------
+    factor : float
+        What the predictive's std is of the std of the residuals.
+    apart : float in [0, 1)
+        What the two draws' distance from the mean is of the std.
+    uneven : float
+        The std is multiplied by exp(uneven * x_0).
+
+    Attributes
+    ----------
+    seen_ : ndarray
+        The first column of X, by which a test knows the rows.
+    """
+
+    def __init__(self, factor=1.0, apart=0.0, uneven=0.0):
+        self.factor = factor
+        self.apart = apart
+        self.uneven = uneven
+
+    def fit(self, X, y, sample_weight=None):
+        X, y = np.asarray(X, dtype=float), np.asarray(y)
+        weight = np.ones(len(X)) if sample_weight is None else sample_weight
+        self.flat_ = y.ndim == 1
+        root, y = np.sqrt(weight)[:, None], y.reshape(len(y), -1)
+        self.coef_ = np.linalg.lstsq(root * self._design(X), root * y)[0]
+        residuals = y - self._design(X) @ self.coef_
+        self.std_ = np.sqrt(np.average(np.square(residuals), axis=0, weights=weight))
+        self.seen_, self.n_features_in_ = X[:, 0].copy(), X.shape[1]
+        return self
+
+    def predict(self, X):
+        mean = self._design(np.asarray(X, dtype=float)) @ self.coef_
+        return mean[:, 0] if self.flat_ else mean
+
+    def _mixture(self, X):
+        X = np.asarray(X, dtype=float)
+        std = self.factor * self.std_ * np.exp(self.uneven * X[:, :1])
+        mean = self._design(X) @ self.coef_
+        draws = mean + np.multiply.outer([-self.apart, self.apart], std)
+        variance = np.broadcast_to((1 - self.apart**2) * std**2, draws.shape)
+        return GaussianMixture(draws, variance, self.flat_)
+
+    @staticmethod
+    def _design(X):
+        return np.hstack([np.ones((len(X), 1)), X])

@@ -1,0 +1,333 @@
+"""Abstainer: the largest threshold within the target, found on held-out rows."""
+
+import os
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.cluster import KMeans
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import get_scorer, r2_score, roc_auc_score
+from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skbayesnn import (
+    Abstainer,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    predict_uncertainty,
+)
+from tests.linear_gaussian import LinearGaussian
+
+SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
+ROWS, FRESH = 300, 1000
+SMALL = {
+    "hidden_layer_sizes": (8,),
+    "max_iter": 30,
+    "n_draws": 20,
+    "learning_rate_init": 0.03,
+    "random_state": SEED,
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Two classes that overlap in the middle; noise that grows to one side."""
+    random = np.random.default_rng([SEED, 31])
+
+    def rows(n):
+        X = random.normal(size=(n, 3))
+        labels = np.where(X[:, 0] + 0.5 * random.normal(size=n) > 0, 1, 0)
+        y = X[:, 1] + np.exp(X[:, 0]) * random.normal(size=n)
+        return X, labels, y
+
+    (X, labels, y), (X_new, labels_new, y_new) = rows(ROWS), rows(FRESH)
+    return SimpleNamespace(
+        X=X, labels=labels, y=y, X_new=X_new, labels_new=labels_new, y_new=y_new
+    )
+
+
+@pytest.fixture(scope="module")
+def classifier(data):
+    model = Abstainer(MCDropoutClassifier(**SMALL), target_error=0.05, cv=3)
+    return model.fit(data.X, data.labels)
+
+
+def uneven(**parameters):
+    """A regressor that knows that its noise grows."""
+    return Abstainer(LinearGaussian(uneven=1.0), **parameters)
+
+
+# ---------------------------------------------------------------- the threshold
+
+
+def test_threshold_is_the_largest_within_the_target(data):
+    """By brute force over all thresholds, on the rows that each fold leaves out."""
+    folds = list(KFold(4, shuffle=True, random_state=SEED).split(data.X))
+    target = 1.2
+    model = uneven(target_error=target, cv=folds).fit(data.X, data.y)
+    uncertainty, square = np.empty(ROWS), np.empty(ROWS)
+    for train, test in folds:
+        one = LinearGaussian(uneven=1.0).fit(data.X[train], data.y[train])
+        uncertainty[test] = one.predict_uncertainty(data.X[test])
+        square[test] = np.square(one.predict(data.X[test]) - data.y[test])
+    within = [
+        threshold
+        for threshold in uncertainty
+        if np.sqrt(square[uncertainty <= threshold].mean()) <= target
+    ]
+    kept = uncertainty <= max(within)
+    assert model.threshold_ == pytest.approx(max(within), rel=1e-12)
+    assert model.coverage_ == pytest.approx(kept.mean(), rel=1e-12)
+    assert model.error_ == pytest.approx(np.sqrt(square[kept].mean()), rel=1e-12)
+    assert 0 < model.coverage_ < 1 and model.error_ <= target
+
+
+def test_threshold_of_a_classifier(data, classifier):
+    """The error is the share of wrong labels; entropy decides unless told otherwise."""
+    entropy, wrong = np.empty(ROWS), np.empty(ROWS)
+    for train, test in StratifiedKFold(3).split(data.X, data.labels):
+        one = MCDropoutClassifier(**SMALL).fit(data.X[train], data.labels[train])
+        entropy[test] = one.predict_uncertainty(data.X[test])
+        wrong[test] = one.predict(data.X[test]) != data.labels[test]
+    within = [t for t in entropy if wrong[entropy <= t].mean() <= 0.05]
+    assert classifier.threshold_ == pytest.approx(max(within), rel=1e-12)
+    assert classifier.error_ == pytest.approx(wrong[entropy <= max(within)].mean())
+
+
+def test_given_threshold_is_taken(data):
+    model = uneven(threshold=0.7).fit(data.X, data.y)
+    assert model.threshold_ == 0.7
+    assert not hasattr(model, "coverage_")
+    expected = model.estimator_.predict_uncertainty(data.X_new) <= 0.7
+    np.testing.assert_array_equal(model.accepts(data.X_new), expected)
+    assert 0 < expected.sum() < FRESH
+
+
+def test_target_that_all_rows_meet(data):
+    model = uneven(target_error=1e6).fit(data.X, data.y)
+    assert model.coverage_ == 1
+
+
+def test_target_that_no_row_meets(data):
+    with pytest.warns(UserWarning, match="No threshold keeps the error .* at or below"):
+        model = uneven(target_error=0.0).fit(data.X, data.y)
+    assert model.threshold_ == -np.inf and model.coverage_ == 0
+    assert np.isnan(model.predict(data.X_new)).all()
+    report = model.report(data.X_new, data.y_new)
+    assert report["coverage"] == 0 and report["n_accepted"] == 0
+    assert np.isnan(report["error"])
+    assert np.isnan(model.score(data.X_new, data.y_new))
+
+
+def test_rows_of_no_weight_are_absent(data):
+    """With a model that is not fitted again, so that nothing else differs."""
+    frozen = FrozenEstimator(LinearGaussian(uneven=1.0).fit(data.X, data.y))
+    weight = np.arange(ROWS) % 3
+    some = Abstainer(frozen, target_error=1.2).fit(data.X, data.y, sample_weight=weight)
+    again = np.repeat(np.arange(ROWS), weight)
+    repeated = Abstainer(frozen, target_error=1.2).fit(data.X[again], data.y[again])
+    assert some.threshold_ == repeated.threshold_
+    assert some.coverage_ == pytest.approx(repeated.coverage_, rel=1e-12)
+    assert some.error_ == pytest.approx(repeated.error_, rel=1e-12)
+    for rows, weights in ((slice(None), weight), (again, None)):
+        report = some.report(data.X[rows], data.y[rows], weights)
+        assert report["error"] == pytest.approx(some.error_, rel=1e-12)
+        assert report["coverage"] == pytest.approx(some.coverage_, rel=1e-12)
+
+
+# ------------------------------------------------------------------ predictions
+
+
+def test_fresh_rows_are_better_where_accepted(data, classifier):
+    """Refused labels are wrong more often, by far more than chance would do."""
+    report = classifier.report(data.X_new, data.labels_new)
+    inner = classifier.estimator_
+    overall = (inner.predict(data.X_new) != data.labels_new).mean()
+    # About one label in seven is wrong; the target is one in twenty.
+    assert report["error"] < 0.75 * overall
+    assert report["coverage"] > 0.3
+    score = classifier.score(data.X_new, data.labels_new)
+    assert score == pytest.approx(1 - report["error"], rel=1e-12)
+
+
+def test_refused_rows_have_no_prediction(data, classifier):
+    accepted = classifier.accepts(data.X_new)
+    labels = classifier.predict(data.X_new)
+    inner = classifier.estimator_
+    np.testing.assert_array_equal(labels[accepted], inner.predict(data.X_new)[accepted])
+    assert (labels[~accepted] == -1).all() and 0 < accepted.sum() < FRESH
+    np.testing.assert_array_equal(classifier.classes_, [0, 1])
+    np.testing.assert_array_equal(
+        classifier.predict_proba(data.X_new), inner.predict_proba(data.X_new)
+    )
+
+
+def test_refused_numbers_are_nan(data):
+    model = uneven(target_error=1.2).fit(data.X, data.y)
+    accepted, y = model.accepts(data.X_new), model.predict(data.X_new)
+    assert np.isnan(y[~accepted]).all()
+    np.testing.assert_array_equal(
+        y[accepted], model.estimator_.predict(data.X_new)[accepted]
+    )
+    report = model.report(data.X_new, data.y_new)
+    errors = (y - data.y_new)[accepted]
+    assert report["error"] == pytest.approx(np.sqrt(np.mean(errors**2)), rel=1e-12)
+    expected = r2_score(data.y_new[accepted], y[accepted])
+    assert model.score(data.X_new, data.y_new) == pytest.approx(expected, rel=1e-12)
+    with pytest.raises(AttributeError):
+        model.predict_proba(data.X_new)
+
+
+@pytest.mark.parametrize(
+    ("labels", "abstain_label", "expected"),
+    [
+        (["no", "yes"], "auto", "abstain"),
+        (["no", "yes"], "ask", "ask"),
+        ([0, 1], "auto", -1),
+        ([0, 1], 99, 99),
+    ],
+    ids=["string", "own string", "number", "own number"],
+)
+def test_label_of_abstention(data, labels, abstain_label, expected):
+    y = np.array(labels)[data.labels]
+    model = Abstainer(
+        MCDropoutClassifier(**SMALL), threshold=-1.0, abstain_label=abstain_label
+    ).fit(data.X, y)
+    assert model.abstain_label_ == expected
+    assert (model.predict(data.X_new) == expected).all()
+
+
+def test_classes_are_ranked_by_probability(data, classifier):
+    """As scorers of classifiers rank, which would take a `decision_function` first."""
+    score = get_scorer("roc_auc")(classifier, data.X_new, data.labels_new)
+    probability = classifier.predict_proba(data.X_new)[:, 1]
+    assert score == roc_auc_score(data.labels_new, probability)
+    assert not hasattr(classifier, "decision_function")
+
+
+def test_kind_decides(data):
+    """Another measure refuses other rows, and the free function asks for it."""
+    model = Abstainer(
+        MCDropoutClassifier(**SMALL), kind="mutual_information", threshold=0.02
+    ).fit(data.X, data.labels)
+    found = model.estimator_.predict_uncertainty(data.X_new, "mutual_information")
+    np.testing.assert_array_equal(model.predict_uncertainty(data.X_new), found)
+    np.testing.assert_array_equal(predict_uncertainty(model, data.X_new), found)
+    np.testing.assert_array_equal(model.accepts(data.X_new), found <= 0.02)
+    np.testing.assert_array_equal(
+        predict_uncertainty(model, data.X_new, "entropy"),
+        model.estimator_.predict_uncertainty(data.X_new, "entropy"),
+    )
+
+
+# ------------------------------------------------------- as a scikit-learn estimator
+
+
+def test_is_what_it_wraps():
+    assert is_classifier(Abstainer(MCDropoutClassifier(), threshold=1.0))
+    assert is_regressor(Abstainer(MCDropoutRegressor(), threshold=1.0))
+
+
+def test_clone_pickle_and_parameters(data, classifier):
+    copied = clone(classifier).set_params(estimator__tau=2.0, kind="overlap")
+    assert not hasattr(copied, "threshold_")
+    assert copied.estimator.tau == 2.0 and classifier.estimator.tau == 1.0
+    again = pickle.loads(pickle.dumps(classifier))
+    np.testing.assert_array_equal(
+        again.predict(data.X_new), classifier.predict(data.X_new)
+    )
+
+
+def test_in_a_pipeline_and_a_search(data):
+    model = make_pipeline(StandardScaler(), uneven(target_error=1.2)).fit(
+        data.X, data.y
+    )
+    assert np.isnan(model.predict(data.X_new)).any()
+    search = GridSearchCV(
+        Abstainer(make_pipeline(StandardScaler(), LinearGaussian()), threshold=9.0),
+        {"estimator__lineargaussian__uneven": [0.0, 1.0]},
+        cv=3,
+    ).fit(data.X, data.y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_search_over_kinds(data):
+    def coverage(model, X, y):
+        return model.report(X, y)["coverage"]
+
+    search = GridSearchCV(
+        Abstainer(MCDropoutClassifier(**SMALL), target_error=0.1, cv=2),
+        {"kind": ["entropy", "variation_ratio"]},
+        scoring=coverage,
+        cv=2,
+    ).fit(data.X, data.labels)
+    scores = search.cv_results_["mean_test_score"]
+    assert ((scores >= 0) & (scores <= 1)).all()
+    best = search.best_estimator_
+    assert best.kind == ["entropy", "variation_ratio"][scores.argmax()]
+    np.testing.assert_array_equal(search.predict(data.X_new), best.predict(data.X_new))
+
+
+def test_another_fit_leaves_nothing_of_the_first(data):
+    model = uneven(target_error=1.2).fit(data.X, data.y)
+    model.set_params(target_error=None, threshold=0.5).fit(data.X, data.y)
+    assert model.threshold_ == 0.5
+    assert not hasattr(model, "coverage_") and not hasattr(model, "error_")
+
+
+def test_a_failed_fit_changes_nothing(data):
+    model = uneven(target_error=1.2).fit(data.X, data.y)
+    before = dict(vars(model))
+    with pytest.raises(ValueError, match="one target"):
+        model.fit(data.X, np.c_[data.y, data.y])
+    assert vars(model) == before
+
+
+@pytest.mark.parametrize(
+    ("estimator", "parameters", "error", "message"),
+    [
+        (MCDropoutRegressor(), {}, ValueError, "exactly one of `threshold`"),
+        (
+            MCDropoutRegressor(),
+            {"threshold": 1.0, "target_error": 0.1},
+            ValueError,
+            "exactly one of `threshold`",
+        ),
+        (MCDropoutRegressor(), {"target_error": -1}, ValueError, "at least 0; got -1"),
+        (
+            MCDropoutRegressor(),
+            {"threshold": 1.0, "kind": ["total"]},
+            TypeError,
+            "`kind` must be one measure's name",
+        ),
+        (KMeans(), {"threshold": 1.0}, TypeError, "classifier or a regressor"),
+    ],
+    ids=["neither", "both", "negative", "kinds", "cluster"],
+)
+def test_wrong_parameters(data, estimator, parameters, error, message):
+    with pytest.raises(error, match=message):
+        Abstainer(estimator, **parameters).fit(data.X, data.y)
+
+
+@pytest.mark.parametrize(
+    ("label", "error", "message"),
+    [
+        (1, ValueError, "must not be one of y's labels; got 1"),
+        ("none", TypeError, "must be a number"),
+    ],
+)
+def test_wrong_label_of_abstention(data, label, error, message):
+    model = Abstainer(MCDropoutClassifier(), threshold=1.0, abstain_label=label)
+    with pytest.raises(error, match=message):
+        model.fit(data.X, data.labels)
+
+
+def test_unfitted(data):
+    for method in ("accepts", "predict", "predict_uncertainty"):
+        with pytest.raises(NotFittedError):
+            getattr(uneven(threshold=1.0), method)(data.X)

@@ -1,0 +1,67 @@
+"""scikit-learn's own checks of the meta-estimators, around a quick network."""
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skbayesnn import (
+    Abstainer,
+    CalibratedUncertaintyRegressor,
+    ConformalClassifier,
+    ConformalRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+)
+
+# The few epochs are not always enough, and some of the checks' data are pure noise.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
+)
+
+# Without dropout training is deterministic, and weights are repetition to rounding.
+QUICK = {
+    "hidden_layer_sizes": (16,),
+    "dropout": 0.0,
+    "max_iter": 15,
+    "learning_rate_init": 0.1,
+    "n_draws": 3,
+    "random_state": 0,
+}
+REGRESSOR, CLASSIFIER = MCDropoutRegressor(**QUICK), MCDropoutClassifier(**QUICK)
+ESTIMATORS = [
+    CalibratedUncertaintyRegressor(REGRESSOR, method="isotonic", cv=2),
+    ConformalRegressor(REGRESSOR, method="cv+", cv=2),
+    ConformalClassifier(CLASSIFIER, random_state=0),
+    Abstainer(REGRESSOR, threshold=np.inf),
+    Abstainer(CLASSIFIER, threshold=np.inf),
+]
+
+SPLIT = "a repeated row is another row for the split into training and calibration"
+LABEL = "the labels of this check are 1 and -1, which is the label of abstention"
+EXPECTED_FAILED_CHECKS = {
+    ConformalClassifier: {
+        "check_sample_weight_equivalence_on_dense_data": SPLIT,
+        "check_sample_weight_equivalence_on_sparse_data": SPLIT,
+    },
+    Abstainer: {"check_classifiers_classes": LABEL},
+}
+
+
+@pytest.fixture(autouse=True)
+def global_state_is_untouched(global_state_is_untouched):
+    """As everywhere, but NumPy's global generator, which the checks draw from."""
+    state = np.random.get_state()
+    yield
+    np.random.set_state(state)
+
+
+@parametrize_with_checks(
+    ESTIMATORS,
+    expected_failed_checks=lambda estimator: EXPECTED_FAILED_CHECKS.get(
+        type(estimator), {}
+    ),
+)
+def test_scikit_learn_contract(estimator, check):
+    if isinstance(estimator, ConformalClassifier):
+        pytest.importorskip("crepes")
+    check(estimator)
