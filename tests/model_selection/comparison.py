@@ -2,10 +2,10 @@
 
 import os
 import warnings
+from contextlib import contextmanager
 
 import numpy as np
-from sklearn.exceptions import FitFailedWarning
-from sklearn.metrics import check_scoring
+from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import Pipeline
 
@@ -39,15 +39,14 @@ def classifier(**parameters):
 
 
 class Watch:
-    """A scorer that scores by another, and keeps what it was asked to score."""
+    """A scorer that keeps what it was asked to score."""
 
-    def __init__(self, estimator, scoring=None):
-        self.scorer = check_scoring(estimator, scoring)
+    def __init__(self):
         self.seen = []
 
     def __call__(self, estimator, X, y):
         self.seen.append(fitted_state(estimator))
-        return self.scorer(estimator, X, y)
+        return 0.0
 
 
 def fitted_state(estimator):
@@ -68,25 +67,35 @@ def fit_both(
     """scikit-learn's search and ours, fitted to the same data."""
     options = {"cv": 3} | options
     both = [kind_(estimator, candidates, **options) for kind_ in (PLAIN[kind], kind)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitFailedWarning)
-        # Of scores that are NaN, and of constant columns.
-        warnings.simplefilter("ignore", UserWarning)
+    with quiet():
         for search in both:
             search.fit(X, y, **fit or {})
     return both
 
 
+@contextmanager
+def quiet():
+    """Without what is said of short trainings, failures and scorers without weights."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", FitFailedWarning)
+        warnings.filterwarnings(
+            "ignore", "One or more of the|The scoring|Scoring failed"
+        )
+        yield
+
+
 def assert_same_members(
-    estimator, candidates, X, y, scoring=None, tolerance=ROUNDING, fit=None, **options
+    estimator, candidates, X, y, tolerance=ROUNDING, fit=None, **options
 ):
     """Every member of a search is the network that scikit-learn's search trains."""
     seen = []
     for kind in (GridSearchCV, BatchedGridSearchCV):
-        watch = Watch(estimator, scoring)
+        watch = Watch()
         options = {"cv": 3} | options
         search = kind(estimator, candidates, scoring=watch, refit=False, **options)
-        search.fit(X, y, **fit or {})
+        with quiet():
+            search.fit(X, y, **fit or {})
         seen.append(watch.seen)
     assert len(seen[0]) == len(seen[1])
     for plain, batched in zip(*seen, strict=True):

@@ -355,8 +355,6 @@ def test_rows_of_weight_zero(data):
             {"tau": [0.5, 2.0], "random_state": [3, 4]},
             data.X,
             y,
-            # Of scorers without weights.
-            scoring=make_scorer(lambda y, prediction: 0.0),
             fit={"sample_weight": weights},
         )
 
