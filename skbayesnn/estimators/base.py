@@ -278,14 +278,14 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 f"became infinite or NaN, first in epoch {epochs.min()}. Lower "
                 f"learning_rate_init ({self.learning_rate_init:g} here).",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         if fitted.trained.interrupted:
             warnings.warn(
                 f"the fit was interrupted; {fitted.trained.n_epochs.max()} finished "
                 "epochs are kept (warm_start=True), a further fit goes on from there.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         total_weight = seen + float(fitted.task.share.weights.sum())
         attributes = state.fitted_attributes(fitted, total_weight)
@@ -390,12 +390,12 @@ def _warn_of_constants(table: Table, classes) -> None:
             "values at prediction give arbitrary results. Remove them, for instance "
             "with sklearn.feature_selection.VarianceThreshold.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     if classes is None and (table.y[used] == table.y[used][0]).all(0).any():
         warnings.warn(
             "y is constant in the training rows: its noise cannot be told, and the "
             "predicted uncertainty is that of the smallest noise allowed.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

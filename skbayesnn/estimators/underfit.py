@@ -40,7 +40,7 @@ def warn_if_collapsed(explained: Explained) -> None:
             "a classifier's (1 lets it be sure), raise max_iter, take fewer or "
             "narrower hidden layers, or let the KL come in later (kl_warm_up).",
             ConvergenceWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
 

@@ -113,8 +113,17 @@ class Workshop:
         self.n_folds = len(splits)
         self._path = _path_of_network(estimator)
         self._n_workers = max(joblib.effective_n_jobs(n_jobs), len(devices or ()))
-        # What arrives at the network, per setting of the steps before it and fold.
-        self._arrived: dict[tuple[str, int], _Arrived] = {}
+        try:
+            self._parallel = joblib.Parallel(
+                n_jobs=len(devices) if devices else n_jobs,
+                prefer="threads",
+                return_as="generator",
+            )
+        except ValueError:
+            self._parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads")
+        # What arrives at the network, per setting of the steps before it, early
+        # stopping (which takes rows of its own) and fold.
+        self._arrived: dict[tuple[str, bool, int], _Arrived] = {}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -127,15 +136,16 @@ class Workshop:
         """Some candidates at a time, so many that all workers have enough to do."""
         members = MEMBERS_AT_ONCE * self._n_workers
         step = max(1, -(-members // self.n_folds))
-        for start in range(0, len(candidates), step):
+        for start in range(0, max(len(candidates), 1), step):
             yield list(candidates[start : start + step])
 
     def member(self, candidate: dict, fold: int) -> Member:
         """A candidate in a fold, all but its network fitted."""
         member = Member(clone(self.estimator))
+        member.estimator.set_params(**clone(candidate, safe=False))
         try:
-            member.estimator.set_params(**clone(candidate, safe=False))
-            key = _before_network(candidate, self._path), fold
+            early = bool(network_of(member.estimator).early_stopping)
+            key = _before_network(candidate, self._path), early, fold
             if key not in self._arrived:
                 self._arrived[key] = self._arrive(clone(member.estimator), fold)
             prepared = self._arrived[key].hand_over(member.estimator)
@@ -148,13 +158,10 @@ class Workshop:
     def train(self, members: Sequence[Member]) -> None:
         """Train members in place; what is finished stays so after an interruption."""
         waiting = {id(m.job): m for m in members if m.job is not None}
-        jobs = [m.job for m in members if m.job is not None]
+        jobs = list({id(m.job): m.job for m in members if m.job is not None}.values())
         groups = list(groups_of(jobs, self.budget // self._n_workers))
         places = cycle(self.devices or [None])
-        parallel = joblib.Parallel(
-            n_jobs=self.n_jobs, prefer="threads", return_as="generator"
-        )
-        trained = parallel(
+        trained = self._parallel(
             joblib.delayed(train_group)(group, next(places)) for group in groups
         )
         for group, outcomes in zip(groups, trained, strict=True):
@@ -183,10 +190,10 @@ class _Arrived(NamedTuple):
     def hand_over(self, estimator) -> Prepared:
         """The rows, and the fitted steps to another candidate's estimator."""
         if isinstance(self.outcome, Exception):
-            raise self.outcome
+            raise self.outcome.with_traceback(None)
         ours, theirs = estimator, self.estimator
         while isinstance(ours, Pipeline):
-            ours.steps[:-1] = theirs.steps[:-1]
+            ours.steps = [*theirs.steps[:-1], ours.steps[-1]]
             ours, theirs = ours.steps[-1][1], theirs.steps[-1][1]
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(theirs, name):
@@ -240,6 +247,7 @@ def train_group(jobs: Sequence[Job], device: str | None = None) -> list[tuple]:
     Out of memory, the two halves are trained one after the other.
     """
     start = time.perf_counter()
+    too_large = False
     try:
         fitted = fitting.train_together(
             [job.network for job in jobs],
@@ -248,15 +256,18 @@ def train_group(jobs: Sequence[Job], device: str | None = None) -> list[tuple]:
             device,
         )
     except Exception as error:
-        if len(jobs) > 1 and _out_of_memory(error):
-            _warn_of_halving(len(jobs))
-            half = len(jobs) // 2
-            return [
-                outcome
-                for part in (jobs[:half], jobs[half:])
-                for outcome in train_group(part, device)
-            ]
-        return [(job.network, error, 0.0) for job in jobs]
+        too_large = len(jobs) > 1 and _out_of_memory(error)
+        if not too_large:
+            return [(job.network, error, 0.0) for job in jobs]
+    # Not inside of the handler: there the traceback holds what did not fit.
+    if too_large:
+        _warn_of_halving(len(jobs))
+        half = len(jobs) // 2
+        return [
+            outcome
+            for part in (jobs[:half], jobs[half:])
+            for outcome in train_group(part, device)
+        ]
     seconds = (time.perf_counter() - start) / len(jobs)
     errors = [_finished(job, one) for job, one in zip(jobs, fitted, strict=True)]
     return [
@@ -277,9 +288,11 @@ def _finished(job: Job, fitted: fitting.Fitted) -> Exception | None:
 
 def _out_of_memory(error: Exception) -> bool:
     """Whether there was too little memory, on the CPU or on a GPU."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and "not enough memory" in str(error)
+    return isinstance(error, RuntimeError) and any(
+        words in str(error) for words in ("not enough memory", "can't allocate memory")
+    )
 
 
 def _warn_of_halving(n_members: int) -> None:

@@ -13,8 +13,9 @@ from functools import partial
 import joblib
 import numpy as np
 import sklearn
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import BaseEstimator, _fit_context, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import check_scoring
 from sklearn.model_selection import (
     GridSearchCV,
     ParameterGrid,
@@ -83,6 +84,7 @@ class _Batched(BaseSearchCV):
     def _candidates(self):
         """The settings to be tried, as dicts."""
 
+    @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y=None, **params):
         """Train all candidates of all folds together, score and refit.
 
@@ -112,16 +114,22 @@ class _Batched(BaseSearchCV):
             devices=self.devices,
         )
         done = self._done_before(workshop)
+        options = {name: getattr(self, name) for name in _PASSED_ON}
+        if self.scoring is None:
+            options["scoring"] = check_scoring(self.estimator)
         replay = _Replay(
             self.estimator,
             list(self._candidates()),
             workshop,
             done,
+            routed,
             cv=splits,
-            **{name: getattr(self, name) for name in _PASSED_ON},
+            **options,
         )
         try:
-            replay.fit(X, y, **params)
+            # Members are handed out in order; the workshop has its own backend.
+            with joblib.parallel_config(backend="sequential"):
+                replay.fit(X, y, **params)
         except KeyboardInterrupt:
             self._unfinished = workshop.fingerprint, done
             raise
@@ -135,6 +143,8 @@ class _Batched(BaseSearchCV):
                 ConvergenceWarning,
                 stacklevel=2,
             )
+        for name in [n for n in vars(self) if n.endswith("_") and n[0] != "_"]:
+            delattr(self, name)
         for name, value in vars(replay).items():
             if name.endswith("_") and not name.startswith("_"):
                 setattr(self, name, value)
@@ -269,6 +279,7 @@ class _Replay(BaseSearchCV):
         candidates,
         workshop,
         done,
+        routed,
         *,
         scoring=None,
         refit=True,
@@ -288,8 +299,12 @@ class _Replay(BaseSearchCV):
             return_train_score=return_train_score,
         )
         self.candidates = candidates
+        self.routed = routed
         self.interrupted = False
         self.workshop, self.done, self._bar = workshop, done, verbose > 0
+
+    def _get_routed_params_for_fit(self, params):
+        return self.routed
 
     def _run_search(self, evaluate_candidates):
         n_folds = self.workshop.n_folds
@@ -299,16 +314,27 @@ class _Replay(BaseSearchCV):
                 try:
                     members = self._members_of(some)
                 except KeyboardInterrupt:
-                    if not seconds:
-                        raise
+                    some, members = self._finished_of(some)
+                    if not some:
+                        if not seconds:
+                            raise
+                        self.interrupted, self.refit = True, False
+                        break
                     self.interrupted, self.refit = True, False
-                    break
                 self._trained.extend(m for of_one in members for m in of_one)
                 results = evaluate_candidates(some)
                 seconds += [[m.seconds for m in of_one] for of_one in members]
                 results["mean_fit_time"] = np.mean(seconds, axis=1)
                 results["std_fit_time"] = np.std(seconds, axis=1)
                 report(len(seconds) * n_folds, _best_so_far(results))
+                if self.interrupted:
+                    break
+
+    def _finished_of(self, candidates):
+        """Candidates whose members are all trained, and those."""
+        found = [(c, self.done.get(joblib.hash(c))) for c in candidates]
+        found = [(c, m) for c, m in found if m and all(x.job is None for x in m)]
+        return [c for c, _ in found], [m for _, m in found]
 
     def _members_of(self, candidates) -> list[list[Member]]:
         """Trained members of every candidate, those trained before included."""
@@ -327,7 +353,7 @@ class _Replay(BaseSearchCV):
 def _best_so_far(results) -> str:
     """The largest mean test score, of every metric."""
     best = {
-        name.removeprefix("mean_test_"): np.max(values, initial=-np.inf)
+        name.removeprefix("mean_test_"): np.nanmax(values, initial=-np.inf)
         for name, values in results.items()
         if name.startswith("mean_test_")
     }
@@ -379,6 +405,6 @@ def _take_over(estimator, member: Member, *_, **__):
     """``fit`` of an estimator that was trained as a member."""
     del estimator.fit
     if member.error is not None:
-        raise member.error
+        raise member.error.with_traceback(None)
     vars(estimator).update(vars(member.estimator))
     return estimator
