@@ -18,7 +18,7 @@ import torch
 from common import CLOCKS, environment, interleaved, ratio, table
 from scipy.special import ndtr
 
-from skbayesnn.mixtures import gaussian_mixture_crps
+from skbayesnn.crps import gaussian_mixture_crps
 from skbayesnn.quantiles import intervals, mixture_quantile
 
 LEVELS = (0.05, 0.5, 0.95)

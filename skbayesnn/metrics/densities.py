@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.special import logsumexp
 
+from skbayesnn.crps import gaussian_mixture_crps
 from skbayesnn.metrics.rows import no_nan, present, weighted_mean
-from skbayesnn.mixtures import gaussian_mixture_crps
 from skbayesnn.uncertainty import gaussian_log_density
 
 
