@@ -7,6 +7,7 @@ same table, each scaled by its own training rows.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import numpy as np
 import torch
@@ -14,6 +15,9 @@ from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
 from skbayesnn.data.validate import Table
+
+# Inputs that are gathered at once for several batches: they stay in a core's cache.
+_NUMBERS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -130,9 +134,31 @@ class Design:
         )
         self._scalings = [share.scaling for share in shares]
         self._hold(table, members)
+        # Members that see inputs of their own, or 1, and how many columns.
+        self._lead = max(
+            1 if part is None else len(part)
+            for part in (self._train, *(self._x_affine or [None]))
+        )
+        self._n_inputs = table.X.shape[1]
+
+    def batches(self, order: torch.Tensor, size: int):
+        """Inputs, targets and weights, batch by batch; see `inference.training.Rows`.
+
+        Rows of several small batches are gathered at once.
+        """
+        per_batch = max(len(order), self._lead) * size * self._n_inputs
+        at_once = max(1, _NUMBERS_AT_ONCE // per_batch)
+        for span in order.split(size * at_once, dim=1):
+            x, y, weights = self.take(span)
+            yield from zip(
+                x.split(size, dim=1),
+                y.split(size, dim=1),
+                repeat(None) if weights is None else weights.split(size, dim=1),
+                strict=False,
+            )
 
     def take(self, positions: torch.Tensor):
-        """Inputs, targets and weights of a batch; see `inference.training.Rows`."""
+        """Inputs, targets and weights of the rows at ``positions``."""
         index = positions
         if self._train is not None:
             members = max(len(positions), len(self._train))
@@ -225,4 +251,10 @@ def _finest(scalings: Sequence[Scaling]) -> Scaling:
 
 
 def _rescale(values, affine):
-    return values if affine is None else (values - affine[0]) * affine[1]
+    """The gathered values in each member's scale; they are the caller's own."""
+    if affine is None:
+        return values
+    shift, factor = affine
+    if len(shift) > len(values) or len(factor) > len(values):
+        return (values - shift) * factor
+    return values.sub_(shift).mul_(factor)

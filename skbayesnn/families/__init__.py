@@ -19,7 +19,7 @@ is the same for all of them is a field of the family.
 """
 
 from skbayesnn.families.additive import Additive
-from skbayesnn.families.base import Draw, Family, Noise, Params, Pullback
+from skbayesnn.families.base import Draw, Family, Needed, Noise, Params, Pullback
 from skbayesnn.families.bernoulli import Bernoulli
 from skbayesnn.families.concrete import Concrete
 from skbayesnn.families.dropconnect import DropConnect
@@ -53,6 +53,7 @@ __all__ = [
     "Gaussian",
     "Independent",
     "MeanField",
+    "Needed",
     "Noise",
     "Params",
     "Point",

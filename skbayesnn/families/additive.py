@@ -41,8 +41,8 @@ class Additive(Family):
             x, mean, variance, bias, torch.zeros_like(bias), noise
         )
 
-        def pullback(gradient, needs_input):
-            found = back(gradient, needs_input)
+        def pullback(gradient, needed):
+            found = back(gradient, needed)
             return {"mean": found.mean, "bias": found.bias}, found.x
 
         return outputs, pullback

@@ -8,6 +8,7 @@ All tensors carry the members axis in front. ``keep`` is p = 1 - dropout,
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import ClassVar, Protocol
 
 import torch
@@ -18,9 +19,19 @@ Params = dict[str, torch.Tensor]
 # Weights (draws, members, inputs, outputs); biases (draws, members, outputs), or
 # (members, outputs) where they are the same in all draws.
 Draw = tuple[torch.Tensor, torch.Tensor]
-# (gradient of the outputs, whether the inputs need one) -> gradients of the
+
+
+class Needed(IntEnum):
+    """Which entries of the inputs' gradient are asked for."""
+
+    NONE = 0
+    WHERE_NONZERO = 1  # of those inputs, as they were left, that are not zero
+    ALL = 2
+
+
+# (gradient of the outputs, what is needed of the inputs') -> gradients of the
 # parameters by name, and of the inputs. A parameter left out has gradient zero.
-Pullback = Callable[[torch.Tensor, bool], tuple[Params, torch.Tensor | None]]
+Pullback = Callable[[torch.Tensor, Needed], tuple[Params, torch.Tensor | None]]
 
 
 class Noise(Protocol):
@@ -129,12 +140,12 @@ class Family(ABC):
         with torch.enable_grad():
             outputs = self.linear(leaves, keep, inputs, noise)
 
-        def pullback(gradient, needs_input):
-            wanted = [*leaves.values(), *([inputs] if needs_input else [])]
+        def pullback(gradient, needed):
+            wanted = [*leaves.values(), *([inputs] if needed else [])]
             gradients = torch.autograd.grad(
                 outputs, wanted, gradient, materialize_grads=True
             )
-            of_x = gradients[-1] if needs_input else None
+            of_x = gradients[-1] if needed else None
             return dict(zip(leaves, gradients, strict=False)), of_x
 
         return outputs.detach(), pullback
@@ -162,8 +173,3 @@ def _leaves(params: Params) -> Params:
 def per_member(values: torch.Tensor, n_axes: int) -> torch.Tensor:
     """(members,) with ``n_axes`` axes of length 1 behind."""
     return values.view(-1, *(1,) * n_axes)
-
-
-def affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """x (members or 1, rows, inputs) -> (members, rows, outputs)."""
-    return torch.baddbmm(bias.unsqueeze(1), x.expand(len(weight), -1, -1), weight)

@@ -20,5 +20,6 @@ class Bernoulli(RowNoise):
         themselves: at dropped units the gradient is zero.
         """
         mask = self.mask(keep, noise, *x.shape[1:])
-        masked = x.mul_(mask) if len(x) >= len(mask) else x * mask
-        return masked_vjp(params, masked, mask)
+        if len(x) < len(mask):
+            return masked_vjp(params, x * mask, mask)
+        return masked_vjp(params, x.mul_(mask), mask, in_place=True)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from skbayesnn.families.base import Family, affine
+from skbayesnn.families.affine import affine, affine_vjp, spread
+from skbayesnn.families.base import Family, Needed
 
 TEMPERATURE = 0.1
 
@@ -46,19 +47,16 @@ class Concrete(Family):
         """``linear`` and its pullback."""
         mean = params["mean"]
         mask = _relaxed_mask(params["logit"], noise, x.shape[1:])
-        masked = (x * mask).expand(len(mean), -1, -1)
+        masked = spread(x * mask, len(mean))
+        outputs, back = affine_vjp(masked, mean, params["bias"])
 
-        def pullback(gradient, needs_input):
-            of_masked = torch.bmm(gradient, mean.mT)
+        def pullback(gradient, needed):
+            of_mean, of_bias, of_masked = back(gradient, Needed.ALL)
             of_logit = (of_masked * masked).mul_(1 - mask).sum((1, 2)) / TEMPERATURE
-            found = {
-                "mean": torch.bmm(masked.mT, gradient),
-                "bias": gradient.sum(1),
-                "logit": of_logit,
-            }
-            return found, of_masked.mul_(mask) if needs_input else None
+            found = {"mean": of_mean, "bias": of_bias, "logit": of_logit}
+            return found, of_masked.mul_(mask) if needed else None
 
-        return torch.baddbmm(params["bias"].unsqueeze(1), masked, mean), pullback
+        return outputs, pullback
 
     def draw(self, params, keep, noise):
         """One true mask per draw, on the rows of M."""

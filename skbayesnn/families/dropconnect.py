@@ -44,8 +44,8 @@ class DropConnect(Family):
             x, p * mean, slope * mean, bias, torch.zeros_like(bias), noise
         )
 
-        def pullback(gradient, needs_input):
-            found = back(gradient, needs_input)
+        def pullback(gradient, needed):
+            found = back(gradient, needed)
             of_mean = (p * found.mean).addcmul_(slope, found.variance, value=2)
             return {"mean": of_mean, "bias": found.bias}, found.x
 

@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 import torch
 
-from skbayesnn.families.base import Noise, affine
+from skbayesnn.families.affine import (
+    affine,
+    affine_vjp,
+    product_back,
+    product_of_rows,
+    spread,
+)
+from skbayesnn.families.base import Needed, Noise
 
 # A variance, standardised units: keeps the gradient of the root finite where an
 # activation has none.
@@ -33,8 +40,8 @@ def sample(
     bias, bias_variance : (members, outputs)
     """
     centre = affine(x if mask is None else x * mask, mean, bias)
-    spread = affine(x.square(), variance, bias_variance + _TINY).sqrt()
-    return centre + spread * noise.normal(*centre.shape[1:])
+    std = affine(x.square(), variance, bias_variance + _TINY).sqrt()
+    return centre + std * noise.normal(*centre.shape[1:])
 
 
 class Gradients(NamedTuple):
@@ -55,29 +62,25 @@ def sample_vjp(
     bias_variance: torch.Tensor,
     noise: Noise,
     mask: torch.Tensor | None = None,
-) -> tuple[torch.Tensor, Callable[[torch.Tensor, bool], Gradients]]:
-    """``sample`` and its pullback, by hand: (gradient, needs_input) -> Gradients."""
-    n_members = len(mean)
-    squares = x.square().expand(n_members, -1, -1)
-    masked = (x if mask is None else x * mask).expand(n_members, -1, -1)
-    outputs = torch.baddbmm(bias.unsqueeze(1), masked, mean)
-    floor = bias_variance.unsqueeze(1) + _TINY
-    spread = torch.baddbmm(floor, squares, variance).sqrt_()
+) -> tuple[torch.Tensor, Callable[[torch.Tensor, Needed], Gradients]]:
+    """``sample`` and its pullback, by hand: (gradient, needed) -> Gradients."""
+    squares = spread(x.square(), len(mean))
+    outputs, back = affine_vjp(x if mask is None else x * mask, mean, bias)
+    std = affine(squares, variance, bias_variance + _TINY).sqrt_()
     normal = noise.normal(*outputs.shape[1:])
-    outputs.addcmul_(spread, normal)
+    outputs.addcmul_(std, normal)
 
-    def pullback(gradient, needs_input):
-        twice = (gradient * normal).div_(spread)  # 2 x the gradient of the variance
-        of_x = None
-        if needs_input:
-            of_x = torch.bmm(gradient, mean.mT)
+    def pullback(gradient, needed):
+        of_mean, of_bias, of_x = back(gradient, needed)
+        twice = (gradient * normal).div_(std)  # 2 x the gradient of the variance
+        if needed:
             if mask is not None:
                 of_x.mul_(mask)
-            of_x.addcmul_(torch.bmm(twice, variance.mT), x)
+            of_x.addcmul_(product_back(twice, variance), x)
         return Gradients(
-            mean=torch.bmm(masked.mT, gradient),
-            variance=torch.bmm(squares.mT, twice).mul_(0.5),
-            bias=gradient.sum(1),
+            mean=of_mean,
+            variance=product_of_rows(squares, twice).mul_(0.5),
+            bias=of_bias,
             bias_variance=twice.sum(1).mul_(0.5),
             x=of_x,
         )

@@ -80,8 +80,8 @@ class MeanField(Family):
             noise.bernoulli(keep, *x.shape[1:]) if self.spike else None,
         )
 
-        def pullback(gradient, needs_input):
-            found = back(gradient, needs_input)
+        def pullback(gradient, needed):
+            found = back(gradient, needed)
             of_sigma, of_bias_sigma = 2 * sigma, 2 * bias_sigma
             of_sigma.mul_(found.variance)
             of_bias_sigma.mul_(found.bias_variance)

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-import torch
-
-from skbayesnn.families.base import Family, affine
+from skbayesnn.families.affine import affine, affine_vjp
+from skbayesnn.families.base import Family
 
 
 @dataclass(frozen=True)
@@ -24,14 +23,13 @@ class Point(Family):
 
     def linear_vjp(self, params, keep, x, noise):
         """``linear`` and its pullback."""
-        mean = params["mean"]
-        x = x.expand(len(mean), -1, -1)
+        outputs, back = affine_vjp(x, params["mean"], params["bias"])
 
-        def pullback(gradient, needs_input):
-            of_x = torch.bmm(gradient, mean.mT) if needs_input else None
-            return {"mean": torch.bmm(x.mT, gradient), "bias": gradient.sum(1)}, of_x
+        def pullback(gradient, needed):
+            of_mean, of_bias, of_x = back(gradient, needed)
+            return {"mean": of_mean, "bias": of_bias}, of_x
 
-        return affine(x, mean, params["bias"]), pullback
+        return outputs, pullback
 
     def draw(self, params, keep, noise):
         """One draw, whatever is asked for: (1, members, inputs, outputs)."""

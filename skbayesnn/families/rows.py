@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from skbayesnn.families.base import Family, Noise, affine
+from skbayesnn.families.affine import affine, affine_vjp
+from skbayesnn.families.base import Family, Needed, Noise
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,20 @@ class RowNoise(Family):
         return weights + prior.bias.energy(params["bias"])
 
 
-def masked_vjp(params, masked, mask):
+def masked_vjp(params, masked, mask, in_place=False):
     """The affine map of masked inputs, and its pullback to M, b and the inputs.
 
     masked : (members or 1, rows, inputs)
     mask : what the inputs were multiplied by
+    in_place : bool, whether the inputs themselves were; mask is 0 or 1 then
     """
-    mean = params["mean"]
-    masked = masked.expand(len(mean), -1, -1)
+    outputs, back = affine_vjp(masked, params["mean"], params["bias"])
 
-    def pullback(gradient, needs_input):
-        of_x = torch.bmm(gradient, mean.mT).mul_(mask) if needs_input else None
-        return {"mean": torch.bmm(masked.mT, gradient), "bias": gradient.sum(1)}, of_x
+    def pullback(gradient, needed):
+        of_mean, of_bias, of_x = back(gradient, needed)
+        # Where the mask is zero the inputs are, after multiplication in place.
+        if needed is Needed.ALL or (needed and not in_place):
+            of_x.mul_(mask)
+        return {"mean": of_mean, "bias": of_bias}, of_x
 
-    return torch.baddbmm(params["bias"].unsqueeze(1), masked, mean), pullback
+    return outputs, pullback

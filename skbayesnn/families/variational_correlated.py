@@ -7,9 +7,8 @@ per row.
 
 from dataclasses import dataclass
 
-import torch
-
-from skbayesnn.families.base import affine
+from skbayesnn.families.affine import affine, affine_vjp
+from skbayesnn.families.base import Needed
 from skbayesnn.families.variational import KL, Variational
 
 
@@ -37,19 +36,19 @@ class Correlated(Variational):
         mean, std = params["mean"], self._std(params).mT
         normal = noise.normal(*x.shape[1:])
         factors = 1 + std * normal
-        noisy = (x * factors).expand(len(mean), -1, -1)
+        outputs, back = affine_vjp(x * factors, mean, params["bias"])
 
-        def pullback(gradient, needs_input):
-            of_noisy = torch.bmm(gradient, mean.mT)
+        def pullback(gradient, needed):
+            of_mean, of_bias, of_noisy = back(gradient, Needed.ALL)
             of_std = (of_noisy * x).mul_(normal).sum(1, keepdim=True)
             found = {
-                "mean": torch.bmm(noisy.mT, gradient),
-                "bias": gradient.sum(1),
+                "mean": of_mean,
+                "bias": of_bias,
                 "log_alpha": self._to_log_alpha(params, of_std * (0.5 * std)),
             }
-            return found, of_noisy.mul_(factors) if needs_input else None
+            return found, of_noisy.mul_(factors) if needed else None
 
-        return torch.baddbmm(params["bias"].unsqueeze(1), noisy, mean), pullback
+        return outputs, pullback
 
     def draw(self, params, keep, noise):
         """One factor per row of theta and draw."""

@@ -45,8 +45,8 @@ class Independent(Variational):
             x, mean, alpha * mean.square(), bias, torch.zeros_like(bias), noise
         )
 
-        def pullback(gradient, needs_input):
-            found = back(gradient, needs_input)
+        def pullback(gradient, needed):
+            found = back(gradient, needed)
             half = found.variance.mul_(alpha).mul_(mean)
             of_params = self._through_log_alpha(params, unbounded, half * mean)
             of_params["mean"] = of_params["mean"] + found.mean.add_(half, alpha=2)

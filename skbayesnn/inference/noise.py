@@ -23,9 +23,11 @@ import torch
 INIT, EPOCH, DRAW = 0, 1, 2
 
 _STEPS_OF_16_BITS = 1 << 16
-
-# Random words of every seed, and the same memory as (seeds, *shape) of 16 bits.
-_Buffer = tuple[list[torch.Tensor], torch.Tensor]
+# Epochs whose generators' seeds are made at once.
+_EPOCHS_AT_ONCE = 64
+# Words of all members (8 bytes, four variables) that are drawn at once for several
+# steps: the masks made of them stay in a core's cache.
+_WORDS_AT_ONCE = 1 << 16
 
 
 def philox(
@@ -70,39 +72,49 @@ class TrainingNoise:
         distinct, of_member = np.unique(seeds, return_inverse=True)
         self.device, self.dtype = device, dtype
         self._seeds = [int(s) for s in distinct]
-        self._generators = [torch.Generator(device) for _ in self._seeds]
         self._of_member: torch.Tensor | None = None
         if 1 < len(distinct) and not np.array_equal(of_member, np.arange(len(seeds))):
             self._of_member = torch.as_tensor(of_member, device=device)
-        self._buffers: dict[tuple[int, ...], _Buffer] = {}
+        self._numbers = [torch.Generator(device) for _ in self._seeds]
+        self._words = _Words(len(distinct), len(seeds), device)
+        self._epoch_words: tuple[int, np.ndarray] | None = None
+        self._masks: dict[int, torch.Tensor] = {}
         self._thresholds: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def start_epoch(self, epoch: int) -> None:
-        """Every epoch is a stream of its own: training can be resumed at any."""
-        for seed, generator in zip(self._seeds, self._generators, strict=True):
-            word = int(philox(seed, EPOCH, epoch).random_raw())
-            generator.manual_seed(word >> 1)
+    def start_epoch(self, epoch: int, n_steps: int = 1) -> None:
+        """Every epoch is a stream of its own: training can be resumed at any.
+
+        The requests that follow are those of its first step.
+        """
+        seeds_of_words, seeds_of_numbers = self._generator_seeds(epoch)
+        for generator, seed in zip(self._numbers, seeds_of_numbers, strict=True):
+            generator.manual_seed(seed)
+        self._words.start_epoch(seeds_of_words)
+        self._steps_left, self._steps_made, self._step = n_steps, 0, 0
+        self._start_step()
+
+    def next_step(self) -> None:
+        """The requests that follow are those of the epoch's next step."""
+        self._steps_left -= 1
+        self._step += 1
+        self._start_step()
 
     def permutations(self, n: int) -> torch.Tensor:
         """A random order of range(n) per member, (members or 1, n), int64."""
         orders = [
             torch.randperm(n, generator=generator, device=self.device)
-            for generator in self._generators
+            for generator in self._numbers
         ]
         return self._spread(torch.stack(orders))
 
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
         """Zeros and ones, (members or 1, *shape)."""
-        if shape not in self._buffers:
-            self._buffers[shape] = self._new_buffer(shape)
-        words, bits = self._buffers[shape]
-        for row, generator in zip(words, self._generators, strict=True):
-            row.random_(-(2**63), None, generator=generator)
-        bits = self._spread(bits)
-        threshold = self._cached_threshold(probability, len(shape))
-        lead = max(len(bits), len(threshold))
-        keep = torch.empty((lead, *shape), dtype=self.dtype, device=self.device)
-        return torch.ge(bits, threshold, out=keep)
+        request = self._request
+        self._request += 1
+        if request not in self._masks:
+            words = self._words.of_request(request, -(-math.prod(shape) // 4))
+            self._masks[request] = self._compared(words, probability, shape)
+        return self._masks[request][self._step]
 
     def normal(self, *shape: int) -> torch.Tensor:
         """Standard normal numbers, (members or 1, *shape)."""
@@ -112,12 +124,45 @@ class TrainingNoise:
         """Uniform numbers in [0, 1), (members or 1, *shape)."""
         return self._filled(torch.Tensor.uniform_, shape)
 
+    def _start_step(self) -> None:
+        """Masks of several steps are made at once where they are small."""
+        self._request = 0
+        if self._step == self._steps_made:
+            self._masks.clear()
+            self._step = 0
+            self._steps_made = self._words.draw(self._steps_left)
+
+    def _generator_seeds(self, epoch: int) -> tuple[list[int], list[int]]:
+        """Of the words, and of the other numbers, of every seed."""
+        block, place = divmod(epoch, _EPOCHS_AT_ONCE)
+        if self._epoch_words is None or self._epoch_words[0] != block:
+            words = [
+                philox(seed, EPOCH, block).random_raw(_EPOCHS_AT_ONCE)
+                for seed in self._seeds
+            ]
+            self._epoch_words = block, np.stack(words).view(np.uint32)
+        halves = self._epoch_words[1][:, 2 * place : 2 * place + 2].T
+        return halves[0].tolist(), halves[1].tolist()
+
+    def _compared(self, words, probability, shape) -> torch.Tensor:
+        """Masks of some steps, (steps, members or 1, *shape), from words."""
+        bits = words.view(torch.int16)[..., : math.prod(shape)]
+        # Comparing floats with floats, into floats, is one pass over memory.
+        numbers = self._spread(bits).transpose(0, 1).to(self.dtype)
+        threshold = self._cached_threshold(probability)
+        if numbers.shape[1] >= len(threshold):
+            keep = numbers.ge_(threshold)
+        else:
+            keep = numbers.new_empty(len(numbers), len(threshold), numbers.shape[2])
+            torch.ge(numbers, threshold, out=keep)
+        return keep.unflatten(2, shape)
+
     def _filled(self, fill: Callable, shape: tuple[int, ...]) -> torch.Tensor:
         """Memory of its own, filled by every seed's generator."""
         values = torch.empty(
             (len(self._seeds), *shape), dtype=self.dtype, device=self.device
         )
-        for row, generator in zip(values, self._generators, strict=True):
+        for row, generator in zip(values, self._numbers, strict=True):
             fill(row, generator=generator)
         return self._spread(values)
 
@@ -127,27 +172,72 @@ class TrainingNoise:
             return values
         return values.index_select(0, self._of_member)
 
-    def _new_buffer(self, shape: tuple[int, ...]) -> _Buffer:
-        """Memory for the noise of one step in one layer."""
-        size = math.prod(shape)
-        words = torch.empty(
-            (len(self._seeds), -(-size // 4)), dtype=torch.int64, device=self.device
-        )
-        bits = words.view(torch.int16)[:, :size]
-        return list(words), bits.view(len(self._seeds), *shape)
-
-    def _cached_threshold(self, probability: torch.Tensor, n_axes: int) -> torch.Tensor:
-        """(members or 1, 1, ...); one value where all members agree.
+    def _cached_threshold(self, probability: torch.Tensor) -> torch.Tensor:
+        """(members or 1, 1); one value where all members agree.
 
         The tensor is kept beside its threshold, so that its id stays its own.
         """
         key = id(probability)
         if key not in self._thresholds:
-            threshold = _threshold(probability)
+            threshold = _threshold(probability).to(self.dtype)
             if bool((threshold == threshold[0]).all()):
                 threshold = threshold[:1]
-            self._thresholds[key] = (probability, threshold)
-        return self._thresholds[key][1].view(-1, *(1,) * n_axes)
+            self._thresholds[key] = (probability, threshold.unsqueeze(1))
+        return self._thresholds[key][1]
+
+
+class _Words:
+    """64 random bits at a time, of every seed, for the requests of the steps.
+
+    A seed's words of an epoch are one sequence. Every step takes the same number of
+    them, and each of its requests the same place among these: so the words of several
+    steps can be drawn at once, by which small networks gain, and are the same ones.
+    On a GPU, where they would not be, every request is drawn by itself.
+    """
+
+    def __init__(self, n_seeds: int, n_members: int, device: torch.device):
+        self._device = device
+        self._at_once = _WORDS_AT_ONCE // n_members
+        self._generators = [torch.Generator(device) for _ in range(n_seeds)]
+        # Of the requests of a step: known after the first one, on a CPU.
+        self._ends = [0]
+        self._recording = self._known = False
+
+    def start_epoch(self, seeds: list[int]) -> None:
+        """A new sequence, of one seed for each generator."""
+        for generator, seed in zip(self._generators, seeds, strict=True):
+            generator.manual_seed(seed)
+
+    def draw(self, n_steps: int) -> int:
+        """Draw for the next steps, so many at most; returns for how many.
+
+        None are left after an epoch; what is asked for then belongs to no step.
+        """
+        per_step = self._ends[-1]
+        self._known = n_steps > 0 and per_step > 0
+        self._recording = n_steps > 0 and per_step == 0 and self._device.type == "cpu"
+        if not self._known:
+            return 1
+        n_steps = min(n_steps, max(1, self._at_once // per_step))
+        self._stock = self._random(n_steps * per_step).unflatten(1, (n_steps, per_step))
+        return n_steps
+
+    def of_request(self, request: int, n: int) -> torch.Tensor:
+        """Words of a request of the drawn steps, (seeds, steps, n), int64."""
+        if self._known:
+            start, end = self._ends[request : request + 2]
+            return self._stock[..., start:end]
+        if self._recording:
+            self._ends.append(self._ends[-1] + n)
+        return self._random(n).unsqueeze(1)
+
+    def _random(self, n: int) -> torch.Tensor:
+        """(seeds, n), from every seed's generator."""
+        shape = len(self._generators), n
+        words = torch.empty(shape, dtype=torch.int64, device=self._device)
+        for row, generator in zip(words, self._generators, strict=True):
+            row.random_(-(2**63), None, generator=generator)
+        return words
 
 
 class DrawNoise:

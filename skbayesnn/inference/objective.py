@@ -13,6 +13,7 @@ gradients of order one whatever the units of y, and nothing is coupled over memb
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -123,9 +124,13 @@ class Objective:
         }
         return nll.mean(0), of_layers, mean_of_noise
 
+    @cached_property
+    def _scale_column(self) -> torch.Tensor:
+        return self.scale.unsqueeze(1)
+
     def _share(self, nll, row_weights):
         """d (scale * nll per row, eq. 2) / d nll, (members, batch rows or 1)."""
-        share = (self.scale / nll.shape[1]).unsqueeze(1)
+        share = self._scale_column / nll.shape[1]
         if row_weights is None:
             return share
         return share * row_weights / self.mean_weight.unsqueeze(1)

@@ -140,8 +140,11 @@ class Rows(Protocol):
     mean_weight: torch.Tensor  # (members,), of these rows
     total_weight: torch.Tensor  # (members,), of all rows that count as seen
 
-    def take(self, positions: torch.Tensor) -> Batch:
-        """positions (members or 1, batch) in range(n_rows) -> inputs, y, weights."""
+    def batches(self, order: torch.Tensor, size: int) -> Iterator[Batch]:
+        """Inputs, y and weights of ``size`` rows after the other.
+
+        order : (members or 1, rows of all batches), in range(n_rows)
+        """
 
     def validation(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Held-out rows, all of them: inputs, y, weights."""
@@ -251,12 +254,11 @@ def train(
     interrupted = False
     first_step = optimizer.n_steps
 
-    def move(batch: int, positions: torch.Tensor) -> torch.Tensor:
+    def move(number: int, batch: Batch) -> torch.Tensor:
         """One step on a batch; returns its nll, (members,)."""
-        x, y, weights = rows.take(positions)
-        nll, of_layers, of_noise = data_gradient(q, x, y, weights, noise)
+        nll, of_layers, of_noise = data_gradient(q, *batch, noise)
         gradient = flat.vector(of_layers, of_noise)
-        weight = plan.kl_weight_at(batch, n_batches, optimizer.n_steps / horizon)
+        weight = plan.kl_weight_at(number, n_batches, optimizer.n_steps / horizon)
         if decay is not None:
             gradient.addcmul_(flat.values, decay, value=weight)
         else:
@@ -264,15 +266,18 @@ def train(
             gradient.addcmul_(of_kl, share, value=weight)
         done = (optimizer.n_steps - first_step) / n_steps
         optimizer.step(gradient, plan.learning_rate_at(done))
+        noise.next_step()
         return nll
 
-    batch_units = -(-rows.n_rows // n_batches) * max(plan.network.sizes)
+    batch_size = -(-rows.n_rows // n_batches)
+    batch_units = batch_size * max(plan.network.sizes)
     try:
         with _few_threads(len(members.seeds) * batch_units):
             for epoch in range(plan.n_epochs):
-                noise.start_epoch(first_epoch + epoch)
+                noise.start_epoch(first_epoch + epoch, n_batches)
                 plan.likelihood.schedule(q.noise, optimizer.n_steps / horizon)
-                batches = _batches(noise, rows.n_rows, n_batches)
+                order = _order(noise, rows.n_rows, n_batches)
+                batches = rows.batches(order, batch_size)
                 nll = torch.stack([move(*batch) for batch in enumerate(batches)])
                 record.add(nll.mean(0), objective.kl(q, noise))
                 if plan.patience is not None:
@@ -304,20 +309,16 @@ def train(
     )
 
 
-def _batches(
-    noise: TrainingNoise, n_rows: int, n_batches: int
-) -> Iterator[torch.Tensor]:
-    """Positions of each batch of an epoch, (members or 1, batch).
+def _order(noise: TrainingNoise, n_rows: int, n_batches: int) -> torch.Tensor:
+    """The rows of an epoch's batches one after the other, (members or 1, rows).
 
-    Equal sizes: the last batch is filled up from the start of the order.
+    Batches are equal: the last one is filled up from the start of the order.
     """
     if n_batches == 1:
-        yield torch.arange(n_rows, device=noise.device).unsqueeze(0)
-        return
-    size = -(-n_rows // n_batches)
+        return torch.arange(n_rows, device=noise.device).unsqueeze(0)
     order = noise.permutations(n_rows)
-    order = torch.cat([order, order[:, : n_batches * size - n_rows]], dim=1)
-    yield from order.split(size, dim=1)
+    missing = -n_rows % n_batches
+    return torch.cat([order, order[:, :missing]], dim=1)
 
 
 @contextmanager

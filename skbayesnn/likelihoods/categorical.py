@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
+from skbayesnn.likelihoods.gaussian import LikelihoodPullback
+
 
 @dataclass(frozen=True)
 class Categorical:
@@ -43,6 +45,22 @@ class Categorical:
     ) -> torch.Tensor:
         """-tau log p(y | f), (..., members, rows); shapes as in ``log_density``."""
         return -params["log_tau"].exp() * self.log_density(params, outputs, y)
+
+    def nll_vjp(
+        self, params: dict[str, torch.Tensor], outputs: torch.Tensor, y: torch.Tensor
+    ) -> tuple[torch.Tensor, LikelihoodPullback]:
+        """``nll`` and its pullback, by hand; (members, rows)."""
+        tau = params["log_tau"].exp()
+        log_p = outputs.log_softmax(-1)
+        labels = y.unsqueeze(-1).expand(*log_p.shape[:-1], 1)
+        found = log_p.gather(-1, labels)
+
+        def pullback(gradient):
+            of_outputs = log_p.exp()
+            of_outputs.scatter_add_(-1, labels, torch.full_like(found, -1))
+            return of_outputs.mul_((tau * gradient).unsqueeze(-1)), {}
+
+        return -tau * found.squeeze(-1), pullback
 
     def log_density(
         self, params: dict[str, torch.Tensor], outputs: torch.Tensor, y: torch.Tensor

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from skbayesnn.families import Draw, Family, Noise, Params
+from skbayesnn.families import Draw, Family, Needed, Noise, Params
 from skbayesnn.priors import Prior
 
 Keep = Sequence[torch.Tensor]
@@ -17,12 +17,14 @@ class Activation(NamedTuple):
     """A function of the units, its gradient, and its start scale.
 
     ``pullback`` takes the gradient and the function's values; it works in place.
+    ``needed`` says at which values it looks at the gradient.
     """
 
     function: Callable[[torch.Tensor], torch.Tensor]
     in_place: Callable[[torch.Tensor], torch.Tensor]
     pullback: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     gain: float  # of the variance of the weights behind it
+    needed: Needed = Needed.ALL
 
 
 _aten = torch.ops.aten
@@ -33,6 +35,7 @@ ACTIVATIONS = {
         torch.relu_,
         lambda g, h: _aten.threshold_backward.grad_input(g, h, 0, grad_input=g),
         2.0,
+        Needed.WHERE_NONZERO,
     ),
     "tanh": Activation(
         torch.tanh,
@@ -144,7 +147,8 @@ class MLP:
         def gradients(gradient: torch.Tensor) -> list[Params]:
             found = []
             for i, (h, pullback) in reversed(list(enumerate(passed))):
-                of_params, of_h = pullback(gradient, i > 0)
+                needed = activation.needed if i else Needed.NONE
+                of_params, of_h = pullback(gradient, needed)
                 found.append(of_params)
                 if of_h is not None:
                     gradient = activation.pullback(of_h, h)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn.families import Bernoulli, Point
+from skbayesnn.families import Bernoulli, Needed, Point
 from skbayesnn.inference.noise import DrawNoise, TrainingNoise
 from skbayesnn.priors import GaussianPrior
 
@@ -110,7 +110,7 @@ def test_nothing_dropped_is_the_point_mass(mean, bias, seed):
         noise.start_epoch(0)
         draws = DrawNoise(seeds, range(1), CPU, torch.float64)
         outputs, pullback = family.linear_vjp(params, keep, x.clone(), noise)
-        of_params, _ = pullback(torch.ones_like(outputs), False)
+        of_params, _ = pullback(torch.ones_like(outputs), Needed.NONE)
         results.append(
             [
                 params["mean"],

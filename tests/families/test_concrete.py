@@ -6,7 +6,7 @@ import torch
 from scipy.special import expit, logit
 from scipy.stats import bernoulli
 
-from skbayesnn.families import Bernoulli, Concrete
+from skbayesnn.families import Bernoulli, Concrete, Needed
 from skbayesnn.priors import GaussianPrior
 
 MEMBERS, ROWS, INPUTS, OUTPUTS = 3, 5, 4, 2
@@ -113,7 +113,7 @@ def test_extreme_noise_is_finite(params, exact, u):
         there = params | {"logit": torch.full((MEMBERS,), extreme).double()}
         noise = exact.noise(np.full(ROWS * INPUTS, u))
         outputs, pullback = Concrete().linear_vjp(there, START, x, noise)
-        found, of_x = pullback(torch.ones_like(outputs), True)
+        found, of_x = pullback(torch.ones_like(outputs), Needed.ALL)
         kl = Concrete().kl(there, START, PRIOR, None)
         for values in (outputs, of_x, kl, *found.values()):
             assert values.isfinite().all()

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from skbayesnn.families import FAMILIES, Concrete, Family
+from skbayesnn.families import FAMILIES, Concrete, Family, Needed
 from skbayesnn.families.concrete import TEMPERATURE
 from skbayesnn.families.variational import Variational
 from skbayesnn.inference.noise import DrawNoise, TrainingNoise
@@ -106,7 +106,7 @@ class Setting:
                 return self.family.kl_gradient(*arguments)
             return family.kl_gradient(self.family, *arguments)
 
-    def linear_vjp(self, x=None, gradient=None, needs_input=True, family=None):
+    def linear_vjp(self, x=None, gradient=None, needed=Needed.ALL, family=None):
         """Outputs, and the gradients of the parameters and of the inputs."""
         x = self.x if x is None else x
         arguments = (self.params, self.keep, x.clone(), self.noise())
@@ -116,7 +116,7 @@ class Setting:
             else:
                 outputs, pullback = family.linear_vjp(self.family, *arguments)
             gradient = torch.ones_like(outputs) if gradient is None else gradient
-            of_params, of_x = pullback(gradient.clone(), needs_input)
+            of_params, of_x = pullback(gradient.clone(), needed)
         return outputs, of_params, of_x
 
     def beyond_the_bounds(self):
@@ -228,7 +228,7 @@ def test_shared_seed_has_the_axes_too(case, seed):
     assert setting.kl().shape == (MEMBERS,)
     _, of_params, of_x = setting.linear_vjp()
     assert of_x.shape == (MEMBERS, ROWS, INPUTS)
-    _, of_shared_x, _ = setting.linear_vjp(setting.x[:1], needs_input=False)
+    _, of_shared_x, _ = setting.linear_vjp(setting.x[:1], needed=Needed.NONE)
     for found in (of_params, of_shared_x, setting.kl_gradient()):
         assert all(found[n].shape == setting.params[n].shape for n in found)
 
@@ -529,7 +529,8 @@ def _assert_pullback(setting, by_hand, shared):
     expected |= dict(zip(setting.learned, of_params, strict=True))
 
     base = None if by_hand else Family
-    result, found, of_inputs = setting.linear_vjp(x, gradient, not shared, base)
+    needed = Needed.NONE if shared else Needed.ALL
+    result, found, of_inputs = setting.linear_vjp(x, gradient, needed, base)
     assert not result.requires_grad
     torch.testing.assert_close(result, outputs)
     _assert_gradients(found, expected)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn.families import local
+from skbayesnn.families import Needed, local
 from skbayesnn.inference.noise import TrainingNoise
 
 MEMBERS, ROWS, INPUTS, OUTPUTS = 3, 5, 4, 2
@@ -128,9 +128,9 @@ def test_pullback_is_that_of_autograd(x, weights, mask, noise, random):
     assert all(values.isfinite().all() for values in expected)
     by_hand, pullback = local.sample_vjp(x, *weights, noise(), mask)
     np.testing.assert_allclose(by_hand, outputs.detach(), rtol=1e-12, atol=1e-14)
-    found = pullback(gradient, True)
+    found = pullback(gradient, Needed.ALL)
     for name, values in zip((*NAMES, "x"), expected, strict=True):
         np.testing.assert_allclose(
             getattr(found, name), values, rtol=1e-10, atol=1e-12, err_msg=name
         )
-    assert pullback(gradient, False).x is None
+    assert pullback(gradient, Needed.NONE).x is None

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from skbayesnn.families import Correlated, Independent
+from skbayesnn.families import Correlated, Independent, Needed
 from skbayesnn.inference.noise import TrainingNoise
 from skbayesnn.priors import GaussianPrior, LogUniformPrior
 from skbayesnn.priors.log_uniform import CONSTANT, kingma, molchanov
@@ -307,7 +307,7 @@ def test_gradients_inside_and_beyond_the_bounds(kind, approximation, prior, seed
     expected = torch.autograd.grad(outputs, list(leaves.values()), gradient)
     by_hand, pullback = family.linear_vjp(params, KEEP, x, noise())
     np.testing.assert_allclose(by_hand, outputs.detach(), rtol=1e-11, atol=1e-13)
-    found, of_x = pullback(gradient, True)
+    found, of_x = pullback(gradient, Needed.ALL)
     _compare(found | {"x": of_x}, dict(zip(leaves, expected, strict=True)))
 
     name = "log_variance" if kind[1] == "weight" else "log_alpha"

@@ -39,6 +39,9 @@ class ArrayRows:
         self.mean_weight = self._tensor(weights.mean(1))
         self.total_weight = self._tensor(weights.sum(1))
 
+    def batches(self, order, size):
+        yield from (self.take(positions) for positions in order.split(size, dim=1))
+
     def take(self, positions):
         lead = max(len(positions), len(self.x), len(self.y))
         if self.weights is not None:

@@ -324,7 +324,7 @@ def _by_autograd(engine, plan, members, rows):
     n_batches = rows.n_rows // plan.batch_size
     n_steps = plan.n_epochs * n_batches
     for epoch in range(plan.n_epochs):
-        noise.start_epoch(epoch)
+        noise.start_epoch(epoch, n_batches)
         order = noise.permutations(rows.n_rows).split(plan.batch_size, dim=1)
         for batch, positions in enumerate(order):
             done = (epoch * n_batches + batch) / n_steps
@@ -339,6 +339,7 @@ def _by_autograd(engine, plan, members, rows):
             cosine = 0.5 * (1 + np.cos(np.pi * done)) if plan.cosine else 1.0
             optimizer.param_groups[0]["lr"] = plan.learning_rate * cosine
             optimizer.step()
+            noise.next_step()
     return q, objective.kl(q, noise).detach()
 
 
