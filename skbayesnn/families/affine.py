@@ -1,28 +1,29 @@
 """The affine map over the members axis, its gradients, and the products in them."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from skbayesnn.families.base import Needed
 
 # (gradient of the outputs, what is needed of the inputs') -> gradients of the weights,
-# of the biases and of the inputs.
+# of the biases and of the inputs, the latter None where nothing is needed.
 AffinePullback = Callable[
-    [torch.Tensor, Needed], tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
+    [torch.Tensor, Needed], tuple[torch.Tensor, torch.Tensor, Any]
 ]
 
 
 def affine(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """x (members or 1, rows, inputs) -> (members, rows, outputs)."""
-    return torch.bmm(spread(x, len(weight)), weight).add_(bias.unsqueeze(1))
+    return torch.bmm(spread(x, weight.shape[0]), weight).add_(bias.unsqueeze(1))
 
 
 def affine_vjp(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
 ) -> tuple[torch.Tensor, AffinePullback]:
     """``affine``, and its pullback to the weights, the biases and the inputs."""
-    x = spread(x, len(weight))
+    x = spread(x, weight.shape[0])
 
     def pullback(gradient, needed):
         of_x = product_back(gradient, weight) if needed else None
@@ -50,4 +51,4 @@ def product_back(gradient: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 def spread(x: torch.Tensor, n_members: int) -> torch.Tensor:
     """(members or 1, rows, inputs) -> (members, rows, inputs), without a copy."""
-    return x if len(x) == n_members else x.expand(n_members, -1, -1)
+    return x if x.shape[0] == n_members else x.expand(n_members, -1, -1)

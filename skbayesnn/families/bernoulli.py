@@ -20,6 +20,6 @@ class Bernoulli(RowNoise):
         themselves: at dropped units the gradient is zero.
         """
         mask = self.mask(keep, noise, *x.shape[1:])
-        if len(x) < len(mask):
+        if x.shape[0] < mask.shape[0]:
             return masked_vjp(params, x * mask, mask)
         return masked_vjp(params, x.mul_(mask), mask, in_place=True)

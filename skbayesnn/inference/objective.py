@@ -125,12 +125,16 @@ class Objective:
         return nll.mean(0), of_layers, mean_of_noise
 
     @cached_property
-    def _scale_column(self) -> torch.Tensor:
-        return self.scale.unsqueeze(1)
+    def _shares(self) -> dict[int, torch.Tensor]:
+        """``scale`` divided by the number of rows of a batch, (members, 1)."""
+        return {}
 
     def _share(self, nll, row_weights):
         """d (scale * nll per row, eq. 2) / d nll, (members, batch rows or 1)."""
-        share = self._scale_column / nll.shape[1]
+        n_rows = nll.shape[1]
+        if n_rows not in self._shares:
+            self._shares[n_rows] = self.scale.unsqueeze(1) / n_rows
+        share = self._shares[n_rows]
         if row_weights is None:
             return share
         return share * row_weights / self.mean_weight.unsqueeze(1)
