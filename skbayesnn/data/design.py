@@ -6,8 +6,10 @@ same table, each scaled by its own training rows.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from functools import cached_property
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -97,8 +99,41 @@ class Share:
         return replace(self, rows=self.rows + start, validation=self.validation + start)
 
 
+class _Held(NamedTuple):
+    """What shares see of the table: tensors with a shares axis, 1 where all are equal.
+
+    Parameters
+    ----------
+    train : (shares or 1, R) row numbers, or None for all rows in their order
+    weights : (shares or 1, R), or None where all are one
+    validation, validation_weights : (shares or 1, rows)
+    x_affine, y_affine : shift and factor from the table's scale to the share's, each
+        (shares or 1, 1, columns), or None where there is nothing to do
+    """
+
+    train: torch.Tensor | None
+    weights: torch.Tensor | None
+    validation: torch.Tensor
+    validation_weights: torch.Tensor
+    x_affine: tuple[torch.Tensor, torch.Tensor] | None
+    y_affine: tuple[torch.Tensor, torch.Tensor] | None
+
+    def select(self, index: torch.Tensor) -> "_Held":
+        """Some of the shares, by index."""
+
+        def chosen(part):
+            if isinstance(part, tuple):
+                return tuple(chosen(each) for each in part)
+            return part if part is None or len(part) == 1 else part[index]
+
+        return _Held(*(chosen(part) for part in self))
+
+
 class Design:
     """The rows of all members of one program (`inference.training.Rows`).
+
+    Members that see the same rows in the same scale and order are served by one
+    gather: the candidates of a search in one fold.
 
     Parameters
     ----------
@@ -119,34 +154,25 @@ class Design:
         seen: float = 0.0,
     ):
         self._device, self._dtype = device, dtype
-        members = np.repeat(np.arange(len(shares)), [s.n_members for s in shares])
-        weights = np.stack([share.weights for share in shares])
-        self.n_rows = weights.shape[1]
-        self.mean_weight = self._tensor(weights.mean(1)[members])
-        self.total_weight = self._tensor(seen + weights.sum(1)[members])
-        self._weights = None if (weights == 1).all() else self._of(members, weights)
-        self._train: torch.Tensor | None = None
-        if any(not np.array_equal(s.rows, np.arange(self.n_rows)) for s in shares):
-            self._train = self._index(members, [share.rows for share in shares])
-        self._validation = self._index(members, [s.validation for s in shares])
-        self._validation_weights = self._tensor(
-            table.sample_weight[self._validation.cpu().numpy()]
-        )
-        self._scalings = [share.scaling for share in shares]
-        self._hold(table, members)
-        # Members that see inputs of their own, or 1, and how many columns.
-        self._lead = max(
-            1 if part is None else len(part)
-            for part in (self._train, *(self._x_affine or [None]))
-        )
+        self.n_rows = len(shares[0].rows)
+        weights = np.array([s.weights.sum() for s in shares])
+        weights = weights.repeat([s.n_members for s in shares])
+        self.mean_weight = self._tensor(weights / self.n_rows)
+        self.total_weight = self._tensor(seen + weights)
         self._n_inputs = table.X.shape[1]
+        distinct, of_share = _distinct(shares)
+        of_member = of_share.repeat([s.n_members for s in shares])
+        self._of_member: torch.Tensor | None = None
+        if len(distinct) > 1 and not np.array_equal(of_member, np.arange(len(weights))):
+            self._of_member = torch.as_tensor(of_member).to(device)
+        self._held = self._hold(table, distinct)
 
     def batches(self, order: torch.Tensor, size: int):
         """Inputs, targets and weights, batch by batch; see `inference.training.Rows`.
 
         Rows of several small batches are gathered at once.
         """
-        per_batch = max(len(order), self._lead) * size * self._n_inputs
+        per_batch = len(self.mean_weight) * size * self._n_inputs
         at_once = max(1, _NUMBERS_AT_ONCE // per_batch)
         for span in order.split(size * at_once, dim=1):
             x, y, weights = self.take(span)
@@ -158,84 +184,117 @@ class Design:
             )
 
     def take(self, positions: torch.Tensor):
-        """Inputs, targets and weights of the rows at ``positions``."""
-        index = positions
-        if self._train is not None:
-            members = max(len(positions), len(self._train))
-            index = self._train.expand(members, -1).gather(
-                1, positions.expand(members, -1)
-            )
-        weights = self._weights
-        if weights is not None:
-            members = max(len(positions), len(weights))
-            weights = weights.expand(members, -1).gather(
-                1, positions.expand(members, -1)
-            )
-        return *self._gather(index), weights
+        """Inputs, targets and weights of the rows at ``positions``.
+
+        positions : (members or 1, rows), in range(n_rows)
+        returns : with a members axis, of length 1 where all members get the same
+        """
+        if len(positions) > 1:
+            return self._take(positions, self._held_of_members)
+        return tuple(map(self._spread, self._take(positions, self._held)))
 
     def validation(self):
         """Inputs, targets and weights of the held-out rows."""
-        return *self._gather(self._validation), self._validation_weights
+        held = self._held
+        x, y = self._gather(held.validation, held)
+        return tuple(map(self._spread, (x, y, held.validation_weights)))
 
-    def _hold(self, table: Table, members: np.ndarray) -> None:
-        """Bring the table to the device, in the finest scale of the shares.
+    @cached_property
+    def _held_of_members(self) -> _Held:
+        if self._of_member is None:
+            return self._held
+        return self._held.select(self._of_member)
 
-        Each share's own scale is reached from there at each gather. In the finest
-        one no share's rows are rounded away by the outliers of another.
-        """
-        base = _finest(self._scalings)
-        self._sparse = table.X if sparse.issparse(table.X) else None
-        if self._sparse is None:
-            self._x = self._tensor((table.X - base.x_mean) / base.x_scale)
-            self._x_affine = self._affine(members, "x", base.x_mean, base.x_scale)
-        else:
-            zeros, ones = np.zeros_like(base.x_mean), np.ones_like(base.x_scale)
-            self._x_affine = self._affine(members, "x", zeros, ones)
-        if table.y.ndim == 1:
-            self._y = torch.as_tensor(table.y, dtype=torch.int64).to(self._device)
-            self._y_affine = None
-        else:
-            self._y = self._tensor((table.y - base.y_mean) / base.y_scale)
-            self._y_affine = self._affine(members, "y", base.y_mean, base.y_scale)
+    def _spread(self, values: torch.Tensor | None) -> torch.Tensor | None:
+        """From distinct shares to members; what all have in common stays one."""
+        if values is None or len(values) == 1 or self._of_member is None:
+            return values
+        return values.index_select(0, self._of_member)
 
-    def _affine(self, members, axis, mean, scale):
-        """(shift, factor), (members or 1, 1, columns): held -> each member's scale."""
-        means = np.stack([getattr(s, f"{axis}_mean") for s in self._scalings])
-        scales = np.stack([getattr(s, f"{axis}_scale") for s in self._scalings])
-        shift, factor = (means - mean) / scale, scale / scales
-        if not shift.any() and (factor == 1).all():
-            return None
-        return (
-            self._of(members, shift).unsqueeze(1),
-            self._of(members, factor).unsqueeze(1),
-        )
+    def _take(self, positions: torch.Tensor, held: _Held):
+        """As ``take``, with as many leading rows as positions or shares."""
 
-    def _gather(self, index: torch.Tensor):
-        """index (members or 1, rows) -> inputs and targets with the same lead."""
+        def at_positions(per_share):
+            lead = max(len(positions), len(per_share))
+            return per_share.expand(lead, -1).gather(1, positions.expand(lead, -1))
+
+        index = positions if held.train is None else at_positions(held.train)
+        weights = None if held.weights is None else at_positions(held.weights)
+        return *self._gather(index, held), weights
+
+    def _gather(self, index: torch.Tensor, held: _Held):
+        """index (shares, members or 1, rows) -> inputs and targets with that lead."""
         flat = index.flatten()
         if self._sparse is None:
             x = self._x.index_select(0, flat)
         else:
             x = self._tensor(self._sparse[flat.cpu().numpy()].toarray())
-        x = _rescale(x.view(*index.shape, -1), self._x_affine)
+        x = _rescale(x.view(*index.shape, -1), held.x_affine)
         y = self._y.index_select(0, flat)
-        y = _rescale(y.view(*index.shape, *y.shape[1:]), self._y_affine)
+        y = _rescale(y.view(*index.shape, *y.shape[1:]), held.y_affine)
         return x, y
 
-    def _index(self, members, rows):
-        """Row numbers (members, n), or (1, n) where all see the same rows."""
-        if all(np.array_equal(r, rows[0]) for r in rows[1:]):
-            return torch.as_tensor(rows[0]).to(self._device).unsqueeze(0)
-        return torch.as_tensor(np.stack(rows)[members]).to(self._device)
+    def _hold(self, table: Table, shares: Sequence[Share]) -> _Held:
+        """Bring the table to the device, in the finest scale of the shares.
 
-    def _of(self, members, per_share):
-        """(shares, ...) -> (members, ...), or (1, ...) where all are equal."""
-        if (per_share == per_share[0]).all():
-            return self._tensor(per_share[:1])
-        return self._tensor(per_share[members])
+        Each share's own scale is reached from there at each gather. In the finest
+        one no share's rows are rounded away by the outliers of another.
+        """
+        scalings = [share.scaling for share in shares]
+        base = _finest(scalings)
+        self._sparse = table.X if sparse.issparse(table.X) else None
+        if self._sparse is None:
+            self._x = self._tensor((table.X - base.x_mean) / base.x_scale)
+            x_affine = self._affine(scalings, "x", base.x_mean, base.x_scale)
+        else:
+            zeros, ones = np.zeros_like(base.x_mean), np.ones_like(base.x_scale)
+            x_affine = self._affine(scalings, "x", zeros, ones)
+        y_affine = None
+        if table.y.ndim == 1:
+            self._y = torch.as_tensor(table.y, dtype=torch.int64).to(self._device)
+        else:
+            self._y = self._tensor((table.y - base.y_mean) / base.y_scale)
+            y_affine = self._affine(scalings, "y", base.y_mean, base.y_scale)
+        train = np.stack([share.rows for share in shares])
+        weights = np.stack([share.weights for share in shares])
+        validation = np.stack([share.validation for share in shares])
+        in_order = (train == np.arange(self.n_rows)).all()
+        return _Held(
+            train=None if in_order else torch.as_tensor(train).to(self._device),
+            weights=None if (weights == 1).all() else self._tensor(weights),
+            validation=torch.as_tensor(validation).to(self._device),
+            validation_weights=self._tensor(table.sample_weight[validation]),
+            x_affine=x_affine,
+            y_affine=y_affine,
+        )
+
+    def _affine(self, scalings, axis, mean, scale):
+        """(shift, factor), (shares or 1, 1, columns): held -> each share's scale."""
+        means = np.stack([getattr(s, f"{axis}_mean") for s in scalings])
+        scales = np.stack([getattr(s, f"{axis}_scale") for s in scalings])
+        shift, factor = (means - mean) / scale, scale / scales
+        if not shift.any() and (factor == 1).all():
+            return None
+        return self._tensor(shift[:, None]), self._tensor(factor[:, None])
 
     def _tensor(self, values: np.ndarray) -> torch.Tensor:
         return torch.as_tensor(np.asarray(values)).to(self._device, self._dtype)
+
+
+def _distinct(shares: Sequence[Share]) -> tuple[list[Share], np.ndarray]:
+    """Shares that differ in what they see, and the number among them of each one."""
+    numbers: dict[tuple, int] = {}
+    distinct: list[Share] = []
+    of_share: list[int] = []
+    for share in shares:
+        scaling = share.scaling
+        parts = (share.rows, share.weights, share.validation, *astuple(scaling))
+        key = tuple(part.tobytes() for part in parts)
+        if key not in numbers:
+            numbers[key] = len(distinct)
+            distinct.append(share)
+        of_share.append(numbers[key])
+    return distinct, np.array(of_share)
 
 
 def _finest(scalings: Sequence[Scaling]) -> Scaling:
@@ -255,6 +314,6 @@ def _rescale(values, affine):
     if affine is None:
         return values
     shift, factor = affine
-    if len(shift) > len(values) or len(factor) > len(values):
+    if len(shift) > len(values):
         return (values - shift) * factor
     return values.sub_(shift).mul_(factor)

@@ -25,8 +25,8 @@ INIT, EPOCH, DRAW = 0, 1, 2
 _STEPS_OF_16_BITS = 1 << 16
 # Epochs whose generators' seeds are made at once.
 _EPOCHS_AT_ONCE = 64
-# Words of all members (8 bytes, four variables) that are drawn at once for several
-# steps: the masks made of them stay in a core's cache.
+# Words (8 bytes, four variables) that are drawn at once for several steps: the numbers
+# made of them stay in a core's cache.
 _WORDS_AT_ONCE = 1 << 16
 
 
@@ -76,10 +76,13 @@ class TrainingNoise:
         if 1 < len(distinct) and not np.array_equal(of_member, np.arange(len(seeds))):
             self._of_member = torch.as_tensor(of_member, device=device)
         self._numbers = [torch.Generator(device) for _ in self._seeds]
-        self._words = _Words(len(distinct), len(seeds), device)
+        lead = len(distinct) if self._of_member is None else len(seeds)
+        self._words = _Words(len(distinct), lead, device)
         self._epoch_words: tuple[int, np.ndarray] | None = None
+        # By request: masks of the steps drawn, or numbers to be compared in each.
         self._masks: dict[int, torch.Tensor] = {}
-        self._thresholds: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self._uniform: dict[int, torch.Tensor] = {}
+        self._thresholds: dict[tuple, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def start_epoch(self, epoch: int, n_steps: int = 1) -> None:
         """Every epoch is a stream of its own: training can be resumed at any.
@@ -111,10 +114,19 @@ class TrainingNoise:
         """Zeros and ones, (members or 1, *shape)."""
         request = self._request
         self._request += 1
-        if request not in self._masks:
-            words = self._words.of_request(request, -(-math.prod(shape) // 4))
-            self._masks[request] = self._compared(words, probability, shape)
-        return self._masks[request][self._step]
+        masks = self._masks.get(request)
+        if masks is not None:
+            return masks[self._step]
+        threshold = self._cached_threshold(probability, len(shape))
+        if request not in self._uniform:
+            numbers = self._integers(request, shape)
+            if numbers.shape[1] >= len(threshold):
+                self._masks[request] = numbers.ge_(threshold)
+                return numbers[self._step]
+            self._uniform[request] = numbers
+        numbers = self._uniform[request][self._step]
+        keep = numbers.new_empty(len(threshold), *shape)
+        return torch.ge(numbers, threshold, out=keep)
 
     def normal(self, *shape: int) -> torch.Tensor:
         """Standard normal numbers, (members or 1, *shape)."""
@@ -129,6 +141,7 @@ class TrainingNoise:
         self._request = 0
         if self._step == self._steps_made:
             self._masks.clear()
+            self._uniform.clear()
             self._step = 0
             self._steps_made = self._words.draw(self._steps_left)
 
@@ -144,18 +157,15 @@ class TrainingNoise:
         halves = self._epoch_words[1][:, 2 * place : 2 * place + 2].T
         return halves[0].tolist(), halves[1].tolist()
 
-    def _compared(self, words, probability, shape) -> torch.Tensor:
-        """Masks of some steps, (steps, members or 1, *shape), from words."""
+    def _integers(self, request: int, shape: tuple[int, ...]) -> torch.Tensor:
+        """Of 16 bits, for the steps drawn, (steps, members or 1, *shape).
+
+        As floats: to compare these, into floats, is one pass over memory.
+        """
+        words = self._words.of_request(request, -(-math.prod(shape) // 4))
         bits = words.view(torch.int16)[..., : math.prod(shape)]
-        # Comparing floats with floats, into floats, is one pass over memory.
         numbers = self._spread(bits).transpose(0, 1).to(self.dtype)
-        threshold = self._cached_threshold(probability)
-        if numbers.shape[1] >= len(threshold):
-            keep = numbers.ge_(threshold)
-        else:
-            keep = numbers.new_empty(len(numbers), len(threshold), numbers.shape[2])
-            torch.ge(numbers, threshold, out=keep)
-        return keep.unflatten(2, shape)
+        return numbers.contiguous().unflatten(2, shape)
 
     def _filled(self, fill: Callable, shape: tuple[int, ...]) -> torch.Tensor:
         """Memory of its own, filled by every seed's generator."""
@@ -172,17 +182,18 @@ class TrainingNoise:
             return values
         return values.index_select(0, self._of_member)
 
-    def _cached_threshold(self, probability: torch.Tensor) -> torch.Tensor:
-        """(members or 1, 1); one value where all members agree.
+    def _cached_threshold(self, probability: torch.Tensor, n_axes: int) -> torch.Tensor:
+        """(members or 1, 1, ...); one value where all members agree.
 
         The tensor is kept beside its threshold, so that its id stays its own.
         """
-        key = id(probability)
+        key = id(probability), n_axes
         if key not in self._thresholds:
             threshold = _threshold(probability).to(self.dtype)
             if bool((threshold == threshold[0]).all()):
                 threshold = threshold[:1]
-            self._thresholds[key] = (probability, threshold.unsqueeze(1))
+            threshold = threshold.view(-1, *(1,) * n_axes)
+            self._thresholds[key] = (probability, threshold)
         return self._thresholds[key][1]
 
 
@@ -195,9 +206,9 @@ class _Words:
     On a GPU, where they would not be, every request is drawn by itself.
     """
 
-    def __init__(self, n_seeds: int, n_members: int, device: torch.device):
+    def __init__(self, n_seeds: int, lead: int, device: torch.device):
         self._device = device
-        self._at_once = _WORDS_AT_ONCE // n_members
+        self._at_once = _WORDS_AT_ONCE // lead
         self._generators = [torch.Generator(device) for _ in range(n_seeds)]
         # Of the requests of a step: known after the first one, on a CPU.
         self._ends = [0]

@@ -33,7 +33,7 @@ _STEPS_BETWEEN_CHECKS = 200
 # Below this size of a layer's activations a second thread costs more than it gains,
 # and many times more where the processors are busy with something else.
 _UNITS_OF_ONE_THREAD = 1 << 19
-# Just below the largest block (32 MiB) that teaches glibc's malloc to keep what is freed.
+# Just below 32 MiB, the largest block that teaches glibc to keep what is freed.
 _LARGEST_KEPT_BLOCK = (32 << 20) - (1 << 16)
 
 
