@@ -28,6 +28,11 @@ class FlatParameters:
             ]
         )
 
+    def sum_by_member(self, vector: torch.Tensor) -> torch.Tensor:
+        """Sums of the entries of every member, (members,)."""
+        sums = vector.new_zeros(self._template.n_members)
+        return sums.index_add_(0, self.member_of, vector)
+
     def posterior(self, vector: torch.Tensor | None = None) -> Posterior:
         """The posterior whose parameters are views of ``vector`` (the values)."""
         vector = self.values if vector is None else vector

@@ -14,10 +14,10 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from skbayesnn.families import Noise
 from skbayesnn.inference.noise import TrainingNoise, initial_normal
 from skbayesnn.inference.objective import Objective, kl_weight
 from skbayesnn.inference.parameters import Adam, FlatParameters
+from skbayesnn.inference.penalty import Penalty
 from skbayesnn.inference.posterior import Posterior
 from skbayesnn.inference.record import Best, Record
 from skbayesnn.likelihoods import Likelihood
@@ -246,8 +246,7 @@ def train(
     data_gradient = (
         objective.score_gradient if plan.score_function else objective.nll_gradient
     )
-    share = (objective.scale / objective.total_weight)[flat.member_of]
-    decay = _constant_decay(flat, objective, share, noise)
+    penalty = Penalty(flat, q, objective, noise)
     n_batches = -(-rows.n_rows // plan.batch_size)
     n_steps = plan.n_epochs * n_batches
     horizon = plan.horizon or n_steps
@@ -261,11 +260,7 @@ def train(
         nll, of_layers, of_noise = data_gradient(q, *batch, noise)
         gradient = flat.vector(of_layers, of_noise)
         weight = plan.kl_weight_at(number, n_batches, optimizer.n_steps / horizon)
-        if decay is not None:
-            gradient.addcmul_(flat.values, decay, value=weight)
-        else:
-            of_kl = flat.vector(objective.kl_gradient(q, noise), {})
-            gradient.addcmul_(of_kl, share, value=weight)
+        penalty.add_gradient(gradient, weight)
         done = (optimizer.n_steps - first_step) / n_steps
         optimizer.step(gradient, plan.learning_rate_at(done))
         noise.next_step()
@@ -282,7 +277,7 @@ def train(
                 order = _order(noise, rows.n_rows, n_batches)
                 batches = rows.batches(order, batch_size)
                 nll = torch.stack([move(*batch) for batch in enumerate(batches)])
-                record.add(nll.mean(0), objective.kl(q, noise))
+                record.add(nll.mean(0), penalty.kl())
                 if plan.patience is not None:
                     record.validation.append(_validation_score(q, rows))
                 if (epoch + 1) * n_batches % _STEPS_BETWEEN_CHECKS < n_batches:
@@ -365,20 +360,6 @@ def _priors(plan: Plan, members: Members, like: torch.Tensor) -> tuple[Prior, ..
         )
         for fields in members.prior
     )
-
-
-def _constant_decay(
-    flat: FlatParameters, objective: Objective, share: torch.Tensor, noise: Noise
-) -> torch.Tensor | None:
-    """2 lambda (eq. 4) per parameter, where KL / (N tau) is lambda ||theta||^2.
-
-    The gradient of such a KL is one product per step. None where a family's KL is
-    not quadratic: then its gradient is taken in every step.
-    """
-    ones = flat.posterior(torch.ones_like(flat.values))
-    if not ones.network.quadratic_kl:
-        return None
-    return share * flat.vector(objective.kl_gradient(ones, noise), {})
 
 
 def _validation_score(posterior: Posterior, rows: Rows) -> torch.Tensor:

@@ -230,7 +230,8 @@ def _batched_product(h: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
     Axes of length 1 stand for all; activations are never copied to spread them.
     """
-    lead = torch.broadcast_shapes(h.shape[:2], weight.shape[:2])
+    pairs = zip(h.shape[:2], weight.shape[:2], strict=True)
+    lead = tuple(max(pair) for pair in pairs)
     if h.shape[:2] in ((1, 1), lead):
         spread = h.expand(*lead, -1, -1).flatten(0, 1)
         product = torch.bmm(spread, weight.expand(*lead, -1, -1).flatten(0, 1))
