@@ -74,7 +74,7 @@ def network_of(estimator) -> BayesianNetwork:
     Raises
     ------
     TypeError
-        For anything else.
+        For anything else, and for networks that search for their tau.
     """
     inner = estimator
     while isinstance(inner, Pipeline):
@@ -84,6 +84,12 @@ def network_of(estimator) -> BayesianNetwork:
             "a batched search needs an estimator of skbayesnn, alone or as the last "
             f"step of a Pipeline; got {type(inner).__name__}. For other estimators "
             "there is sklearn.model_selection.GridSearchCV."
+        )
+    if not hasattr(inner, "tau"):
+        raise TypeError(
+            "a batched search trains networks of a given tau; got "
+            f"{type(inner).__name__}, which searches for its own. Search over the "
+            "estimator without CV, and put `tau` into the grid."
         )
     return inner
 

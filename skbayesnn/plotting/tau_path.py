@@ -71,7 +71,8 @@ class TauPathDisplay:
         Parameters
         ----------
         search : fitted search
-            With ``cv_results_``, and ``tau`` or ``..__tau`` among its parameters.
+            With ``cv_results_``, and ``tau`` or ``..__tau`` among its parameters; or an
+            estimator with a search of its own, ``MCDropoutRegressorCV``.
         metric : str, default=None
             Which score; needed where there are several.
         score_name : str, default=None
@@ -86,12 +87,7 @@ class TauPathDisplay:
         display : TauPathDisplay
         """
         require_matplotlib(f"{cls.__name__}.from_estimator")
-        if not hasattr(search, "cv_results_"):
-            raise TypeError(
-                "a path over tau can be had from a fitted search, which has "
-                f"`cv_results_`; got {type(search).__name__} without."
-            )
-        results = search.cv_results_
+        results = _results_of(search)
         mean, error = _scores(results, metric)
         lines = [
             _line(setting, taus, mean, error) for setting, taus in _settings(results)
@@ -110,7 +106,7 @@ class TauPathDisplay:
             auto_score=[line["auto"] for line in shown],
             settings=[line["setting"] for line in shown],
             n_settings=len(lines),
-            score_name=score_name or metric or _name_of(search.scoring),
+            score_name=score_name or metric or _name_of(search),
         )
         return display.plot(ax=ax, **kwargs)
 
@@ -179,6 +175,21 @@ class TauPathDisplay:
         title = _joined(*self.settings[0], few if n_shown < self.n_settings else "")
         legend_on_top(ax, title=title or None)
         return self
+
+
+def _results_of(search):
+    """``cv_results_``, or what an estimator with a search of its own has of it."""
+    if hasattr(search, "cv_results_"):
+        return search.cv_results_
+    if not hasattr(search, "scores_") or not hasattr(search, "taus_"):
+        raise TypeError(
+            "a path over tau can be had from a fitted search, which has "
+            "`cv_results_`, or an estimator that has `taus_` and `scores_`; got "
+            f"{type(search).__name__} without."
+        )
+    folds = {f"split{i}_test_score": fold for i, fold in enumerate(search.scores_.T)}
+    candidates = [{"tau": tau} for tau in search.taus_]
+    return {"params": candidates, "mean_test_score": search.scores_.mean(1)} | folds
 
 
 def _scores(results, metric):
@@ -262,10 +273,11 @@ def _line(setting, taus, mean, error):
     }
 
 
-def _name_of(scoring):
-    """Of ``scoring``, as a label."""
+def _name_of(search):
+    """Of its ``scoring``, as a label."""
+    scoring = search.scoring
     if scoring is None:
-        return "score"
+        return "score" if hasattr(search, "cv_results_") else "log density"
     name = getattr(scoring, "__name__", None) if callable(scoring) else str(scoring)
     return (name or "score").removesuffix("_scorer").replace("_", " ")
 

@@ -14,6 +14,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 
 from skbayesnn import MCDropoutRegressor
+from skbayesnn.model_selection import MCDropoutRegressorCV
 from skbayesnn.plotting import TauPathDisplay
 from skbayesnn.scoring import log_density_scorer
 
@@ -53,6 +54,43 @@ def test_search(data, small):
     assert display.ax_.get_xscale() == "log"
     assert display.score_name == "log density"
     assert not display.auto_
+
+
+def test_estimator_with_a_path(data, small):
+    """The picture of the search that it stands for."""
+    taus = [0.1, 3.0, 0.5, 1.0]
+    model = MCDropoutRegressorCV(**small, taus=taus, cv=FOLDS).fit(data.X, data.y)
+    search = GridSearchCV(
+        MCDropoutRegressor(**small),
+        {"tau": taus},
+        scoring=log_density_scorer,
+        cv=FOLDS,
+    ).fit(data.X, data.y)
+    display, theirs = map(TauPathDisplay.from_estimator, (model, search))
+    np.testing.assert_array_equal(display.tau, theirs.tau)
+    for name in ("score", "error"):
+        # Sums in another order, enlarged by Adam.
+        np.testing.assert_allclose(
+            getattr(display, name), getattr(theirs, name), rtol=1e-6
+        )
+    np.testing.assert_allclose(
+        display.best_.get_xydata(), [[model.tau_, model.best_score_]]
+    )
+    assert display.score_name == theirs.score_name == "log density"
+    model.set_params(scoring="r2")
+    assert TauPathDisplay.from_estimator(model).score_name == "r2"
+    with pytest.raises(ValueError, match=r"one of \['score'\]"):
+        TauPathDisplay.from_estimator(model, metric="r2")
+    with pytest.raises(TypeError, match="`taus_` and `scores_`; got MCDropoutReg"):
+        TauPathDisplay.from_estimator(MCDropoutRegressorCV())
+
+
+def test_path_of_several_targets(data, small):
+    """One for each of them has no place on one axis."""
+    Y = np.stack([data.y, -data.y], axis=1)
+    model = MCDropoutRegressorCV(**small, taus=2, cv=FOLDS).fit(data.X, Y)
+    with pytest.raises(ValueError, match="numbers or 'auto'"):
+        TauPathDisplay.from_estimator(model)
 
 
 def test_other_parameters():

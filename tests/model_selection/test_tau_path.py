@@ -1,0 +1,640 @@
+"""Estimators that choose their tau: scikit-learn's search, and a plain fit after it."""
+
+import inspect
+import io
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from scipy import sparse
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning, FitFailedWarning, NotFittedError
+from sklearn.metrics import make_scorer, mean_absolute_error
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    ShuffleSplit,
+    cross_val_score,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import skbayesnn
+from skbayesnn.model_selection import (
+    BatchedGridSearchCV,
+    BBBClassifierCV,
+    BBBRegressorCV,
+    MCDropoutClassifierCV,
+    MCDropoutRegressorCV,
+    VariationalDropoutClassifierCV,
+    VariationalDropoutRegressorCV,
+    plan,
+)
+from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
+from tests.model_selection.comparison import (
+    ROUNDING_32,
+    SEED,
+    SMALL,
+    assert_close,
+    assert_same_state,
+    fitted_state,
+    quiet,
+)
+
+TAUS = [0.5, 2.0, 8.0, 3.0]
+PLAIN = {
+    MCDropoutRegressorCV: skbayesnn.MCDropoutRegressor,
+    MCDropoutClassifierCV: skbayesnn.MCDropoutClassifier,
+    BBBRegressorCV: skbayesnn.BBBRegressor,
+    BBBClassifierCV: skbayesnn.BBBClassifier,
+    VariationalDropoutRegressorCV: skbayesnn.VariationalDropoutRegressor,
+    VariationalDropoutClassifierCV: skbayesnn.VariationalDropoutClassifier,
+}
+OWN = {"taus", "cv", "scoring", "n_jobs"}
+OF_THE_SEARCH = {"taus_", "scores_", "best_score_"}
+
+
+def new(kind=MCDropoutRegressorCV, **parameters):
+    return kind(**SMALL | {"taus": TAUS, "cv": 3} | parameters)
+
+
+def plain_of(model, **parameters):
+    """The plain estimator with the parameters of a path's."""
+    params = {n: v for n, v in model.get_params().items() if n not in OWN}
+    return PLAIN[type(model)](**params | parameters)
+
+
+def target(model, data):
+    return data.labels if is_classifier(model) else data.y
+
+
+def scores_of(search):
+    """(candidates, folds)"""
+    names = [f"split{i}_test_score" for i in range(search.n_splits_)]
+    return np.stack([search.cv_results_[name] for name in names], axis=1)
+
+
+def searched(model, X, y, kind=GridSearchCV, taus=None, **fit):
+    """A search as a user would write it in place of the model."""
+    search = kind(
+        plain_of(model),
+        {"tau": TAUS if taus is None else taus},
+        scoring=model.scoring or log_density_scorer,
+        cv=model.cv,
+    )
+    with quiet():
+        return search.fit(X, y, **fit)
+
+
+def assert_same(model, search, tolerance=None):
+    """A model's path is that of a search, and the model the search's best estimator."""
+    tolerance = {} if tolerance is None else {"tolerance": tolerance}
+    assert_close(scores_of(search), model.scores_, **tolerance)
+    assert_close(search.best_score_, model.best_score_, **tolerance)
+    np.testing.assert_array_equal(model.tau_, search.best_params_["tau"])
+    state = fitted_state(model)
+    path = {name: state.pop(name) for name in OF_THE_SEARCH}
+    np.testing.assert_array_equal(path["taus_"], list(search.param_grid["tau"]))
+    assert_same_state(fitted_state(search.best_estimator_), state, **tolerance)
+
+
+# ---- the same as a search
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+@pytest.mark.parametrize("search", [GridSearchCV, BatchedGridSearchCV])
+def test_same_as_a_search(data, kind, search):
+    model = new(kind)
+    with quiet():
+        model.fit(data.X, target(model, data))
+    assert_same(model, searched(model, data.X, target(model, data), search))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"n_estimators": 2, "likelihood": "heteroscedastic", "standardize": False},
+        {"dropout": "auto", "length_scale": 0.1},
+        {"early_stopping": True, "validation_fraction": 0.3, "n_iter_no_change": 2},
+        {"scoring": "r2", "cv": ShuffleSplit(2, random_state=SEED), "n_jobs": 2},
+        {"scoring": neg_crps_scorer, "cv": [(np.arange(30), np.arange(30, 41))]},
+        {"scoring": make_scorer(mean_absolute_error, greater_is_better=False)},
+    ],
+)
+def test_options(data, options):
+    model = new(**options).fit(data.X, data.y)
+    assert_same(model, searched(model, data.X, data.y))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, "sparse", "frame"])
+def test_kinds_of_tables(data, dtype):
+    X, y = data.X, data.y
+    if dtype == "sparse":
+        X = sparse.csr_array(X)
+    elif dtype == "frame":
+        X, y = pd.DataFrame(X, columns=list("abcd")), pd.Series(y, index=-np.arange(47))
+    else:
+        X = X.astype(dtype)
+    model = new().fit(X, y)
+    tolerance = ROUNDING_32 if dtype == np.float32 else None
+    assert_same(model, searched(model, X, y), tolerance)
+    assert model.n_features_in_ == 4
+    assert hasattr(model, "feature_names_in_") == (dtype == "frame")
+
+
+@pytest.mark.parametrize("taus", [TAUS, [[0.5, 0.01], [2.0, 0.005], [4.0, 0.02]]])
+def test_several_targets(data, taus):
+    """One tau for all of them, or one for each."""
+    model = new(taus=taus).fit(data.X, data.Y)
+    search = searched(model, data.X, data.Y, taus=taus)
+    # A single number is what the plain estimator has for each of them, too.
+    assert_close(scores_of(search), model.scores_)
+    np.testing.assert_array_equal(
+        model.tau_, np.broadcast_to(search.best_params_["tau"], 2)
+    )
+    assert_close(search.predict(data.X_new), model.predict(data.X_new))
+    assert model.taus_.shape == np.shape(taus)
+
+
+def test_a_path_is_one_program(data, programs):
+    """All of it, where folds are of one size."""
+    new(cv=ShuffleSplit(5, train_size=30, random_state=0)).fit(data.X, data.y)
+    assert programs == [(len(TAUS) * 5, None)]
+
+
+def test_groups(data):
+    model = new(cv=GroupKFold(3)).fit(data.X, data.y, groups=data.groups)
+    assert_same(model, searched(model, data.X, data.y, groups=data.groups))
+    with pytest.raises(ValueError, match="groups"):
+        new(cv=GroupKFold(3)).fit(data.X, data.y)
+
+
+@pytest.mark.parametrize("kind", [MCDropoutRegressorCV, MCDropoutClassifierCV])
+def test_given_validation_rows(data, kind):
+    model = new(kind, early_stopping=True, n_iter_no_change=2, max_iter=30)
+    labels = is_classifier(model)
+    y, y_new = (data.labels, data.labels_new) if labels else (data.y, data.y_new)
+    held_out = {"X_val": data.X_new, "y_val": y_new}
+    model.fit(data.X, y, **held_out)
+    assert_same(model, searched(model, data.X, y, **held_out))
+    assert_close(
+        plain_of(model, tau=model.tau_).fit(data.X, y, **held_out).history_["loss"],
+        model.history_["loss"],
+    )
+
+
+# ---- weights
+
+
+@pytest.mark.parametrize("routing", [False, True])
+@pytest.mark.parametrize("kind", [MCDropoutRegressorCV, MCDropoutClassifierCV])
+def test_weights(data, kind, routing):
+    """In the likelihood and in the default score, in all versions of scikit-learn."""
+    model, weights = new(kind), data.weights
+    y = target(model, data)
+    with sklearn.config_context(enable_metadata_routing=routing):
+        model.fit(data.X, y, sample_weight=weights)
+    with sklearn.config_context(enable_metadata_routing=True):
+        search = GridSearchCV(
+            plain_of(model).set_fit_request(sample_weight=True),
+            {"tau": TAUS},
+            scoring=log_density_scorer.set_score_request(sample_weight=True),
+            cv=3,
+        ).fit(data.X, y, sample_weight=weights)
+    assert_same(model, search)
+
+
+def test_weight_zero_is_absence(data):
+    """Also for the default path and its score."""
+    X, y, weights = data.X, data.y.copy(), data.weights.copy()
+    absent = np.arange(len(y)) % 5 == 0
+    y[absent], weights[absent] = 1e3, 0.0
+    folds = np.arange(len(y)) % 3
+    kept = folds[~absent]
+    with_zeros = [
+        (np.flatnonzero(folds != i), np.flatnonzero(folds == i)) for i in (0, 1)
+    ]
+    without = [(np.flatnonzero(kept != i), np.flatnonzero(kept == i)) for i in (0, 1)]
+    model = new(cv=with_zeros, taus=5).fit(X, y, sample_weight=weights)
+    other = new(cv=without, taus=5).fit(
+        X[~absent], y[~absent], sample_weight=weights[~absent]
+    )
+    for name in ("taus_", "scores_", "tau_"):
+        assert_close(getattr(other, name), getattr(model, name))
+    assert_close(other.predict(data.X_new), model.predict(data.X_new))
+
+
+def test_weights_of_other_scores_are_routed(data):
+    """With routing a scorer of the user has the weights that it asks for."""
+    scores = []
+    with sklearn.config_context(enable_metadata_routing=True):
+        for asks in (True, False):
+            scorer = make_scorer(mean_absolute_error, greater_is_better=False)
+            model = new(scoring=scorer.set_score_request(sample_weight=asks))
+            model.fit(data.X, data.y, sample_weight=data.weights)
+            scores.append(model.scores_)
+    assert (scores[0] != scores[1]).all()
+
+
+def test_routed_from_outside(data):
+    """Weights and groups pass through a search around."""
+    model = new(cv=GroupKFold(2), dropout=0.1)
+    with sklearn.config_context(enable_metadata_routing=True):
+        search = GridSearchCV(
+            clone(model).set_fit_request(sample_weight=True, groups=True),
+            {"n_draws": [3, 5]},
+            cv=GroupKFold(3),
+            scoring=log_density_scorer.set_score_request(sample_weight=True),
+        ).fit(data.X, data.y, sample_weight=data.weights, groups=data.groups)
+    alone = clone(model).set_params(**search.best_params_)
+    alone.fit(data.X, data.y, sample_weight=data.weights, groups=data.groups)
+    assert_close(alone.scores_, search.best_estimator_.scores_)
+
+
+# ---- the path
+
+
+def test_default_path_of_regression(data):
+    """From the precision of y, weighted, to a thousand times that, per target."""
+    mean = np.average(data.Y, axis=0, weights=data.weights)
+    variance = np.average((data.Y - mean) ** 2, axis=0, weights=data.weights)
+    expected = np.geomspace(1, 1000, 4)[:, None] / variance
+    model = new(taus=4, standardize=False)
+    model.fit(data.X, data.Y, sample_weight=data.weights)
+    # Sums in another order.
+    np.testing.assert_allclose(model.taus_, expected, rtol=1e-12)
+    assert model.taus_.shape == (4, 2) and model.tau_.shape == (2,)
+    model.fit(data.X, data.Y[:, 1], sample_weight=data.weights)
+    np.testing.assert_allclose(model.taus_, expected[:, 1], rtol=1e-12)
+    assert isinstance(model.tau_, float)
+
+
+def test_default_path_follows_the_units_of_y(data):
+    """Another unit of y: the same networks, and the scores are those of its density."""
+    model, other = (new(taus=4).fit(data.X, c * data.y) for c in (1.0, 1000.0))
+    np.testing.assert_allclose(other.taus_ * 1e6, model.taus_, rtol=1e-12)
+    assert_close(model.scores_ - np.log(1000), other.scores_)
+
+
+def test_default_path_of_classes(data):
+    model = new(MCDropoutClassifierCV, taus=9).fit(data.X, data.labels)
+    np.testing.assert_allclose(np.log10(model.taus_), np.linspace(-2, 2, 9), atol=1e-12)
+    assert model.taus_[4] == 1.0
+
+
+def test_constant_target(data):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = new(taus=3).fit(data.X, np.full(47, 7.0))
+    np.testing.assert_allclose(model.taus_, np.geomspace(1, 1000, 3))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [tuple, np.array, pd.Series, np.float32, lambda t: np.array(t, dtype=object)],
+)
+def test_kinds_of_paths(data, kind):
+    model = new(taus=kind(TAUS), max_iter=1).fit(data.X, data.y)
+    np.testing.assert_array_equal(model.taus_, TAUS)
+    assert model.taus_.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"taus": 0}, ValueError, r"`taus` must be finite and >= 1; got 0"),
+        ({"taus": True}, TypeError, "`taus` must be an integer; got True"),
+        ({"taus": 1.5}, TypeError, r"`taus` must be the number .* got 1.5"),
+        ({"taus": "auto"}, TypeError, r"`taus` must be the number .* got 'auto'"),
+        ({"taus": None}, TypeError, r"`taus` must be the number .* got None"),
+        ({"taus": []}, TypeError, r"`taus` must be the number .* got \[\]"),
+        ({"taus": [1.0, 0.0]}, ValueError, r"`taus` must be finite and > 0; got 0.0"),
+        ({"taus": [1.0, np.nan]}, ValueError, r"`taus` must be finite .* got nan"),
+        ({"taus": [1.0, "auto"]}, TypeError, "`taus` must be a number; got 'auto'"),
+        ({"taus": [[1.0, 2.0]]}, ValueError, r"^`tau` must be .* one per target"),
+        ({"dropout": 1.2}, ValueError, r"^`dropout` must be in \[0, 1\); got 1.2"),
+        ({"verbose": 2}, TypeError, "`verbose` must be True or False"),
+        ({"cv": 99}, ValueError, "n_splits=99"),
+        ({"scoring": "no"}, ValueError, "'no'"),
+        (
+            {"scoring": ["r2"]},
+            TypeError,
+            "`scoring` must be None, a name or a callable",
+        ),
+        ({"scoring": lambda *_: {"a": 1.0}}, ValueError, "one number"),
+        ({"random_state": "no"}, ValueError, "'no'"),
+        ({"device": "cuda:77"}, ValueError, "^`device` must be present"),
+    ],
+)
+def test_errors(data, parameters, error, message):
+    """Told once, as the plain estimator tells them."""
+    with pytest.raises(error, match=message):
+        new(**parameters).fit(data.X, data.y)
+
+
+def test_labels_that_a_fold_does_not_know(data):
+    """Whose log probability is minus infinity at every tau."""
+    labels = data.labels.copy()
+    labels[5] = "rare"
+    model = new(MCDropoutClassifierCV, cv=KFold(3))
+    with (
+        warnings.catch_warnings(),
+        pytest.raises(ValueError, match=r"finite score .* means \[-inf.*fewer folds"),
+    ):
+        warnings.simplefilter("ignore")
+        model.fit(data.X, labels)
+    assert model.set_params(scoring="accuracy").fit(data.X, labels).scores_.min() >= 0
+
+
+def test_failed_candidates_are_not_chosen(data, monkeypatch):
+    """A tau that diverges is no reason to give the others up."""
+    finished = plan._finished
+
+    def fail(job, fitted):
+        broken = fitted.task.tau[0] == 2.0
+        return FloatingPointError("diverged") if broken else finished(job, fitted)
+
+    monkeypatch.setattr(plan, "_finished", fail)
+    with pytest.warns(FitFailedWarning, match="diverged"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "One or more of the test")
+        model = new().fit(data.X, data.y)
+    np.testing.assert_array_equal(np.isnan(model.scores_).all(1), model.taus_ == 2.0)
+    assert model.tau_ != 2.0
+
+
+# ---- randomness
+
+
+def test_randomness_is_common(data):
+    """Without a seed the fits of one path have one; two paths have two."""
+    model = new(taus=[2.0, np.nextafter(2.0, 3.0)], random_state=None)
+    first = model.fit(data.X, data.y).scores_
+    assert_close(first[0], first[1])
+    assert (model.fit(data.X, data.y).scores_ != first).all()
+
+
+def test_generator(data, seed):
+    """It is drawn from once, in every fit."""
+    model = new(random_state=np.random.RandomState(seed))
+    draws = np.random.RandomState(seed).randint(2**31 - 1, size=2)
+    for draw in draws:
+        model.fit(data.X, data.y)
+        other = new(random_state=int(draw)).fit(data.X, data.y)
+        np.testing.assert_array_equal(model.scores_, other.scores_)
+        np.testing.assert_array_equal(model.predict(data.X), other.predict(data.X))
+
+
+def test_same_as_a_plain_fit(data):
+    model = new().fit(data.X, data.y)
+    plain = plain_of(model, tau=model.tau_).fit(data.X, data.y)
+    for function in (
+        skbayesnn.predict_interval,
+        skbayesnn.predict_uncertainty,
+        skbayesnn.sample_f,
+        skbayesnn.sample_y,
+    ):
+        np.testing.assert_array_equal(
+            function(model, data.X_new), function(plain, data.X_new)
+        )
+    # The same number in units of y standardised and back.
+    assert_close(
+        skbayesnn.log_predictive_density(plain, data.X_new, data.y_new),
+        model.log_predictive_density(data.X_new, data.y_new),
+    )
+    assert model.score(data.X, data.y) == plain.score(data.X, data.y)
+    assert model.noise_std_ == plain.noise_std_
+
+
+# ---- an estimator among others
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_constructor_is_the_plain_ones(kind):
+    """But for tau and warm_start, in the same order and with the same defaults."""
+    theirs = dict(inspect.signature(PLAIN[kind]).parameters)
+    ours = dict(inspect.signature(kind).parameters)
+    assert OWN <= ours.keys()
+    for name in ("tau", "warm_start"):
+        del theirs[name]
+        assert not hasattr(kind(), name)
+    assert [p for name, p in ours.items() if name not in OWN] == list(theirs.values())
+    values = {name: object() for name in ours}
+    assert kind(**values).get_params(deep=False) == values
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_documentation_names_everything(kind):
+    """Every parameter, and every fitted attribute of the plain class."""
+    sections = inspect.getdoc(kind).split("\nParameters\n")[1].split("\nAttributes\n")
+    for name in inspect.signature(kind).parameters:
+        assert name in sections[0].replace(",", " ").replace("\\", " ").split(), name
+    assert OF_THE_SEARCH <= set(sections[1].replace(",", " ").split())
+
+
+def test_no_way_to_go_on(data):
+    """As RidgeCV has none."""
+    model = new().fit(data.X, data.y)
+    assert not hasattr(model, "partial_fit")
+    with pytest.raises(TypeError, match="warm_start"):
+        MCDropoutRegressorCV(warm_start=True)
+    with pytest.raises(ValueError, match="warm_start"):
+        model.set_params(warm_start=True)
+
+
+def test_not_fitted(data):
+    with pytest.raises(NotFittedError):
+        new().predict(data.X)
+
+
+@pytest.mark.parametrize("through", ["pickle", "joblib", "skops"])
+def test_storage(data, through):
+    model = new(VariationalDropoutRegressorCV, cv=KFold(2))
+    with quiet():
+        model.fit(data.X, data.y)
+    if through == "pickle":
+        again = pickle.loads(pickle.dumps(model))
+    elif through == "joblib":
+        joblib.dump(model, file := io.BytesIO())
+        file.seek(0)
+        again = joblib.load(file)
+    else:
+        skops = pytest.importorskip("skops.io")
+        stored = skops.dumps(model)
+        ours = f"{type(model).__module__}.{type(model).__name__}"
+        untrusted = skops.get_untrusted_types(data=stored)
+        assert set(untrusted) <= {ours, "sklearn.model_selection._split.KFold"}
+        again = skops.loads(stored, trusted=untrusted)
+    assert vars(again).keys() == vars(model).keys()
+    np.testing.assert_array_equal(again.scores_, model.scores_)
+    np.testing.assert_array_equal(again.predict(data.X_new), model.predict(data.X_new))
+    assert again.prune().sparsity_ == model.prune().sparsity_
+
+
+def test_no_larger_than_a_plain_one(data):
+    """Nothing of the members is kept."""
+    model = new(taus=60, cv=2).fit(data.X, data.y)
+    plain = plain_of(model, tau=model.tau_).fit(data.X, data.y)
+    text, of_plain = len(pickle.dumps(model)), len(pickle.dumps(plain))
+    # 60 taus, 120 scores, and some names.
+    assert text < of_plain + 8 * 180 + 600
+
+
+def test_inside_of_others(data):
+    """A search over another parameter, in a pipeline, and cross-validation."""
+    pipeline = make_pipeline(StandardScaler(), new())
+    grid = {"mcdropoutregressorcv__dropout": [0.05, 0.2]}
+    search = GridSearchCV(pipeline, grid, cv=2, scoring=log_density_scorer)
+    search.fit(data.X, data.y)
+    best = search.best_estimator_[-1]
+    X = StandardScaler().fit_transform(data.X)
+    alone = new(dropout=best.dropout).fit(X, data.y)
+    assert_close(alone.scores_, best.scores_)
+    assert skbayesnn.predict_interval(search, data.X_new).shape == (11, 2)
+    scores = cross_val_score(new(), data.X, data.y, cv=2, scoring=log_density_scorer)
+    assert np.isfinite(scores).all()
+
+
+def test_batched_search_refuses(data):
+    """It would have to train networks whose tau is not known yet."""
+    for model in (new(), make_pipeline(StandardScaler(), new())):
+        with pytest.raises(TypeError, match=r"MCDropoutRegressorCV, .* its own.*`tau`"):
+            BatchedGridSearchCV(model, {}).fit(data.X, data.y)
+
+
+@pytest.mark.parametrize("wrong", [{"taus": -1}, {"scoring": lambda *_: np.nan}])
+def test_failed_fit_leaves_all_as_it_was(data, wrong):
+    model = new().fit(data.X, data.y)
+    state, parameters = fitted_state(model), model.get_params()
+    with warnings.catch_warnings(), pytest.raises(ValueError):
+        warnings.simplefilter("ignore", UserWarning)
+        model.set_params(**wrong).fit(data.X[:, :3], data.y)
+    assert_same_state(state, fitted_state(model), 0)
+    model.set_params(**parameters).predict(data.X)
+
+
+@pytest.mark.parametrize("n_trained", [0, 1])
+def test_interruption(data, monkeypatch, n_trained):
+    """Whether or not some of the path was done: nothing is fitted."""
+    monkeypatch.setattr(plan, "MEMBERS_AT_ONCE", 3)
+    train_group, trained = plan.train_group, []
+
+    def train(jobs, device=None):
+        if len(trained) == n_trained:
+            raise KeyboardInterrupt
+        trained.append(jobs)
+        return train_group(jobs, device)
+
+    folds = ShuffleSplit(3, train_size=30, random_state=0)
+    model = new(cv=folds).fit(data.X, data.y)
+    state = fitted_state(model)
+    monkeypatch.setattr(plan, "train_group", train)
+    with pytest.raises(KeyboardInterrupt), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(data.X[:, :3], data.y)
+    assert_same_state(state, fitted_state(model), 0)
+
+
+def test_warnings_are_those_of_the_last_fit(data):
+    """A path has networks that nobody will use."""
+    hopeless = {"max_iter": 1, "learning_rate_init": 1e-9}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        new(BBBRegressorCV, **hopeless).fit(data.X, data.y)
+    assert [one.category for one in told] == [ConvergenceWarning]
+    assert "the network explains" in str(told[0].message)
+
+
+def test_progress(data, capsys):
+    pytest.importorskip("tqdm")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        new(verbose=True).fit(data.X, data.y)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert f"{len(TAUS) * 3}/{len(TAUS) * 3}" in shown.err
+    assert "MCDropoutRegressorCV: 100%" in shown.err
+    new().fit(data.X, data.y)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_callbacks(data):
+    """They are told of the last fit, which is the estimator's."""
+    pytest.importorskip("sklearn.callback")
+    events = []
+
+    class Recorder:
+        requires_fit_predict = False
+
+        def setup(self, estimator, context):
+            events.append("setup")
+
+        def teardown(self, estimator, context):
+            events.append("teardown")
+
+        def on_fit_task_begin(self, estimator, context, **_):
+            assert type(estimator) is MCDropoutRegressorCV
+            events.append(context.task_name)
+
+        def on_fit_task_end(self, estimator, context, **_):
+            pass
+
+    new().set_callbacks(Recorder()).fit(data.X, data.y)
+    epochs = ["epoch"] * SMALL["max_iter"]
+    assert events == ["setup", "fit", *epochs, "teardown"]
+
+
+# ---- scikit-learn's own checks
+
+QUICK = {
+    "hidden_layer_sizes": (16,),
+    "max_iter": 30,
+    "learning_rate_init": 0.1,
+    "n_draws": 3,
+    "random_state": 0,
+    "taus": 2,
+    "cv": 2,
+}
+NOISE = "equal in distribution only: training is stochastic (see test_weights.py)"
+STOCHASTIC = {
+    "check_sample_weight_equivalence_on_dense_data": NOISE,
+    "check_sample_weight_equivalence_on_sparse_data": NOISE,
+}
+
+
+@pytest.fixture
+def generator_restored():
+    """NumPy's global generator, which the checks draw from."""
+    state = np.random.get_state()
+    yield
+    np.random.set_state(state)
+
+
+# Without dropout training is deterministic, and weights are repetition to rounding.
+@pytest.mark.usefixtures("generator_restored")
+@parametrize_with_checks(
+    [
+        MCDropoutRegressorCV(**QUICK, dropout=0.0),
+        MCDropoutClassifierCV(**QUICK, dropout=0.0),
+    ]
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("generator_restored")
+@pytest.mark.filterwarnings(
+    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
+)
+@parametrize_with_checks(
+    [kind(**QUICK) for kind in list(PLAIN)[2:]],
+    expected_failed_checks=lambda estimator: STOCHASTIC,
+)
+def test_scikit_learn_contract_of_noise(estimator, check):
+    check(estimator)
