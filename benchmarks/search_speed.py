@@ -286,7 +286,7 @@ def shares(search, seconds: float) -> dict[str, float]:
         "scoring": results["mean_score_time"].sum() * search.n_splits_,
         "refit": search.refit_time_,
     }
-    parts["training, per job"] /= search.n_jobs
+    parts["training, per job"] /= joblib.effective_n_jobs(search.n_jobs)
     return parts | {"rest": seconds - sum(parts.values())}
 
 
