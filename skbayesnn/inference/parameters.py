@@ -30,8 +30,9 @@ class FlatParameters:
 
     def sum_by_member(self, vector: torch.Tensor) -> torch.Tensor:
         """Sums of the entries of every member, (members,)."""
-        sums = vector.new_zeros(self._template.n_members)
-        return sums.index_add_(0, self.member_of, vector)
+        parts = vector.split([shape.numel() for shape in self._shapes])
+        n_members = self._template.n_members
+        return torch.stack([part.view(n_members, -1).sum(1) for part in parts]).sum(0)
 
     def posterior(self, vector: torch.Tensor | None = None) -> Posterior:
         """The posterior whose parameters are views of ``vector`` (the values)."""
