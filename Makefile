@@ -10,7 +10,7 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 BENCHMARKS := fit_speed family_speed predict_speed mixtures uci recalibration \
-	detection import_time
+	detection search_speed search_memory scaling import_time
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

@@ -28,6 +28,7 @@ FLOORS = [
     {"estimators"},
     {"blocks", "meta"},
     {"abstention", "calibration", "conformal", "held_out"},
+    {"plotting", "scoring"},
 ]
 ENGINE = set().union(*FLOORS[:3])
 
