@@ -8,6 +8,8 @@ epoch. ``verbose=True`` shows a tqdm bar in any version.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sklearn.pipeline import Pipeline
+
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:  # scikit-learn < 1.9
@@ -59,9 +61,31 @@ def epochs_reported(estimators, n_epochs: int, verbose: bool) -> Iterator:
         context.call_on_fit_task_end(estimator=estimator)
 
 
+@with_callbacks
+def tell_afterwards(estimator, n_epochs: int) -> None:
+    """Tell the callbacks of a fit that is over.
+
+    Of a network all epochs; of a pipeline its last step, because the steps before it
+    were fitted for others, too.
+    """
+    if not isinstance(estimator, Pipeline):
+        with epochs_reported([estimator], n_epochs, verbose=False) as report:
+            for epoch in range(n_epochs):
+                report(epoch + 1)
+        return
+    fit = estimator._init_callback_context(max_subtasks=1)
+    fit.call_on_fit_task_begin(estimator=estimator)
+    last = fit.subcontext(task_name="fit-final-estimator")
+    with last.propagate_callback_context(estimator[-1]):
+        last.call_on_fit_task_begin(estimator=estimator)
+        tell_afterwards(estimator[-1], n_epochs)
+        last.call_on_fit_task_end(estimator=estimator)
+    fit.call_on_fit_task_end(estimator=estimator)
+
+
 @contextmanager
 def members_reported(n_members: int, verbose: bool) -> Iterator:
-    """A function to call with the number of members done, and the best score so far.
+    """A function to call with the number of members done, and the best scores so far.
 
     Raises
     ------
@@ -70,9 +94,11 @@ def members_reported(n_members: int, verbose: bool) -> Iterator:
     """
     bar = _tqdm()(total=n_members, unit="member") if verbose else None
 
-    def report(n_done: int, best: str) -> None:
+    def report(n_done: int, best: dict[str, float]) -> None:
         if bar is not None:
-            bar.set_postfix_str(f"best {best}", refresh=False)
+            shown = ", ".join(f"{name} {score:.4g}" for name, score in best.items())
+            if shown:
+                bar.set_postfix_str(f"best {shown}", refresh=False)
             bar.update(n_done - bar.n)
 
     try:

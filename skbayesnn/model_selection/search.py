@@ -1,21 +1,18 @@
 """Grid and randomised search over networks that are trained side by side.
 
-scikit-learn's own search runs over an estimator that looks its trained network up, so
-candidates, scoring, ranking and refitting are scikit-learn's. Before a few candidates
-are scored, their networks of all folds are trained as members of batched programs.
+Candidates in all folds are planned, trained and scored as members of batched programs;
+scikit-learn's own search then runs over what they were scored.
 """
 
 import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import partial
 
 import joblib
 import numpy as np
 import sklearn
-from sklearn.base import BaseEstimator, _fit_context, clone, is_classifier
+from sklearn.base import BaseEstimator, _fit_context, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import check_scoring
 from sklearn.model_selection import (
     GridSearchCV,
     ParameterGrid,
@@ -24,13 +21,15 @@ from sklearn.model_selection import (
     check_cv,
 )
 from sklearn.model_selection._search import BaseSearchCV
-from sklearn.utils import get_tags, indexable
+from sklearn.utils import indexable
 from sklearn.utils.validation import _check_method_params
 
 from skbayesnn.estimators.progress import members_reported
-from skbayesnn.model_selection.plan import Member, Workshop, network_of
-
-_PASSED_ON = ("scoring", "refit", "verbose", "error_score", "return_train_score")
+from skbayesnn.model_selection.ledger import Ledger
+from skbayesnn.model_selection.plan import network_of
+from skbayesnn.model_selection.program import Judge
+from skbayesnn.model_selection.replay import learned, replayed
+from skbayesnn.model_selection.workshop import Hands, Workshop
 
 _DOC = """{first_line}
 
@@ -49,16 +48,20 @@ _DOC = """{first_line}
     scoring, refit, cv, error_score, return_train_score
         As in scikit-learn.
     n_jobs : int, default=None
-        Programs trained side by side, through joblib: with
+        Programs trained and scored side by side, through joblib: with
         ``joblib.parallel_config(backend=...)`` on a cluster.
     verbose : int, default=0
-        From 1 on: the number of members done, and the best mean score so far.
+        From 1 on a bar: the number of members done, and the best mean score so far.
+        The times in scikit-learn's messages (from 2 on) are not those of training.
+    pre_dispatch : int or str, default="2*n_jobs"
+        Programs that joblib gets at a time.
     memory_budget : float, default=None
         Mebibytes that the members in training may take; None is scikit-learn's
-        ``working_memory``. Out of memory all the same, a program is halved.
+        ``working_memory``. Out of memory all the same, a program is halved, and
+        nothing as large is tried again.
     devices : sequence of str, default=None
-        Devices that the programs go to in turn, ``["cuda:0", "cuda:1"]``; None is the
-        estimator's own ``device``.
+        Devices of this process, ``["cuda:0", "cuda:1"]``, each with one program at a
+        time, in place of ``n_jobs``; None is the estimator's own ``device``.
 
     Attributes
     ----------
@@ -68,9 +71,17 @@ _DOC = """{first_line}
 
     Notes
     -----
+    A member is scored where it was trained, and then let go: memory does not grow with
+    the number of candidates. Scorers are called in the order of the programs.
+
     Ctrl-C keeps what is done: ``cv_results_`` then holds the candidates that were
-    finished, with a warning and without a refit. ``fit`` on the same data goes on
-    from there.
+    finished, with a warning and without a refit. ``fit`` on the same data, with the
+    same ``scoring``, goes on from there.
+
+    Callbacks (scikit-learn 1.9 on) of the search and of the network are told what they
+    are told in scikit-learn's search, but of a member's epochs when these are over.
+    What stands before the network in a pipeline is fitted for many members; of its
+    fits they are not told.
     """
 
 
@@ -79,6 +90,12 @@ class _Batched(BaseSearchCV):
 
     memory_budget: float | None
     devices: Sequence[str] | None
+    # Of an interrupted fit: what its outcomes hold for, and they. The estimator is kept
+    # so that its hash is its alone.
+    _unfinished: tuple[tuple, Ledger, BaseEstimator] | None = None
+
+    # Over the candidates that `_candidates` has given, as a grid of single points.
+    _run_search = GridSearchCV._run_search
 
     @abstractmethod
     def _candidates(self):
@@ -101,62 +118,72 @@ class _Batched(BaseSearchCV):
         self : object
         """
         network_of(self.estimator)
+        scorers = self._get_scorers()
         X, y = indexable(X, y)
         routed = self._get_routed_params_for_fit(_check_method_params(X, params))
         cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         splits = list(cv.split(X, y, **routed.splitter.split))
+        expected = cv.get_n_splits(X, y, **routed.splitter.split)
+        if len(splits) != expected:
+            raise ValueError(
+                "cv.split and cv.get_n_splits return inconsistent results. Expected "
+                f"{expected} splits, got {len(splits)}"
+            )
+        candidates = list(self._candidates())
         workshop = Workshop(
             self.estimator,
-            splits,
-            (X, y, routed.estimator.fit),
-            budget=self._budget(),
-            n_jobs=self.n_jobs,
-            devices=self.devices,
+            routed.estimator.fit,
+            Judge(
+                scorers[0], X, y, splits, routed.scorer.score, self.return_train_score
+            ),
+            Hands(self._budget(), self.n_jobs, self.pre_dispatch, self.devices),
         )
-        done = self._done_before(workshop)
-        options = {name: getattr(self, name) for name in _PASSED_ON}
-        if self.scoring is None:
-            options["scoring"] = check_scoring(self.estimator)
-        replay = _Replay(
-            self.estimator,
-            list(self._candidates()),
-            workshop,
-            done,
-            routed,
-            cv=splits,
-            **options,
-        )
-        try:
-            # Members are handed out in order; the workshop has its own backend.
+        ledger = self._ledger_of_before(workshop)
+
+        def learn(candidates, report, **options):
+            outcomes = ledger.outcomes(workshop, candidates, report)
+            replay = replayed(self, candidates, outcomes, splits, routed, scorers)
+            vars(replay).update(options)
+            # Outcomes are handed out in order; the workshop has its own backend.
             with joblib.parallel_config(backend="sequential"):
-                replay.fit(X, y, **params)
+                BaseSearchCV.fit(replay, X, y, **params)
+            return replay
+
+        n_members = len(candidates) * len(splits)
+        try:
+            with members_reported(n_members, self.verbose > 0) as report:
+                replay = learn(candidates, report)
         except KeyboardInterrupt:
-            self._unfinished = workshop.fingerprint, done
-            raise
-        if replay.interrupted:
-            n_done = len(replay.cv_results_["params"])
-            self._unfinished = workshop.fingerprint, done
+            self._unfinished = self._conditions(workshop), ledger, self.estimator
+            whole = ledger.whole(candidates)
+            if len(whole) in (0, len(candidates)):
+                raise
             warnings.warn(
-                f"the search was interrupted; `cv_results_` has {n_done} of "
-                f"{len(replay.candidates)} candidates, and nothing was refitted. "
-                "`fit` on the same data goes on from there.",
+                f"the search was interrupted; `cv_results_` has {len(whole)} of "
+                f"{len(candidates)} candidates, and nothing was refitted. `fit` on the "
+                "same data goes on from there.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        for name in [n for n in vars(self) if n.endswith("_") and n[0] != "_"]:
+            replay = learn(whole, lambda *_: None, refit=False)
+        for name in learned(self):
             delattr(self, name)
-        for name, value in vars(replay).items():
-            if name.endswith("_") and not name.startswith("_"):
-                setattr(self, name, value)
+        for name, value in learned(replay).items():
+            setattr(self, name, value)
+        # Several scorers are in a dict already.
+        self.scorer_ = getattr(scorers[0], "_scorers", scorers[0])
         return self
 
-    def _done_before(self, workshop) -> dict[str, list[Member]]:
-        """What an interrupted fit to the same data has trained, by candidate."""
-        if not hasattr(self, "_unfinished"):
-            return {}
-        fingerprint, done = self._unfinished
-        del self._unfinished
-        return done if fingerprint == workshop.fingerprint else {}
+    def _ledger_of_before(self, workshop) -> Ledger:
+        """What an interrupted fit to the same data has found out."""
+        before, self._unfinished = self._unfinished, None
+        if before is not None and before[0] == self._conditions(workshop):
+            return before[1]
+        return Ledger()
+
+    def _conditions(self, workshop) -> tuple:
+        """What must be the same for outcomes to hold."""
+        return workshop.fingerprint, self.scoring, self.return_train_score
 
     def _budget(self) -> int:
         """Bytes for the members in training."""
@@ -185,6 +212,7 @@ class BatchedGridSearchCV(_Batched, GridSearchCV):
         refit=True,
         cv=None,
         verbose=0,
+        pre_dispatch="2*n_jobs",
         error_score=np.nan,
         return_train_score=False,
         memory_budget=None,
@@ -198,6 +226,7 @@ class BatchedGridSearchCV(_Batched, GridSearchCV):
             refit=refit,
             cv=cv,
             verbose=verbose,
+            pre_dispatch=pre_dispatch,
             error_score=error_score,
             return_train_score=return_train_score,
         )
@@ -231,6 +260,7 @@ class BatchedRandomizedSearchCV(_Batched, RandomizedSearchCV):
         refit=True,
         cv=None,
         verbose=0,
+        pre_dispatch="2*n_jobs",
         random_state=None,
         error_score=np.nan,
         return_train_score=False,
@@ -246,6 +276,7 @@ class BatchedRandomizedSearchCV(_Batched, RandomizedSearchCV):
             refit=refit,
             cv=cv,
             verbose=verbose,
+            pre_dispatch=pre_dispatch,
             random_state=random_state,
             error_score=error_score,
             return_train_score=return_train_score,
@@ -257,154 +288,3 @@ class BatchedRandomizedSearchCV(_Batched, RandomizedSearchCV):
         return ParameterSampler(
             self.param_distributions, self.n_iter, random_state=self.random_state
         )
-
-
-class _Replay(BaseSearchCV):
-    """scikit-learn's search over given candidates, trained some at a time.
-
-    Parameters
-    ----------
-    estimator, scoring, refit, cv, verbose, error_score, return_train_score
-        As in scikit-learn.
-    candidates : list of dict
-    workshop : Workshop
-        Trains them.
-    done : dict of str to list of Member
-        Members by hash of their candidate, trained or waiting; it grows.
-    """
-
-    def __init__(
-        self,
-        estimator,
-        candidates,
-        workshop,
-        done,
-        routed,
-        *,
-        scoring=None,
-        refit=True,
-        cv=None,
-        verbose=0,
-        error_score=np.nan,
-        return_train_score=False,
-    ):
-        self._trained: list[Member] = []
-        super().__init__(
-            _LookedUp(estimator, self._trained),
-            scoring=scoring,
-            refit=refit,
-            cv=cv,
-            verbose=max(verbose - 1, 0),
-            error_score=error_score,
-            return_train_score=return_train_score,
-        )
-        self.candidates = candidates
-        self.routed = routed
-        self.interrupted = False
-        self.workshop, self.done, self._bar = workshop, done, verbose > 0
-
-    def _get_routed_params_for_fit(self, params):
-        return self.routed
-
-    def _run_search(self, evaluate_candidates):
-        n_folds = self.workshop.n_folds
-        seconds: list[list[float]] = []
-        with members_reported(len(self.candidates) * n_folds, self._bar) as report:
-            for some in self.workshop.pieces(self.candidates):
-                try:
-                    members = self._members_of(some)
-                except KeyboardInterrupt:
-                    some, members = self._finished_of(some)
-                    if not some:
-                        if not seconds:
-                            raise
-                        self.interrupted, self.refit = True, False
-                        break
-                    self.interrupted, self.refit = True, False
-                self._trained.extend(m for of_one in members for m in of_one)
-                results = evaluate_candidates(some)
-                seconds += [[m.seconds for m in of_one] for of_one in members]
-                results["mean_fit_time"] = np.mean(seconds, axis=1)
-                results["std_fit_time"] = np.std(seconds, axis=1)
-                report(len(seconds) * n_folds, _best_so_far(results))
-                if self.interrupted:
-                    break
-
-    def _finished_of(self, candidates):
-        """Candidates whose members are all trained, and those."""
-        found = [(c, self.done.get(joblib.hash(c))) for c in candidates]
-        found = [(c, m) for c, m in found if m and all(x.job is None for x in m)]
-        return [c for c, _ in found], [m for _, m in found]
-
-    def _members_of(self, candidates) -> list[list[Member]]:
-        """Trained members of every candidate, those trained before included."""
-        names = [joblib.hash(candidate) for candidate in candidates]
-        for name, candidate in zip(names, candidates, strict=True):
-            if name not in self.done:
-                self.done[name] = [
-                    self.workshop.member(candidate, fold)
-                    for fold in range(self.workshop.n_folds)
-                ]
-        members = [self.done[name] for name in names]
-        self.workshop.train([member for of_one in members for member in of_one])
-        return members
-
-
-def _best_so_far(results) -> str:
-    """The largest mean test score, of every metric."""
-    best = {
-        name.removeprefix("mean_test_"): np.nanmax(values, initial=-np.inf)
-        for name, values in results.items()
-        if name.startswith("mean_test_")
-    }
-    return ", ".join(f"{name} {value:.4g}" for name, value in best.items())
-
-
-class _LookedUp(BaseEstimator):
-    """Hands out estimators whose ``fit`` takes over what was trained before.
-
-    They are asked for in the order of ``members``; whatever is asked for after the
-    last of them (the refit) is trained as it is.
-    """
-
-    def __init__(self, estimator, members: Sequence[Member]):
-        self.estimator = estimator
-        self.members = members
-        self._n_taken = 0
-
-    def __sklearn_clone__(self):
-        return self
-
-    def set_params(self, **params):
-        if self._n_taken == len(self.members):
-            return clone(self.estimator).set_params(**params)
-        member = self.members[self._n_taken]
-        self._n_taken += 1
-        result = clone(member.estimator)
-        # An attribute of the instance goes before the method of its class.
-        result.fit = partial(_take_over, result, member)
-        return result
-
-    def fit(self, X, y=None):
-        """For scikit-learn's checks; the estimators handed out are fitted."""
-        raise NotImplementedError
-
-    def score(self, X, y=None):
-        """For scikit-learn's checks; the estimators handed out are scored."""
-        raise NotImplementedError
-
-    def get_metadata_routing(self):
-        """Of the estimator that is searched over."""
-        return self.estimator.get_metadata_routing()
-
-    def __sklearn_tags__(self):
-        return get_tags(self.estimator)
-
-
-def _take_over(estimator, member: Member, *_, **__):
-    """``fit`` of an estimator that was trained as a member."""
-    del estimator.fit
-    if member.error is not None:
-        raise member.error.with_traceback(None)
-    vars(estimator).update(vars(member.estimator))
-    return estimator

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skbayesnn.model_selection import BatchedGridSearchCV
-from tests.model_selection.comparison import assert_same_results, regressor
+from tests.model_selection.comparison import assert_same_results, quiet, regressor
 
 GRID = {
     "mcdropoutregressor__hidden_layer_sizes": [3, 4],
@@ -32,6 +32,12 @@ def assert_same_on(backend, data, n_jobs=None, **options):
         search.fit(data.X, data.y)
     assert_same_results(plain, search)
     assert (search.cv_results_["mean_fit_time"] > 0).all()
+    # Some backends hand read-only arrays back; the best network can be trained on.
+    best = search.best_estimator_[-1]
+    assert all(array.flags.writeable for array in best.parameters_.values())
+    with quiet():
+        best.partial_fit(data.X, data.y)
+        best.set_params(warm_start=True).fit(data.X, data.y)
 
 
 @pytest.mark.parametrize("options", [{"n_jobs": 2}, {"n_jobs": -1}, {}], ids=repr)
@@ -85,7 +91,9 @@ def pythons_generator():
 @pytest.mark.slow
 def test_dask(data, pythons_generator):
     """A cluster of two processes on this machine; both of them train."""
-    distributed = pytest.importorskip("distributed")
+    distributed = pytest.importorskip(
+        "distributed", reason="a Dask cluster needs distributed (in the extra `test`)"
+    )
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, dashboard_address=None
@@ -102,7 +110,9 @@ def test_dask(data, pythons_generator):
 @pytest.mark.slow
 def test_ray(data, pythons_generator):
     """Two workers on this machine."""
-    ray = pytest.importorskip("ray")
+    ray = pytest.importorskip(
+        "ray", reason="Ray is in no extra: `pip install ray` to test with it"
+    )
     from ray.util.joblib import register_ray
 
     with warnings.catch_warnings():

@@ -1,23 +1,34 @@
 """Ctrl-C keeps what is done, and a further fit goes on from there."""
 
+import gc
 import pickle
+import signal
 import warnings
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
+import numpy as np
 import pytest
+from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV, ShuffleSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from skbayesnn import MCDropoutRegressor, predict_interval
+from skbayesnn.data.validate import Table
+from skbayesnn.estimators import fitting
+from skbayesnn.estimators.fitting import Task
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
     BatchedRandomizedSearchCV,
-    plan,
+    program,
+    workshop,
 )
 from tests.model_selection.comparison import (
     PLAIN,
     assert_close,
     assert_same_results,
+    quiet,
     regressor,
 )
 
@@ -29,18 +40,18 @@ FOLDS = ShuffleSplit(3, train_size=30, random_state=0)
 @pytest.fixture
 def interrupt(monkeypatch):
     """A function: the programs after the first n raise KeyboardInterrupt."""
-    train_group = plan.train_group
+    train_group = program.train_group
 
     def after(n_programs):
         trained = []
 
-        def train(jobs, device=None):
+        def train(jobs, *arguments):
             if len(trained) == n_programs:
                 raise KeyboardInterrupt
             trained.append(len(jobs))
-            return train_group(jobs, device)
+            return train_group(jobs, *arguments)
 
-        monkeypatch.setattr(plan, "train_group", train)
+        monkeypatch.setattr(program, "train_group", train)
         return trained
 
     return after
@@ -112,7 +123,8 @@ def test_interrupted_twice(data, interrupt):
 
 
 @pytest.mark.parametrize(
-    "change", ["X", "y", "weights", "estimator", "folds", "nothing else"]
+    "change",
+    ["X", "y", "weights", "estimator", "folds", "scorer", "train", "nothing else"],
 )
 def test_other_data_are_begun_anew(data, interrupt, change):
     interrupt(2)
@@ -129,9 +141,13 @@ def test_other_data_are_begun_anew(data, interrupt, change):
         search.set_params(estimator__max_iter=5)
     elif change == "folds":
         search.set_params(cv=ShuffleSplit(3, train_size=30, random_state=1))
+    elif change == "scorer":
+        search.set_params(scoring="neg_mean_absolute_error")
+    elif change == "train":
+        search.set_params(return_train_score=True)
     else:
         X, y = X.copy(), y.copy()
-        search.set_params(refit=False, return_train_score=True, n_jobs=1)
+        search.set_params(refit=False, error_score="raise", n_jobs=1)
     search.fit(X, y, **fit)
     assert trained == ([6] if change == "nothing else" else [6] * 3)
     options = search.get_params(deep=False)
@@ -148,25 +164,67 @@ def test_other_candidates_use_what_is_known(data, interrupt):
     assert sum(trained) == 3 * (2 + 2)
 
 
-def test_interruption_of_the_scoring(data, interrupt):
-    """Trained members are kept."""
-    calls = []
+@pytest.mark.parametrize(("n_scored", "n_whole"), [(3, 0), (6, 2), (9, 2), (17, 5)])
+def test_interruption_of_the_scoring(data, interrupt, n_scored, n_whole):
+    """Nothing is trained or scored twice, and ``cv_results_`` has whole candidates."""
+    scored = []
 
     def scorer(estimator, X, y):
-        calls.append(estimator)
-        if len(calls) == 4:
+        if len(scored) == n_scored:
             raise KeyboardInterrupt
+        scored.append(estimator.get_params())
         return estimator.score(X, y)
 
     first = interrupt(None)
-    search = new_search(scoring=scorer)
-    with pytest.raises(KeyboardInterrupt):
-        search.fit(data.X, data.y)
+    search = fit_interrupted(new_search(scoring=scorer), data.X, data.y)
+    if n_whole:
+        assert len(search.cv_results_["params"]) == n_whole
+        assert not np.isnan(search.cv_results_["mean_test_score"]).any()
+    else:
+        assert not hasattr(search, "cv_results_")
+    n_scored = -1
     second = interrupt(None)
     search.fit(data.X, data.y)
-    assert first == [6] * 3 and second == []
+    assert first + second == [6] * 3 and len(scored) == 6 * 3
     name = "mean_test_score"
     assert_close(plain(data).cv_results_[name], search.cv_results_[name])
+
+
+def test_interruption_of_programs_side_by_side(data, monkeypatch):
+    """A signal, while two threads are at work."""
+    train_group, begun = program.train_group, []
+
+    def train(*arguments):
+        begun.append(True)
+        if len(begun) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return train_group(*arguments)
+
+    monkeypatch.setattr(program, "train_group", train)
+    search = fit_interrupted(new_search(n_jobs=2), data.X, data.y)
+    assert not hasattr(search, "best_estimator_")
+    assert_same_results(plain(data), search.fit(data.X, data.y))
+
+
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_interruption_of_an_epoch(data, monkeypatch, warm_start):
+    """It reaches the search, also where a single fit would keep its epochs."""
+    bars = []
+
+    @contextmanager
+    def interrupted(estimators, n_epochs, verbose):
+        def report(epoch):
+            bars.append(epoch)
+            if len(bars) == 2:
+                raise KeyboardInterrupt
+
+        yield report
+
+    monkeypatch.setattr(fitting, "epochs_reported", interrupted)
+    search = new_search().set_params(estimator__warm_start=warm_start)
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(data.X, data.y)
+    assert bars == [1, 2]
 
 
 def test_interruption_of_the_refit(data, interrupt, monkeypatch):
@@ -198,6 +256,28 @@ def test_nothing_is_left_of_an_earlier_fit(data, interrupt):
         predict_interval(search, data.X_new)
 
 
+def test_parameters_that_cannot_be_hashed(data, interrupt):
+    """They are the same as long as they are the same objects."""
+
+    def grid():
+        functions = [lambda X: X**2, lambda X: np.tanh(X)]
+        return {
+            "functiontransformer__func": functions,
+            "mcdropoutregressor__hidden_layer_sizes": [3, 4],
+        }
+
+    pipeline = make_pipeline(FunctionTransformer(), regressor())
+    search = BatchedGridSearchCV(pipeline, grid(), cv=FOLDS)
+    for new_grid, n_trained in ({}, 6), ({"param_grid": grid()}, 12):
+        interrupt(1)
+        fit_interrupted(search, data.X, data.y)
+        trained = interrupt(None)
+        search.set_params(**new_grid).fit(data.X, data.y)
+        assert sum(trained) == n_trained
+        whole = GridSearchCV(pipeline, search.param_grid, cv=FOLDS)
+        assert_same_results(whole.fit(data.X, data.y), search)
+
+
 def test_pickled_in_between(data, interrupt):
     interrupt(2)
     search = fit_interrupted(new_search(), data.X, data.y)
@@ -218,3 +298,44 @@ def test_randomised(data, interrupt):
     assert sum(first) + sum(second) == 4 * 3
     whole = PLAIN[kind](regressor(), GRID, cv=FOLDS, **options)
     assert_same_results(whole.fit(data.X, data.y), search)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_memory_does_not_grow_with_the_candidates(data, monkeypatch, n_jobs):
+    """Networks, tables and fitted steps of what is through are let go."""
+    monkeypatch.setattr(workshop, "MEMBERS_AT_ONCE", 6)
+    counted = {MCDropoutRegressor, Table, PCA, Task}
+
+    def most_alive(n_settings):
+        scored, most = [], []
+
+        def scorer(estimator, X, y):
+            scored.append(True)
+            if len(scored) % 6 == 0:
+                gc.collect()
+                most.append(sum(type(o) in counted for o in gc.get_objects()))
+            return 0.0
+
+        pipeline = make_pipeline(PCA(), regressor(random_state=None))
+        grid = [
+            # Settings of the steps in front, failures, and rows of their own.
+            {
+                "pca__random_state": [i],
+                "mcdropoutregressor__tau": [1.0, -1.0],
+                "mcdropoutregressor__early_stopping": [True],
+                "mcdropoutregressor__batch_size": [i],
+                "mcdropoutregressor__dropout": [0.1, 0.2],
+            }
+            for i in range(8, 8 + n_settings)
+        ]
+        search = BatchedGridSearchCV(
+            pipeline, grid, cv=FOLDS, scoring=scorer, refit=False, n_jobs=n_jobs
+        )
+        with quiet():
+            search.fit(data.X, data.y)
+        return max(most)
+
+    few, many = most_alive(4), most_alive(8)
+    # Side by side, more or less of it happens to be alive at a time: at most all of
+    # the second worker's.
+    assert many <= few + (12 if n_jobs else 0)

@@ -1,15 +1,17 @@
 """Which members share a program, on how much memory, and where."""
 
 import threading
+import time
 import warnings
 import weakref
 
+import joblib
 import pytest
 import torch
 from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 
 from skbayesnn.estimators import fitting
-from skbayesnn.model_selection import BatchedGridSearchCV, plan
+from skbayesnn.model_selection import BatchedGridSearchCV, plan, program
 from tests.model_selection.comparison import (
     SMALL,
     assert_same_results,
@@ -111,7 +113,7 @@ def test_memory_of_a_member_bounds_it(data):
     for units, n_estimators in ((5, 1), (50, 1), (50, 3)):
         estimator = regressor(hidden_layer_sizes=units, n_estimators=n_estimators)
         prepared = estimator._prepared(data.X, data.y)
-        job = plan.Job(estimator, prepared, prepared.task_of(estimator))
+        job = plan.Job(estimator, 0, prepared, prepared.task_of(estimator))
         found.append(plan.bytes_of(job))
         weights = n_estimators * 8 * (units * (4 + 1) + units + 1)
         activations = n_estimators * 8 * SMALL["batch_size"] * (4 + units + 1)
@@ -200,7 +202,7 @@ def test_size_that_was_too_large_is_not_tried_again(data, little_memory):
 def test_out_of_memory_with_one_member(data, little_memory):
     """Then the member has failed."""
     little_memory(0)
-    with pytest.warns(UserWarning, match="out of memory with 2 members"):
+    with pytest.warns(UserWarning, match="out of memory with [23] members"):
         with pytest.raises(ValueError, match=r"All the 3 fits failed[\s\S]*too much"):
             batched(data, {"tau": [0.5]}, cv=EQUAL)
         with pytest.raises(MemoryError, match="too much"):
@@ -232,26 +234,42 @@ def test_programs_side_by_side(data, programs):
     assert_same_results(plain(data, grid, cv=EQUAL), search)
 
 
-def test_devices_in_turn(data, programs):
-    grid = {"hidden_layer_sizes": [3, 4, 5, 6], "tau": [0.5, 2.0]}
-    devices = ["cpu", "cpu:0"]
-    search = batched(data, grid, cv=EQUAL, devices=devices)
-    assert sorted(device for _, device in programs) == ["cpu"] * 2 + ["cpu:0"] * 2
+@pytest.mark.parametrize("pre_dispatch", ["2*n_jobs", "all"])
+def test_one_program_at_a_time_on_a_device(data, monkeypatch, pre_dispatch):
+    """However long its programs take."""
+    train_group, busy, seen = program.train_group, [], []
+
+    def train(jobs, judge, room, device):
+        assert device not in busy
+        busy.append(device)
+        time.sleep(0.02 * (device == "cpu"))
+        found = train_group(jobs, judge, room, device)
+        busy.remove(device)
+        seen.append(device)
+        return found
+
+    monkeypatch.setattr(program, "train_group", train)
+    grid = {"hidden_layer_sizes": [3, 4, 5, 6, 7, 8], "tau": [0.5, 2.0]}
+    options = {"cv": EQUAL, "pre_dispatch": pre_dispatch}
+    for context in ({}, {"backend": "loky"}):
+        with joblib.parallel_config(**context):
+            search = batched(data, grid, devices=["cpu", "cpu:0"], **options)
+    assert len(seen) == 12 and set(seen) == {"cpu", "cpu:0"}
     assert_same_table(plain(data, grid, cv=EQUAL).cv_results_, search.cv_results_)
 
 
 def test_devices_work_side_by_side(data, monkeypatch):
     """Two devices train two programs at a time, on different devices."""
-    train_group, together = plan.train_group, threading.Barrier(2)
+    train_group, together = program.train_group, threading.Barrier(2)
     waiting, seen = [], []
 
-    def train(jobs, device=None):
+    def train(jobs, judge, room, device):
         waiting.append(device)
         together.wait(timeout=3)
         seen.append(sorted(waiting[:2]))
-        return train_group(jobs, device)
+        return train_group(jobs, judge, room, device)
 
-    monkeypatch.setattr(plan, "train_group", train)
+    monkeypatch.setattr(program, "train_group", train)
     grid = {"hidden_layer_sizes": [3, 4]}
     batched(data, grid, cv=EQUAL, devices=["cpu", "cpu:0"], error_score="raise")
     assert seen == [["cpu", "cpu:0"]] * 2

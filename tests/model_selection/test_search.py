@@ -1,7 +1,9 @@
 """The batched searches give what scikit-learn's give."""
 
 import pickle
+import re
 import warnings
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -20,8 +22,8 @@ from sklearn.model_selection import (
     ShuffleSplit,
     cross_validate,
 )
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import skbayesnn
 from skbayesnn import (
@@ -32,6 +34,7 @@ from skbayesnn import (
     VariationalDropoutRegressor,
     scoring,
 )
+from skbayesnn.estimators import progress
 from skbayesnn.meta import crps
 from skbayesnn.model_selection import BatchedGridSearchCV, BatchedRandomizedSearchCV
 from tests.model_selection.comparison import (
@@ -45,6 +48,7 @@ from tests.model_selection.comparison import (
     classifier,
     fit_both,
     fitted_state,
+    quiet,
     regressor,
 )
 
@@ -310,6 +314,101 @@ def test_fold_that_lacks_a_class(data):
     assert_same_results(plain, batched)
     assert np.isnan(batched.cv_results_["split0_test_score"]).all()
     assert not np.isnan(batched.cv_results_["split1_test_score"]).any()
+
+
+class TwoOfThree(KFold):
+    """Says that there are three folds."""
+
+    def split(self, X, y=None, groups=None):
+        yield from list(super().split(X, y, groups))[:2]
+
+
+def pandas_y(data):
+    pandas = pytest.importorskip("pandas")
+    return {"y": pandas.Series(data.y, index=range(100, 147))}
+
+
+def pandas_Y(data):
+    pandas = pytest.importorskip("pandas")
+    return {"y": pandas.DataFrame(data.Y, columns=["u", "v"])}
+
+
+# What is fitted: parameters of the search, rows, and their like.
+DROP_IN = {
+    "series": pandas_y,
+    "frame of targets": pandas_Y,
+    "y as a list": lambda data: {"y": data.y.tolist()},
+    "no y": lambda data: {"y": None},
+    "missing y": lambda data: {"y": np.where(np.arange(47) == 3, np.nan, data.y)},
+    "missing X": lambda data: {"X": np.where(data.X == data.X.max(), np.nan, data.X)},
+    "lengths": lambda data: {"y": data.y[:40]},
+    "no groups": lambda data: {"cv": GroupKFold(3)},
+    "too few splits": lambda data: {"cv": TwoOfThree(3)},
+    "unknown argument": lambda data: {"fit": {"rows": data.weights}},
+    "no parameters": lambda data: {"grid": {}},
+    "arrays": lambda data: {
+        "grid": {"length_scale": [np.array([0.1, 0.2]), [0.1, 0.1], "auto"]}
+    },
+    "warm start": lambda data: {"estimator": regressor(warm_start=True)},
+    "no metric of numbers": lambda data: {"scoring": "roc_auc"},
+    "no number": lambda data: {"scoring": lambda estimator, X, y: "many"},
+    "no score": lambda data: {"scoring": lambda estimator, X, y: np.nan},
+    "one metric fails": lambda data: {
+        "scoring": {"ratio": lambda estimator, X, y: 1 / 0, "r2": "r2"},
+        "refit": "r2",
+    },
+    "one metric fails aloud": lambda data: {
+        "scoring": {"ratio": lambda estimator, X, y: 1 / 0, "r2": "r2"},
+        "refit": "r2",
+        "error_score": "raise",
+    },
+    "best of nothing": lambda data: {"refit": lambda results: 9},
+    "pre_dispatch": lambda data: {"n_jobs": 1, "pre_dispatch": "1.5*n_jobs"},
+    "wrong pre_dispatch": lambda data: {"pre_dispatch": 2.5},
+    "steps left out": lambda data: {
+        "estimator": Pipeline([("a", None), ("b", "passthrough"), ("n", regressor())]),
+        "grid": {"n__tau": [0.5, 2.0]},
+    },
+    "functions as parameters": lambda data: {
+        "estimator": make_pipeline(FunctionTransformer(), regressor()),
+        "grid": {"functiontransformer__func": [np.tanh, SQUARE, HALF]},
+    },
+}
+
+
+def SQUARE(X):
+    return X**2
+
+
+# joblib cannot hash it.
+HALF = lambda X: X / 2  # noqa: E731
+
+
+@pytest.mark.parametrize("name", DROP_IN)
+def test_same_results_or_the_same_error(data, name):
+    case = {"X": data.X, "y": data.y, "fit": {}, "cv": 3} | DROP_IN[name](data)
+    X, y, fit = (case.pop(part) for part in ("X", "y", "fit"))
+    estimator, grid = case.pop("estimator", regressor()), case.pop("grid", GRID)
+    found = []
+    for kind in (GridSearchCV, BatchedGridSearchCV):
+        search = kind(estimator, grid, **case)
+        try:
+            with warnings.catch_warnings(record=True) as told:
+                warnings.simplefilter("always")
+                search.fit(X, y, **fit)
+        except Exception as error:
+            # A traceback in the message apart, and what versions word differently.
+            message = re.split("Below are|return", str(error))[0]
+            message = message.replace("Batched", "")
+            found.append((type(error), message))
+        else:
+            found.append((search, {w.category for w in told}))
+    (plain, of_plain), (batched, of_batched) = found
+    if isinstance(plain, type):
+        assert plain == batched
+    else:
+        assert_same_results(plain, batched)
+    assert of_plain == of_batched
 
 
 # ---- weights
@@ -674,10 +773,10 @@ def test_parameters_of_the_search(kind):
     theirs = PLAIN[kind](regressor(), GRID).get_params()
     ours = kind(regressor(), GRID).get_params()
     assert ours.keys() - theirs.keys() == {"memory_budget", "devices"}
-    for name in ours.keys() & theirs.keys() - {"estimator"}:
+    for name in theirs.keys() - {"estimator"}:
         assert repr(ours[name]) == repr(theirs[name]), name
-    # Batches of candidates replace it.
-    assert theirs.keys() - ours.keys() <= {"pre_dispatch"}
+    names = [list(signature(k).parameters) for k in (PLAIN[kind], kind)]
+    assert names[1] == [*names[0], "memory_budget", "devices"]
 
 
 @pytest.mark.parametrize("metric", [None, "r2", ["r2", "neg_max_error"]])
@@ -707,13 +806,21 @@ def test_search_can_be_fitted_again(data):
 
 
 def test_search_inside_of_others(data):
-    """Nested cross-validation, and a search as the last step of a pipeline."""
+    """Nested cross-validation, a search as the last step, and of a search."""
     found = []
+    transformed = []
     for kind in (GridSearchCV, BatchedGridSearchCV):
         search = make_pipeline(StandardScaler(), kind(regressor(), GRID, cv=2))
         found.append(
             cross_validate(search, data.X, data.y, cv=3, return_estimator=True)
         )
+        outer = TransformedTargetRegressor(
+            kind(regressor(), GRID, cv=2), transformer=StandardScaler()
+        )
+        grid = {"regressor__estimator__max_iter": [2, 3]}
+        outer = GridSearchCV(outer, grid, cv=2).fit(data.X, data.y)
+        transformed.append(outer.predict(data.X_new))
+    assert_close(*transformed)
     plain, batched = found
     assert_close(plain["test_score"], batched["test_score"])
     for theirs, ours in zip(plain["estimator"], batched["estimator"], strict=True):
@@ -725,46 +832,215 @@ def test_search_that_is_not_fitted(data):
         BatchedGridSearchCV(regressor(), GRID).predict(data.X)
 
 
-def test_progress(data, capsys):
+@pytest.fixture
+def bars(monkeypatch):
+    """What every bar of a search has shown: members done, and the best scores."""
+    shown = []
+
+    class Bar:
+        def __init__(self, total, unit):
+            self.n, self.best = 0, ""
+            self.states = []
+            shown.append((total, self.states))
+
+        def set_postfix_str(self, text, refresh):
+            self.best = text
+
+        def update(self, n):
+            self.n += n
+            self.states.append((self.n, self.best))
+
+        def close(self):
+            self.states.append("closed")
+
+    monkeypatch.setattr(progress, "_tqdm", lambda: Bar)
+    return shown
+
+
+def test_progress(data, bars):
+    """It moves with every program, and tells the best score as soon as it is known."""
+    grid = {"hidden_layer_sizes": [3, 4, 5], "tau": [-1.0, 0.5, 2.0]}
+    search = BatchedGridSearchCV(
+        regressor(), grid, cv=KFold(3), verbose=1, scoring="r2"
+    )
+    with quiet():
+        search.fit(data.X, data.y)
+    [(total, states)] = bars
+    assert total == 3 * 3 * 3 and states.pop() == "closed"
+    assert len({n for n, _ in states}) > 3
+    assert [n for n, _ in states] == sorted(n for n, _ in states)
+    assert states[-1] == (total, f"best score {search.best_score_:.4g}")
+    # A candidate that failed is not the best.
+    assert not any("nan" in best for _, best in states)
+    assert states[0][1] == "" and "best score" in states[-4][1]
+
+
+def test_progress_of_several_metrics(data, bars):
+    metrics = ["r2", "neg_max_error"]
+    search = BatchedGridSearchCV(
+        regressor(), GRID, cv=3, verbose=1, scoring=metrics, refit=False
+    )
+    search.fit(data.X, data.y)
+    [(_, states)] = bars
+    best = {name: search.cv_results_[f"mean_test_{name}"].max() for name in metrics}
+    for name, score in best.items():
+        assert f"{name} {score:.4g}" in states[-2][1]
+    BatchedGridSearchCV(regressor(), {"tau": [0.5]}, cv=3).fit(data.X, data.y)
+    assert len(bars) == 1
+
+
+@pytest.mark.parametrize("verbose", [0, 1, 2, 3, 10])
+def test_messages_are_those_of_scikit_learn(data, capsys, verbose):
+    """But for their times."""
     pytest.importorskip("tqdm")
+    told = []
+    for kind in (GridSearchCV, BatchedGridSearchCV):
+        search = kind(regressor(), {"tau": [0.5, 2.0]}, cv=2, verbose=verbose)
+        search.fit(data.X, data.y)
+        out, err = capsys.readouterr()
+        told.append(re.sub(r"\.+|total time=.*", "", out))
+    assert told[0] == told[1]
+    assert bool(err) == (verbose > 0)
+
+
+# ---- scikit-learn's callbacks (scikit-learn >= 1.9)
+
+
+class Recorder:
+    """What a callback is told, with the numbers of the tasks."""
+
+    requires_fit_predict = False
+
+    def __init__(self):
+        self.events = []
+
+    def _add(self, hook, estimator, context):
+        tasks = []
+        while context is not None:
+            name = context.estimator_name.replace("Batched", "")
+            tasks.insert(0, (name, context.task_name, context.task_id))
+            context = context.parent
+        name = type(estimator).__name__.replace("Batched", "")
+        self.events.append((hook, name, tuple(tasks)))
+
+    def setup(self, estimator, context):
+        self._add("setup", estimator, context)
+
+    def teardown(self, estimator, context):
+        self._add("teardown", estimator, context)
+
+    def on_fit_task_begin(self, estimator, context, **_):
+        self._add("begin", estimator, context)
+
+    def on_fit_task_end(self, estimator, context, **_):
+        self._add("end", estimator, context)
+
+
+class Propagated(Recorder):
+    """The same, of the estimators inside as well."""
+
+    max_propagation_depth = None
+
+
+def told_of(place, recorder, estimator, grid, X, y, kind, **options):
+    """Events of a search whose callbacks are set on it, its estimator or network."""
+    pytest.importorskip("sklearn.callback")
+    search = kind(clone(estimator), grid, cv=3, **options)
+    {
+        "search": search,
+        "estimator": search.estimator,
+        "network": search.estimator[-1] if "__" in min(grid) else search.estimator,
+    }[place].set_callbacks(recorder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        BatchedGridSearchCV(
-            regressor(), {"tau": [-1.0, 0.5, 2.0]}, cv=3, verbose=1
-        ).fit(data.X, data.y)
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert "9/9" in shown.err and "best score" in shown.err
-    # A candidate that failed is not the best.
-    assert "nan" not in shown.err.rsplit("best score", 1)[1]
-    BatchedGridSearchCV(regressor(), {"tau": [0.5]}, cv=3).fit(data.X, data.y)
-    assert capsys.readouterr() == ("", "")
+        search.fit(X, y)
+    return recorder.events
 
 
-def test_callbacks_of_the_network(data):
-    """They are told of every epoch, and torn down as often as they are set up."""
-    pytest.importorskip("sklearn.callback")
-    events = []
+@pytest.mark.parametrize("place", ["search", "network"])
+@pytest.mark.parametrize("kind", [BatchedGridSearchCV, BatchedRandomizedSearchCV])
+def test_callbacks(data, place, kind):
+    """Setup, tasks and teardown are those of scikit-learn's search, in its order."""
+    options = {} if kind is BatchedGridSearchCV else {"n_iter": 2, "random_state": 0}
+    plain, batched = (
+        told_of(place, Recorder(), regressor(), GRID, data.X, data.y, k, **options)
+        for k in (PLAIN[kind], kind)
+    )
+    assert plain == batched
+    assert "setup" in {hook for hook, *_ in plain}
 
-    class Recorder:
-        requires_fit_predict = False
 
-        def setup(self, estimator, context):
-            events.append("setup")
+def test_propagated_callbacks(data):
+    """And they see the epochs of the networks."""
+    plain, batched = (
+        told_of("search", Propagated(), regressor(), GRID, data.X, data.y, kind)
+        for kind in (GridSearchCV, BatchedGridSearchCV)
+    )
+    assert plain == batched
+    assert any(tasks[-1][1] == "epoch" for _, _, tasks in plain)
 
-        def teardown(self, estimator, context):
-            events.append("teardown")
 
-        def on_fit_task_begin(self, estimator, context, **_):
-            events.append(context.task_name)
+@pytest.mark.parametrize("place", ["search", "estimator", "network"])
+def test_callbacks_with_a_pipeline(data, place):
+    """The steps before the network, fitted once per fold, are left out."""
+    pipeline = make_pipeline(StandardScaler(), regressor())
+    grid = {"mcdropoutregressor__tau": [0.5, 2.0]}
+    plain, batched = (
+        told_of(
+            place,
+            Propagated() if place == "search" else Recorder(),
+            pipeline,
+            grid,
+            data.X,
+            data.y,
+            kind,
+            refit=False,
+        )
+        for kind in (GridSearchCV, BatchedGridSearchCV)
+    )
 
-        def on_fit_task_end(self, estimator, context, **_):
-            events.append(context.task_name)
+    def of_others(events):
+        # The number of the last step's task among its siblings depends on them.
+        return [
+            (hook, name, [task[:2] for task in tasks])
+            for hook, name, tasks in events
+            if not {"fit-transform-standardscaler", "StandardScaler"}
+            & {word for task in tasks for word in task[:2]}
+        ]
 
-    network = regressor().set_callbacks(Recorder())
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of callbacks on the inner estimator
-        BatchedGridSearchCV(network, {"tau": [0.5, 2.0]}, cv=3).fit(data.X, data.y)
-    n_fits = 2 * 3 + 1
-    assert events.count("setup") == events.count("teardown") == n_fits
-    assert events.count("epoch") == 2 * SMALL["max_iter"] * n_fits
+    assert of_others(plain) == of_others(batched)
+    assert len(batched) > 6
+
+
+def test_callbacks_after_early_stopping(data):
+    """As many epochs as there were."""
+    plain, batched = (
+        told_of(
+            "network",
+            Recorder(),
+            regressor(**STOPPING),
+            {"random_state": range(4)},
+            data.X,
+            data.y,
+            kind,
+        )
+        for kind in (GridSearchCV, BatchedGridSearchCV)
+    )
+    assert plain == batched
+
+
+def test_callbacks_are_torn_down_after_a_failure(data):
+    recorder = Recorder()
+    with pytest.raises(ValueError, match="tau"):
+        told_of(
+            "search",
+            recorder,
+            regressor(),
+            {"tau": [-1.0]},
+            data.X,
+            data.y,
+            BatchedGridSearchCV,
+            error_score="raise",
+        )
+    hooks = [hook for hook, *_ in recorder.events]
+    assert hooks.count("setup") == hooks.count("teardown") == 1
