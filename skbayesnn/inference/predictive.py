@@ -7,10 +7,11 @@ from operator import itemgetter
 import numpy as np
 import torch
 
+from skbayesnn.inference.memory import keep_freed_memory
 from skbayesnn.inference.posterior import Posterior
 
-# Activations of one chunk stay in a processor's cache; a GPU wants larger ones.
-_CHUNK_BYTES = {"cpu": 1 << 22}
+# Activations of one chunk, measured; a GPU wants larger ones.
+_CHUNK_BYTES = {"cpu": 1 << 23}
 _LARGE_CHUNK_BYTES = 1 << 30
 _ROWS_OF_HELD_WEIGHTS = 1024
 
@@ -43,6 +44,7 @@ def stream(
         class probabilities. All draws of a chunk of rows come before the next rows,
         in an order that does not depend on the chunks.
     """
+    keep_freed_memory()
     n_draws = posterior.distinct_draws(n_draws)
     hold = _fits(posterior, n_draws, budget)
     row_step, draw_step = chunk_sizes(posterior, n_rows, n_draws, budget, hold)

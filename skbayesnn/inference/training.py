@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from skbayesnn.inference.memory import keep_freed_memory
 from skbayesnn.inference.noise import TrainingNoise, initial_normal
 from skbayesnn.inference.objective import Objective, kl_weight
 from skbayesnn.inference.parameters import Adam, FlatParameters
@@ -33,8 +34,6 @@ _STEPS_BETWEEN_CHECKS = 200
 # Below this size of a layer's activations a second thread costs more than it gains,
 # and many times more where the processors are busy with something else.
 _UNITS_OF_ONE_THREAD = 1 << 19
-# Just below 32 MiB, the largest block that teaches glibc to keep what is freed.
-_LARGEST_KEPT_BLOCK = (32 << 20) - (1 << 16)
 
 
 @dataclass(frozen=True)
@@ -268,7 +267,7 @@ def train(
 
     batch_size = -(-rows.n_rows // n_batches)
     batch_units = batch_size * max(plan.network.sizes)
-    _keep_freed_memory()
+    keep_freed_memory()
     try:
         with _few_threads(len(members.seeds) * batch_units):
             for epoch in range(plan.n_epochs):
@@ -317,17 +316,6 @@ def _order(noise: TrainingNoise, n_rows: int, n_batches: int) -> torch.Tensor:
     order = noise.permutations(n_rows)
     missing = -n_rows % n_batches
     return torch.cat([order, order[:, :missing]], dim=1)
-
-
-def _keep_freed_memory() -> None:
-    """Let the memory of one step be there for the next.
-
-    glibc hands freed blocks of 128 KiB and more back to the system, and every step
-    would pay for new pages, up to as much as for its arithmetic. Freeing one large
-    block (it is never written to) raises that limit to its size, see
-    ``M_MMAP_THRESHOLD`` in mallopt(3).
-    """
-    torch.empty(_LARGEST_KEPT_BLOCK, dtype=torch.uint8)
 
 
 @contextmanager

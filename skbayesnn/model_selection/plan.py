@@ -12,9 +12,10 @@ from skbayesnn.estimators import parameters
 from skbayesnn.estimators.base import BayesianNetwork, Prepared
 from skbayesnn.estimators.fitting import Task
 
-# A program's widest activations on a CPU: measured, a little above what a core's
-# second cache holds; but a program has some members in any case.
-CACHE_BYTES, FEWEST_MEMBERS = 3 << 19, 16
+# A program's widest activations on a CPU, measured: with fewer members the calls cost
+# more than the numbers, with more the numbers come from far; but a program has some
+# members in any case.
+WIDEST_BYTES, FEWEST_MEMBERS = 8 << 20, 16
 
 
 @dataclass(frozen=True)
@@ -89,15 +90,15 @@ def groups_of(jobs: Sequence[Job], budget: int) -> Iterator[list[Job]]:
 
 
 def jobs_per_program(group: Sequence[Job], budget: int) -> int:
-    """As many as the budget holds; on a CPU no more than suit its cache."""
+    """As many as the budget holds; on a CPU no more than are fast."""
     job = max(group, key=lambda job: job.task.share.n_members)
     size = max(1, budget // bytes_of(job))
     if parameters.device_for_fit(job.network.device).type != "cpu":
         return size
     plan = job.task.plan
     widest = plan.batch_size * max(plan.network.sizes) * job.task.share.n_members
-    in_cache = CACHE_BYTES // (job.item_size * widest)
-    return min(size, max(FEWEST_MEMBERS, in_cache))
+    members = WIDEST_BYTES // (job.item_size * widest)
+    return min(size, max(FEWEST_MEMBERS, members))
 
 
 def bytes_of(job: Job) -> int:

@@ -8,10 +8,12 @@ import queue
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 
 import joblib
+import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import _safe_split
@@ -36,7 +38,7 @@ class Hands:
     budget : int
         Bytes that the members in training may take.
     n_jobs : int or None
-        Programs side by side.
+        Programs side by side, or threads of one at a time: see ``in_turn``.
     pre_dispatch : int or str
         Programs that are handed to joblib at once.
     devices : sequence of str, or None
@@ -49,13 +51,32 @@ class Hands:
     devices: Sequence[str] | None
 
     @property
+    def in_turn(self) -> bool:
+        """Whether programs are trained one after the other, by all threads together.
+
+        So it is unless joblib has other processes, or there are several devices. Python
+        lets one thread of a process go on at a time, and small networks keep it busy:
+        side by side two programs take nearly as long as in turn.
+        """
+        backend, _ = joblib.parallel.get_active_backend(prefer="threads")
+        return not self.devices and getattr(backend, "supports_sharedmem", False)
+
+    @property
     def n_workers(self) -> int:
         """Programs that can be in training at the same time."""
+        if self.in_turn:
+            return 1
         return len(self.devices or ()) or joblib.effective_n_jobs(self.n_jobs)
+
+    @property
+    def n_threads(self) -> int | None:
+        """Threads of torch for a program in this process; None leaves them."""
+        n_jobs = joblib.effective_n_jobs(self.n_jobs)
+        return n_jobs if self.in_turn and (self.n_jobs or n_jobs > 1) else None
 
     def parallel(self) -> Parallel:
         """Calls functions, and hands each result over as soon as it is there."""
-        options = {"n_jobs": self.n_jobs, "prefer": "threads"}
+        options = {"n_jobs": 1 if self.in_turn else self.n_jobs, "prefer": "threads"}
         if self.devices:  # They are those of this process.
             options = {"n_jobs": len(self.devices), "require": "sharedmem"}
         options["pre_dispatch"] = self.pre_dispatch
@@ -84,7 +105,7 @@ class Workshop:
         self.n_folds = len(judge.splits)
         self._n_workers = hands.n_workers
         self._budget = hands.budget // self._n_workers
-        self._parallel = hands.parallel()
+        self._parallel, self._n_threads = hands.parallel(), hands.n_threads
         self._devices = _free(hands.devices)
         self._room = Room()
         self._path = _path_of_network(estimator)
@@ -164,15 +185,16 @@ class Workshop:
         del jobs  # What is through is not kept until the last is.
         while waiting:
             sent: deque[list[Job]] = deque()
-            for outcomes in self._parallel(self._calls(waiting, sent)):
-                group = sent.popleft()
-                if outcomes is not None:
-                    yield group, outcomes
-                    continue
-                if self._room.holds(group):
-                    self._room.shrink(group)
-                    _warn_of_halving(len(group))
-                waiting.extend(_halves(group))
+            with _threads(self._n_threads):
+                for outcomes in self._parallel(self._calls(waiting, sent)):
+                    group = sent.popleft()
+                    if outcomes is not None:
+                        yield group, outcomes
+                        continue
+                    if self._room.holds(group):
+                        self._room.shrink(group)
+                        _warn_of_halving(len(group))
+                    waiting.extend(_halves(group))
 
     def _calls(self, waiting: deque, sent: deque):
         """Calls for joblib, of groups that may fit by what is known by then."""
@@ -219,6 +241,17 @@ class _Arrived:
         """Drop the table's memory of scalings, one for each candidate's own rows."""
         if isinstance(self._outcome, Prepared):
             self._outcome.table.scalings.clear()
+
+
+@contextmanager
+def _threads(n: int | None) -> Iterator[None]:
+    """So many threads of torch; None leaves them as they are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _free(devices: Sequence[str] | None) -> queue.SimpleQueue | None:

@@ -48,7 +48,7 @@ def sizes(programs):
 
 
 def test_one_program_for_what_may_differ(data, programs, monkeypatch):
-    monkeypatch.setattr(plan, "CACHE_BYTES", 2**40)
+    monkeypatch.setattr(plan, "WIDEST_BYTES", 2**40)
     search = batched(data, SHARED, cv=EQUAL)
     assert sizes(programs) == [3 * 16]
     assert_same_results(plain(data, SHARED, cv=EQUAL), search)

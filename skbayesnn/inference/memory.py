@@ -1,0 +1,17 @@
+"""What the system's allocator does with the memory of a step."""
+
+import torch
+
+# Just below 32 MiB, the largest block that teaches glibc to keep what is freed.
+_LARGEST_KEPT_BLOCK = (32 << 20) - (1 << 16)
+
+
+def keep_freed_memory() -> None:
+    """Let the memory of one step be there for the next.
+
+    glibc hands freed blocks of 128 KiB and more back to the system, and every step
+    would pay for new pages, up to as much as for its arithmetic. Freeing one large
+    block (it is never written to) raises that limit to its size, see
+    ``M_MMAP_THRESHOLD`` in mallopt(3).
+    """
+    torch.empty(_LARGEST_KEPT_BLOCK, dtype=torch.uint8)
