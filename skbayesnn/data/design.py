@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from skbayesnn.data.validate import Table
 
 # Inputs that are gathered at once for several batches: they stay in a core's cache.
-_NUMBERS_AT_ONCE = 1 << 16
+_NUMBERS_AT_ONCE = 1 << 19
 
 
 @dataclass(frozen=True)

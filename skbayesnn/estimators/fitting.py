@@ -220,7 +220,8 @@ def make_task(estimator, table: Table, rows, validation, classes) -> Task:
         estimator, table, rows, validation, early_stopping, classes, random_state
     )
     weights = estimator._row_weights(table, rows, classes)
-    rows, weights = rows[weights > 0], weights[weights > 0]
+    if not weights.all():
+        rows, weights = rows[weights > 0], weights[weights > 0]
 
     standardize = parameters.check_bool("standardize", estimator.standardize)
     scaling = Scaling.of(table, rows, weights, standardize, classes is not None)

@@ -25,8 +25,9 @@ from skbayesnn.model_selection import program
 from skbayesnn.model_selection.plan import Job, Room, groups_of, network_of
 from skbayesnn.model_selection.program import Judge, Outcome, without_frames
 
-# Members that a worker gets before the next candidates are looked at.
-MEMBERS_AT_ONCE = 256
+# Members that a worker gets before the next candidates are looked at, and what a row
+# of one takes: its number and its weight.
+MEMBERS_AT_ONCE, BYTES_PER_ROW = 4096, 16
 
 
 @dataclass(frozen=True)
@@ -129,10 +130,12 @@ class Workshop:
     def pieces(self, candidates: Sequence[dict]) -> Iterator[list[dict]]:
         """Some candidates at a time, so many that all workers have enough to do.
 
-        What only earlier pieces needed is let go.
+        The numbers of their rows fit into the budget. What only earlier pieces needed
+        is let go.
         """
-        members = MEMBERS_AT_ONCE * self._n_workers
-        step = max(1, -(-members // self.n_folds))
+        rows = max((len(train) for train, _ in self.judge.splits), default=1)
+        members = min(MEMBERS_AT_ONCE, self._budget // (BYTES_PER_ROW * rows))
+        step = max(1, members * self._n_workers // self.n_folds)
         last = {self._before(c): i for i, c in enumerate(candidates)}
         for start in range(0, len(candidates), step):
             yield list(candidates[start : start + step])

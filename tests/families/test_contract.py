@@ -541,6 +541,25 @@ def _assert_pullback(setting, by_hand, shared):
 
 
 @of_every_case
+def test_gradient_where_inputs_are_not_zero_is_the_whole_ones(setting):
+    """As far as it is asked for: at inputs that are not zero once they were given."""
+    arguments = (setting.params, setting.keep)
+    gradients, left = [], []
+    for needed in (Needed.ALL, Needed.WHERE_NONZERO):
+        x = setting.x.clone()
+        with torch.no_grad():
+            outputs, pullback = setting.family.linear_vjp(
+                *arguments, x, setting.noise()
+            )
+            gradient = torch.linspace(-1, 2, outputs.numel(), dtype=setting.dtype)
+            gradients.append(pullback(gradient.view(outputs.shape), needed)[1])
+        left.append(x != 0)
+    assert torch.equal(*left)
+    assert left[0].any()
+    torch.testing.assert_close(gradients[0][left[0]], gradients[1][left[0]])
+
+
+@of_every_case
 @by_hand_and_not
 @pytest.mark.parametrize("shared", [False, True], ids=["own rows", "shared rows"])
 def test_pullback_is_autograds(setting, by_hand, shared):

@@ -180,6 +180,48 @@ def test_resumed_at_an_epoch_is_run_through(seed):
     assert not any(torch.equal(a, b) for a, b in zip(earlier, resumed, strict=True))
 
 
+def _epochs(seeds, keep, monkeypatch, words_at_once, *, first=0):
+    """Masks of every request of the steps of some epochs, and of one after each."""
+    monkeypatch.setattr("skbayesnn.inference.noise._WORDS_AT_ONCE", words_at_once)
+    noise = TrainingNoise(np.asarray(seeds), CPU, F64)
+    found = []
+    for epoch in range(first, 3):
+        noise.start_epoch(epoch, 4)
+        for _ in range(4):
+            for units in (UNITS, UNITS + 1):
+                mask = noise.bernoulli(keep, ROWS, units)
+                found.append(mask.expand(len(seeds), -1, -1).clone())
+            noise.next_step()
+        after = noise.bernoulli(keep, ROWS)
+        found.append(after.expand(len(seeds), -1).clone())
+    return found
+
+
+@pytest.mark.parametrize("pattern", [[0, 1, 2], [1, 0, 1], [2, 2, 2]], ids=str)
+@pytest.mark.parametrize("same", [True, False], ids=["one p", "p of their own"])
+def test_steps_drawn_at_once_are_those_drawn_one_by_one(
+    seed, monkeypatch, pattern, same
+):
+    """However many are drawn at once: none, two of four steps, or all of them."""
+    seeds = seed + np.array(pattern)
+    keep = _p(0.6, 3) if same else torch.tensor([0.3, 0.6, 0.8], dtype=F64)
+    one_by_one = _epochs(seeds, keep, monkeypatch, 1)
+    words_of_a_step = 4 + 5  # of 15 and 20 variables, four to a word
+    for steps in (2, 100):
+        lead = 1 if pattern == [2, 2, 2] else 3
+        at_once = _epochs(seeds, keep, monkeypatch, steps * words_of_a_step * lead)
+        assert all(torch.equal(a, b) for a, b in zip(one_by_one, at_once, strict=True))
+    assert len({tuple(mask.flatten().tolist()) for mask in one_by_one}) > 20
+
+
+def test_steps_drawn_at_once_can_be_resumed(seed, monkeypatch):
+    keep = _p(0.5, 2)
+    through = _epochs([seed, seed + 1], keep, monkeypatch, 1000)
+    resumed = _epochs([seed, seed + 1], keep, monkeypatch, 1000, first=2)
+    for expected, found in zip(through[-len(resumed) :], resumed, strict=True):
+        assert torch.equal(expected, found)
+
+
 def _layers(noise, n_members):
     """What a network asks for; sizes that fill no block of random words."""
     p = torch.linspace(0.3, 0.9, n_members, dtype=F64)
