@@ -13,8 +13,8 @@ of 128, 40 epochs, float32, scored by the RMSE, refit included:
    few fits in turn are timed, and multiplied up).
 
 ``GridSearchCV`` has worker processes, each with one thread of torch, that are running
-and have imported everything before the clock starts; the batched search has threads
-of this process, one thread of torch each. In skorch's favour: y is standardised for it
+and have imported everything before the clock starts; the batched search has this
+process, with as many threads of torch. In skorch's favour: y is standardised for it
 beforehand, it predicts by one pass without dropout where ours averages 200 draws, and
 it does not shuffle the rows.
 
@@ -165,11 +165,10 @@ def in_processes():
     return joblib.parallel_config(backend="loky", inner_max_num_threads=1)
 
 
-def torch_threads(context, n_jobs: int) -> str:
-    """Threads of torch in the workers of a context."""
-    with context():
-        # A hint only, as in the batched search: a context's own backend goes first.
-        workers = joblib.Parallel(n_jobs, prefer="threads")
+def torch_threads(n_jobs: int) -> str:
+    """Threads of torch in joblib's worker processes."""
+    with in_processes():
+        workers = joblib.Parallel(n_jobs)
         found = workers(joblib.delayed(torch.get_num_threads)() for _ in range(n_jobs))
     return "/".join(map(str, found))
 
@@ -276,17 +275,15 @@ def scores_of(search) -> np.ndarray:
 def shares(search, seconds: float) -> dict[str, float]:
     """Seconds of the parts of one batched search.
 
-    A member's fit time is its share of its program's seconds. ``n_jobs`` programs run
-    side by side, so a job's part of their sum is what they take if no job waits; a
-    job that waits is in the rest, with the checks, the copies and the ranking.
+    A member's fit time is its share of its program's seconds, and programs run one
+    after the other. Checks, copies and the ranking are in the rest.
     """
     results = search.cv_results_
     parts = {
-        "training, per job": results["mean_fit_time"].sum() * search.n_splits_,
+        "training": results["mean_fit_time"].sum() * search.n_splits_,
         "scoring": results["mean_score_time"].sum() * search.n_splits_,
         "refit": search.refit_time_,
     }
-    parts["training, per job"] /= joblib.effective_n_jobs(search.n_jobs)
     return parts | {"rest": seconds - sum(parts.values())}
 
 
@@ -454,10 +451,8 @@ def main() -> None:
     folds = list(zip(train, test, strict=True))
     print(
         f"\n{SET}, {len(train[0])} x {X.shape[1]}, {len(folds)} folds, {EPOCHS} "
-        f"epochs, n_jobs={options.n_jobs}; threads of torch per worker: "
-        f"{torch_threads(in_processes, options.n_jobs)} of processes, "
-        f"{torch_threads(contextlib.nullcontext, options.n_jobs)} of threads. The "
-        "targets are for two cores."
+        f"epochs, n_jobs={options.n_jobs}; threads of torch in the worker processes: "
+        f"{torch_threads(options.n_jobs)}. The targets are for two cores."
     )
     cases = cases_of(X, y, folds, options)
     times = interleaved(cases, options.repeats, options.device)

@@ -48,13 +48,15 @@ _DOC = """{first_line}
     scoring, refit, cv, error_score, return_train_score
         As in scikit-learn.
     n_jobs : int, default=None
-        Programs trained and scored side by side, through joblib: with
-        ``joblib.parallel_config(backend=...)`` on a cluster.
+        Threads of torch: programs are trained and scored one after the other, each by
+        all threads; None leaves torch's number. In the processes of
+        ``joblib.parallel_config(backend="loky")``, ``"dask"`` or ``"ray"``: programs
+        side by side.
     verbose : int, default=0
         From 1 on a bar: the number of members done, and the best mean score so far.
         The times in scikit-learn's messages (from 2 on) are not those of training.
     pre_dispatch : int or str, default="2*n_jobs"
-        Programs that joblib gets at a time.
+        Programs that joblib's processes get at a time.
     memory_budget : float, default=None
         Mebibytes that the members in training may take; None is scikit-learn's
         ``working_memory``. Out of memory all the same, a program is halved, and

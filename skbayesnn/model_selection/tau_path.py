@@ -217,7 +217,7 @@ class MCDropoutRegressorCV(TauPathCV, MCDropoutRegressor):
         (``skbayesnn.scoring.log_density_scorer``): a proper score, which looks at the
         noise as well as at the mean.
     n_jobs : int, default=None
-        Programs trained side by side, through joblib.
+        As in :class:`BatchedGridSearchCV`.
     hidden_layer_sizes, activation, dropout, noise, length_scale, likelihood, \
 n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
 max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, device
@@ -325,7 +325,7 @@ class MCDropoutClassifierCV(TauPathCV, MCDropoutClassifier):
         One score, larger is better. None is the mean log probability of the test
         rows' labels (``skbayesnn.scoring.log_density_scorer``), a proper score.
     n_jobs : int, default=None
-        Programs trained side by side, through joblib.
+        As in :class:`BatchedGridSearchCV`.
     hidden_layer_sizes, activation, dropout, noise, length_scale, class_weight, \
 n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
 max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, device
