@@ -15,12 +15,13 @@ import numpy as np
 import torch
 
 from skbayesnn.inference.memory import keep_freed_memory
-from skbayesnn.inference.noise import TrainingNoise, initial_normal
+from skbayesnn.inference.noise import initial_normal
 from skbayesnn.inference.objective import Objective, kl_weight
 from skbayesnn.inference.parameters import Adam, FlatParameters
 from skbayesnn.inference.penalty import Penalty
 from skbayesnn.inference.posterior import Posterior
 from skbayesnn.inference.record import Best, Record
+from skbayesnn.inference.training_noise import TrainingNoise
 from skbayesnn.likelihoods import Likelihood
 from skbayesnn.networks import MLP
 from skbayesnn.priors import PRIORS, Prior

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from skbayesnn.families import Bernoulli, Needed, Point
-from skbayesnn.inference.noise import DrawNoise, TrainingNoise
+from skbayesnn.inference.noise import DrawNoise
+from skbayesnn.inference.training_noise import TrainingNoise
 from skbayesnn.priors import GaussianPrior
 
 MEMBERS, ROWS, INPUTS, OUTPUTS = 3, 5, 4, 2

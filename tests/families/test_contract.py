@@ -13,7 +13,8 @@ import torch
 from skbayesnn.families import FAMILIES, Concrete, Family, Needed
 from skbayesnn.families.concrete import TEMPERATURE
 from skbayesnn.families.variational import Variational
-from skbayesnn.inference.noise import DrawNoise, TrainingNoise
+from skbayesnn.inference.noise import DrawNoise
+from skbayesnn.inference.training_noise import TrainingNoise
 from skbayesnn.priors import PRIORS
 from tests.families.cases import CASES, LAWS, VARIANTS, Case, label, name_of
 

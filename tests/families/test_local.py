@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from skbayesnn.families import Needed, local
-from skbayesnn.inference.noise import TrainingNoise
+from skbayesnn.inference.training_noise import TrainingNoise
 
 MEMBERS, ROWS, INPUTS, OUTPUTS = 3, 5, 4, 2
 CPU = torch.device("cpu")

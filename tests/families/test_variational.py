@@ -6,7 +6,7 @@ import torch
 from scipy.stats import norm
 
 from skbayesnn.families import Correlated, Independent, Needed
-from skbayesnn.inference.noise import TrainingNoise
+from skbayesnn.inference.training_noise import TrainingNoise
 from skbayesnn.priors import GaussianPrior, LogUniformPrior
 from skbayesnn.priors.log_uniform import CONSTANT, kingma, molchanov
 

@@ -9,8 +9,8 @@ import torch
 from scipy.special import log_softmax
 
 from skbayesnn.families import MeanField
-from skbayesnn.inference.noise import TrainingNoise
 from skbayesnn.inference.objective import Objective, kl_weight, weight_decay
+from skbayesnn.inference.training_noise import TrainingNoise
 from skbayesnn.priors import PRIORS
 from tests.families.cases import CASES
 

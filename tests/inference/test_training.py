@@ -12,9 +12,9 @@ from skbayesnn.data.validate import Table
 from skbayesnn.estimators.fitting import fit_together
 from skbayesnn.estimators.state import arrays_of
 from skbayesnn.families import MeanField
-from skbayesnn.inference.noise import TrainingNoise
 from skbayesnn.inference.objective import Objective, kl_weight
 from skbayesnn.inference.training import train
+from skbayesnn.inference.training_noise import TrainingNoise
 from skbayesnn.priors import PRIORS
 from tests.families.cases import CASES
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from skbayesnn.families import Bernoulli, Concrete, MeanField, Point
-from skbayesnn.inference.noise import DrawNoise, TrainingNoise, initial_normal
+from skbayesnn.inference.noise import DrawNoise, initial_normal
+from skbayesnn.inference.training_noise import TrainingNoise
 from skbayesnn.networks import MLP
 from skbayesnn.networks.mlp import ACTIVATIONS
 from skbayesnn.priors import GaussianPrior
