@@ -1,17 +1,19 @@
 """Programs on joblib's backends: threads, processes, a Dask and a Ray cluster."""
 
 import random
+import threading
 import warnings
 
 import joblib
 import pytest
+import torch
 from joblib.externals.loky import get_reusable_executor
 from joblib.parallel import ThreadingBackend
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skbayesnn.model_selection import BatchedGridSearchCV
+from skbayesnn.model_selection import BatchedGridSearchCV, program
 from tests.model_selection.comparison import assert_same_results, quiet, regressor
 
 GRID = {
@@ -50,6 +52,34 @@ def test_number_of_jobs(data, options):
     with joblib.parallel_config(**options):
         search.fit(data.X, data.y)
     assert_same_results(plain, search)
+
+
+@pytest.mark.parametrize(
+    ("n_jobs", "context", "expected"),
+    [(None, {}, 3), (1, {}, 1), (2, {}, 2), (None, {"n_jobs": 2}, 2)],
+    ids=["torch's own", "one", "two", "the context's"],
+)
+def test_jobs_of_one_process_are_threads(data, monkeypatch, n_jobs, context, expected):
+    """Programs are trained in turn, each by all of them; the refit is none."""
+    found = []
+    train_group = program.train_group
+
+    def train(*arguments):
+        found.append((torch.get_num_threads(), threading.current_thread().name))
+        return train_group(*arguments)
+
+    monkeypatch.setattr(program, "train_group", train)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with joblib.parallel_config(**context):
+            search = BatchedGridSearchCV(regressor(), {"tau": [0.5, 2.0]}, cv=3)
+            search.set_params(n_jobs=n_jobs).fit(data.X, data.y)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    # Three folds of 47 rows are of two sizes.
+    assert found == [(expected, threading.current_thread().name)] * 2
 
 
 @pytest.mark.parametrize("backend", ["sequential", "threading"])
