@@ -63,7 +63,8 @@ class Objective:
         row_weights : (members or 1, batch rows), or None where all are one
         """
         outputs = q.network.forward(q.layers, q.keep, x, noise)
-        return self._per_row(q.likelihood.nll(q.noise, outputs, y), row_weights)
+        rows = q.likelihood.nll(q.noise, outputs, y)
+        return self._weighted(rows, row_weights).mean(1)
 
     def nll_gradient(
         self,
@@ -75,14 +76,15 @@ class Objective:
     ) -> tuple[torch.Tensor, list[Params], Params]:
         """``nll``, and the gradients of ``scale * nll`` summed over members.
 
-        returns : nll (members,); gradients of every layer's parameters; of the
-            likelihood's learned parameters. x may be overwritten.
+        To be called without autograd; x may be overwritten.
+
+        returns : nll before the mean over rows, (members, batch rows); gradients of
+            every layer's parameters; of the likelihood's learned parameters.
         """
-        with torch.no_grad():
-            outputs, to_layers = q.network.vjp(q.layers, q.keep, x, noise)
-            rows, to_outputs = nll_vjp(q.likelihood, q.noise, outputs, y)
-            of_outputs, of_noise = to_outputs(self._share(rows, row_weights))
-            return self._per_row(rows, row_weights), to_layers(of_outputs), of_noise
+        outputs, to_layers = q.network.vjp(q.layers, q.keep, x, noise)
+        rows, to_outputs = nll_vjp(q.likelihood, q.noise, outputs, y)
+        of_outputs, of_noise = to_outputs(self._share(rows, row_weights))
+        return self._weighted(rows, row_weights), to_layers(of_outputs), of_noise
 
     def score_gradient(
         self,
@@ -104,17 +106,18 @@ class Objective:
         ]
         densities = []
         for _ in range(SCORE_DRAWS):
-            with torch.no_grad():
-                weights = q.network.draw(q.layers, q.keep, noise)
-                with_draw = [(w.unsqueeze(0), b) for w, b in weights]
-                outputs = q.network.apply(with_draw, x)[0]
-                nll, to_outputs = nll_vjp(q.likelihood, q.noise, outputs, y)
-                values.append(self._per_row(nll, row_weights))
-                of_noise.append(to_outputs(self._share(nll, row_weights))[1])
-            densities.append(q.network.log_density(leaves, q.keep, weights))
+            weights = q.network.draw(q.layers, q.keep, noise)
+            with_draw = [(w.unsqueeze(0), b) for w, b in weights]
+            outputs = q.network.apply(with_draw, x)[0]
+            rows, to_outputs = nll_vjp(q.likelihood, q.noise, outputs, y)
+            values.append(self._weighted(rows, row_weights))
+            of_noise.append(to_outputs(self._share(rows, row_weights))[1])
+            with torch.enable_grad():
+                densities.append(q.network.log_density(leaves, q.keep, weights))
         nll = torch.stack(values)
-        advantage = leave_one_out(nll) * self.scale / SCORE_DRAWS
-        surrogate = (advantage * torch.stack(densities)).sum()
+        advantage = leave_one_out(nll.mean(2)) * self.scale / SCORE_DRAWS
+        with torch.enable_grad():
+            surrogate = (advantage * torch.stack(densities)).sum()
         flat = [value for params in leaves for value in params.values()]
         gradients = iter(torch.autograd.grad(surrogate, flat))
         of_layers = [{name: next(gradients) for name in params} for params in leaves]
@@ -139,11 +142,11 @@ class Objective:
             return share
         return share * row_weights / self.mean_weight.unsqueeze(1)
 
-    def _per_row(self, nll, row_weights):
-        """(members, batch rows) -> (members,): eq. 2 divided by N."""
+    def _weighted(self, nll, row_weights):
+        """(members, batch rows), whose means over rows are eq. 2 divided by N."""
         if row_weights is None:
-            return nll.mean(1)
-        return (row_weights * nll).mean(1) / self.mean_weight
+            return nll
+        return row_weights * nll / self.mean_weight.unsqueeze(1)
 
     def kl(self, q: Posterior, noise: Noise) -> torch.Tensor:
         """KL(q || p) per row: divided by N; (members,), nats."""

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Protocol
 
 import numpy as np
@@ -256,7 +257,7 @@ def train(
     first_step = optimizer.n_steps
 
     def move(number: int, batch: Batch) -> torch.Tensor:
-        """One step on a batch; returns its nll, (members,)."""
+        """One step on a batch; returns the nll of its rows, (members, batch rows)."""
         nll, of_layers, of_noise = data_gradient(q, *batch, noise)
         gradient = flat.vector(of_layers, of_noise)
         weight = plan.kl_weight_at(number, n_batches, optimizer.n_steps / horizon)
@@ -270,14 +271,15 @@ def train(
     batch_units = batch_size * max(plan.network.sizes)
     keep_freed_memory()
     try:
-        with _few_threads(len(members.seeds) * batch_units):
+        with _few_threads(len(members.seeds) * batch_units), torch.no_grad():
             for epoch in range(plan.n_epochs):
                 noise.start_epoch(first_epoch + epoch, n_batches)
                 plan.likelihood.schedule(q.noise, optimizer.n_steps / horizon)
                 order = _order(noise, rows.n_rows, n_batches)
                 batches = rows.batches(order, batch_size)
-                nll = torch.stack([move(*batch) for batch in enumerate(batches)])
-                record.add(nll.mean(0), penalty.kl())
+                moves = (move(*batch) for batch in enumerate(batches))
+                nll = reduce(torch.Tensor.add_, moves).mean(1) / n_batches
+                record.add(nll, penalty.kl())
                 if plan.patience is not None:
                     record.validation.append(_validation_score(q, rows))
                 if (epoch + 1) * n_batches % _STEPS_BETWEEN_CHECKS < n_batches:
