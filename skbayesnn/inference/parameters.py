@@ -19,7 +19,8 @@ class FlatParameters:
         self._names = [(i, name) for i, group in enumerate(groups) for name in group]
         self._shapes = [groups[i][name].shape for i, name in self._names]
         self.values = torch.cat([groups[i][n].flatten() for i, n in self._names])
-        self._zeros = [self.values.new_zeros(s.numel()) for s in self._shapes]
+        # Of those parts that a gradient has left out.
+        self._zeros: dict[tuple[int, str], torch.Tensor] = {}
         members = torch.arange(posterior.n_members, device=self.values.device)
         self.member_of = torch.cat(
             [
@@ -61,12 +62,15 @@ class FlatParameters:
     def vector(self, layers: list[Params], noise: Params) -> torch.Tensor:
         """Gradients by name as one vector like ``values``; zero where there is none."""
         groups = [*layers, noise]
-        return torch.cat(
-            [
-                groups[i][name].flatten() if name in groups[i] else zeros
-                for (i, name), zeros in zip(self._names, self._zeros, strict=True)
-            ]
-        )
+        parts = []
+        for (i, name), shape in zip(self._names, self._shapes, strict=True):
+            if name in groups[i]:
+                parts.append(groups[i][name].flatten())
+                continue
+            if (i, name) not in self._zeros:
+                self._zeros[i, name] = self.values.new_zeros(shape.numel())
+            parts.append(self._zeros[i, name])
+        return torch.cat(parts)
 
 
 class Adam:

@@ -29,27 +29,26 @@ class Penalty:
         self, flat: FlatParameters, q: Posterior, objective: Objective, noise: Noise
     ):
         self._flat, self._q, self._objective, self._noise = flat, q, objective, noise
-        self._share = (objective.scale / objective.total_weight)[flat.member_of]
-        self._decay: torch.Tensor | None = None
+        # 1 / (N tau) per parameter, or 2 lambda where the KL is quadratic.
+        self._factor = (objective.scale / objective.total_weight)[flat.member_of]
         if q.network.quadratic_kl:
             ones = flat.posterior(torch.ones_like(flat.values))
-            self._decay = self._share * self._kl_gradient(ones)  # 2 lambda
+            self._factor.mul_(self._kl_gradient(ones))
             # What is left of the KL without the parameters that it pulls to zero.
-            rest = flat.values.masked_fill(self._decay != 0, 0.0)
+            rest = flat.values.masked_fill(self._factor != 0, 0.0)
             self._constant = objective.kl(flat.posterior(rest), noise)
 
     def add_gradient(self, gradient: torch.Tensor, weight: float) -> None:
         """Add the gradient of ``weight`` times the penalty, in place."""
-        if self._decay is not None:
-            gradient.addcmul_(self._flat.values, self._decay, value=weight)
-        else:
-            gradient.addcmul_(self._kl_gradient(self._q), self._share, value=weight)
+        q = self._q
+        of = self._flat.values if q.network.quadratic_kl else self._kl_gradient(q)
+        gradient.addcmul_(of, self._factor, value=weight)
 
     def kl(self) -> torch.Tensor:
         """KL(q || p) per row, (members,), nats."""
-        if self._decay is None:
+        if not self._q.network.quadratic_kl:
             return self._objective.kl(self._q, self._noise)
-        squares = self._flat.values.square().mul_(self._decay)
+        squares = self._flat.values.square().mul_(self._factor)
         quadratic = self._flat.sum_by_member(squares) / (2 * self._objective.scale)
         return self._constant + quadratic
 

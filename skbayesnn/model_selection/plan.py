@@ -104,15 +104,15 @@ def jobs_per_program(group: Sequence[Job], budget: int) -> int:
 def bytes_of(job: Job) -> int:
     """Memory that a job takes in training, an upper estimate.
 
-    Parameters are there about twenty times: values, gradient and its parts, two
-    moments of Adam, the best epoch's, start values, and temporaries. Activations of a
-    batch are there with their noise, mask and gradient.
+    Parameters are there about thirty times: values, gradient and its parts, two
+    moments of Adam, the best epoch's, start values, temporaries, and the results.
+    Activations of a batch are there with their noise, mask and gradient.
     """
     plan, share = job.task.plan, job.task.share
     sizes = plan.network.sizes
     weights = sum((a + 1) * b for a, b in pairwise(sizes))
     units = plan.batch_size * sum(sizes)
-    numbers = job.item_size * (20 * weights + 6 * units)
+    numbers = job.item_size * (30 * weights + 6 * units)
     return share.n_members * (numbers + 16 * len(share.rows))
 
 
