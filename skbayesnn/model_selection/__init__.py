@@ -4,17 +4,17 @@
 every estimator the form that finds its own tau, ``MCDropoutRegressorCV`` and others.
 """
 
-from skbayesnn.model_selection.search import (
-    BatchedGridSearchCV,
-    BatchedRandomizedSearchCV,
-)
-from skbayesnn.model_selection.tau_path import (
+from skbayesnn.model_selection.cross_validated import (
     BBBClassifierCV,
     BBBRegressorCV,
     MCDropoutClassifierCV,
     MCDropoutRegressorCV,
     VariationalDropoutClassifierCV,
     VariationalDropoutRegressorCV,
+)
+from skbayesnn.model_selection.search import (
+    BatchedGridSearchCV,
+    BatchedRandomizedSearchCV,
 )
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Real
+from typing import cast
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class Ledger:
                     progress.add(row, _is_done(outcome))
                 _pass_on_interruption(outcomes)
             for candidate in piece:
-                yield from rows[_name(candidate)]  # type: ignore[misc]
+                yield from cast(list[Outcome], rows[_name(candidate)])
 
     def whole(self, candidates: Sequence[dict]) -> list[dict]:
         """Candidates that are done in every fold; none where all of them failed."""
