@@ -3,10 +3,13 @@
 Nothing here is timed by itself; the scripts beside it each answer one question.
 """
 
+import argparse
 import importlib.metadata
+import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 from skbayesnn import __version__
 from skbayesnn.estimators.fitting import fit_together
@@ -88,6 +92,36 @@ def _cpu() -> str:
     return f"{name} with {torch.backends.cpu.get_cpu_capability()}"
 
 
+# Command lines
+
+
+def command_line(about: str) -> argparse.ArgumentParser:
+    """A parser that tells a script's first line, and its defaults."""
+    return argparse.ArgumentParser(
+        description=about.partition("\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+
+
+def in_own_process(script: str, **options) -> dict:
+    """The last line that a script prints, JSON, in an interpreter of its own.
+
+    script : its file
+    options : of its command line; what is no text is given as JSON
+    """
+    given = {
+        f"--{name.replace('_', '-')}": v if isinstance(v, str) else json.dumps(v)
+        for name, v in options.items()
+    }
+    done = subprocess.run(
+        [sys.executable, script, *(part for pair in given.items() for part in pair)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 # Clocks
 
 
@@ -153,6 +187,34 @@ def verdict(value: float, target: float, *, at_most: bool) -> str:
     """The target, and whether the value meets it."""
     met = value <= target if at_most else value >= target
     return f"{'<=' if at_most else '>='} {target:g}: {'met' if met else 'missed'}"
+
+
+# Networks of others
+
+
+def dropout_network(n_inputs: int, n_hidden: int, dropout: float) -> nn.Sequential:
+    """Ours in torch's own layers: one hidden layer, dropout on every layer."""
+    return nn.Sequential(
+        nn.Dropout(dropout),
+        nn.Linear(n_inputs, n_hidden),
+        nn.ReLU(),
+        nn.Dropout(dropout),
+        nn.Linear(n_hidden, 1),
+    )
+
+
+def skorch_regressor(**options):
+    """skorch's own settings; no held-out rows and no printing, as ours."""
+    from skorch import NeuralNetRegressor
+
+    return NeuralNetRegressor(
+        dropout_network,
+        optimizer=torch.optim.Adam,
+        train_split=None,
+        callbacks__print_log=None,
+        verbose=0,
+        **options,
+    )
 
 
 # Many fits as one program

@@ -6,13 +6,21 @@ are timed in turn within each round; ratios are medians over the rounds of the r
 within a round.
 """
 
-import argparse
 import statistics
 import warnings
 
 import numpy as np
 import torch
-from common import CLOCKS, environment, fit_splits, interleaved, ratio, table, verdict
+from common import (
+    CLOCKS,
+    command_line,
+    environment,
+    fit_splits,
+    interleaved,
+    ratio,
+    table,
+    verdict,
+)
 from posteriors import POSTERIORS
 from sklearn.exceptions import ConvergenceWarning
 
@@ -73,10 +81,7 @@ def lines(X, y, n_members: int, epochs: int, options) -> list[list[str]]:
 
 def main() -> None:
     """Print one table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__.partition("\n")[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    parser = command_line(__doc__)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--threads", type=int, default=1, help="of torch, intra-op")
     parser.add_argument("--clock", choices=list(CLOCKS), default="wall")

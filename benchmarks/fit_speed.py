@@ -23,7 +23,17 @@ from functools import partial
 
 import numpy as np
 import torch
-from common import CLOCKS, environment, interleaved, ratio, table, verdict
+from common import (
+    CLOCKS,
+    command_line,
+    dropout_network,
+    environment,
+    interleaved,
+    ratio,
+    skorch_regressor,
+    table,
+    verdict,
+)
 from torch import nn
 
 from skbayesnn import MCDropoutRegressor
@@ -69,30 +79,15 @@ def many(device: str, **options) -> MCDropoutRegressor:
     return estimator(device, max_iter=EPOCHS_OF_MANY, **options)
 
 
-def network() -> nn.Sequential:
-    """The same network in torch's own layers."""
-    return nn.Sequential(
-        nn.Dropout(DROPOUT),
-        nn.Linear(N_INPUTS, HIDDEN),
-        nn.ReLU(),
-        nn.Dropout(DROPOUT),
-        nn.Linear(HIDDEN, 1),
-    )
-
-
 def with_skorch(X, y, device: str):
-    """skorch's own settings; no held-out rows and no printing, as ours."""
-    from skorch import NeuralNetRegressor
-
-    net = NeuralNetRegressor(
-        network,
-        optimizer=torch.optim.Adam,
+    """The same network by skorch."""
+    net = skorch_regressor(
+        module__n_inputs=N_INPUTS,
+        module__n_hidden=HIDDEN,
+        module__dropout=DROPOUT,
         lr=LEARNING_RATE,
         batch_size=BATCH,
         max_epochs=EPOCHS,
-        train_split=None,
-        callbacks__print_log=None,
-        verbose=0,
         device=device,
     )
     return net.fit(X, y[:, None])
@@ -102,7 +97,7 @@ def by_hand(X, y, device: str) -> nn.Module:
     """The shortest sensible loop: the rows on the device once, batches by index."""
     inputs, targets = torch.as_tensor(X).to(device), torch.as_tensor(y).to(device)
     targets = targets.unsqueeze(1)
-    net = network().to(device)
+    net = dropout_network(N_INPUTS, HIDDEN, DROPOUT).to(device)
     optimizer = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE)
     for _ in range(EPOCHS):
         for index in torch.randperm(N_ROWS, device=device).split(BATCH):
@@ -222,10 +217,7 @@ def many_fits(X, y, n_members: int, options) -> list[list[str]]:
 
 def parser() -> argparse.ArgumentParser:
     """Command line."""
-    result = argparse.ArgumentParser(
-        description=__doc__.partition("\n")[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    result = command_line(__doc__)
     result.add_argument("--device", default="cpu", help="cpu or cuda")
     result.add_argument("--threads", type=int, default=1, help="of torch, intra-op")
     result.add_argument("--clock", choices=list(CLOCKS), default="wall")

@@ -11,7 +11,7 @@ import statistics
 import subprocess
 import sys
 
-from common import ROOT, environment, table, verdict
+from common import ROOT, command_line, environment, table, verdict
 
 FIRST = "import torch, sklearn"
 PARTS = """
@@ -46,10 +46,7 @@ def one_interpreter(before: str) -> tuple[float, bool]:
 
 def parser() -> argparse.ArgumentParser:
     """Command line."""
-    result = argparse.ArgumentParser(
-        description=__doc__.partition("\n")[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    result = command_line(__doc__)
     result.add_argument("--repeats", type=int, default=7, help="interpreters per line")
     return result
 

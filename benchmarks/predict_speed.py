@@ -15,7 +15,6 @@ import gc
 import json
 import resource
 import statistics
-import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +22,16 @@ from pathlib import Path
 import numpy as np
 import sklearn
 import torch
-from common import CLOCKS, environment, ratio, seconds, table, verdict
+from common import (
+    CLOCKS,
+    command_line,
+    environment,
+    in_own_process,
+    ratio,
+    seconds,
+    table,
+    verdict,
+)
 
 from skbayesnn import MCDropoutRegressor
 
@@ -119,24 +127,6 @@ def one_case(case, device: str, clock: str) -> dict:
     return {"predict": predictions, "products": bare, "above": above}
 
 
-def in_own_process(case, options) -> dict:
-    """``one_case`` in a fresh interpreter, so that the memory is its own."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            __file__,
-            *("--case", json.dumps(case)),
-            *("--device", options.device),
-            *("--threads", str(options.threads)),
-            *("--clock", options.clock),
-        ],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def line(case, result) -> list[str]:
     """A line of the table."""
     n_rows, n_draws, working_memory, *_ = case
@@ -154,10 +144,7 @@ def line(case, result) -> list[str]:
 
 def parser() -> argparse.ArgumentParser:
     """Command line."""
-    result = argparse.ArgumentParser(
-        description=__doc__.partition("\n")[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    result = command_line(__doc__)
     result.add_argument("--quick", action="store_true", help="smaller cases")
     result.add_argument("--device", default="cpu", help="cpu or cuda")
     result.add_argument("--threads", type=int, default=1, help="of torch, intra-op")
@@ -184,7 +171,9 @@ def main() -> None:
         "peak above before, MB",
     ]
     cases = QUICK_CASES if options.quick else CASES
-    print(table(header, [line(case, in_own_process(case, options)) for case in cases]))
+    common = {name: getattr(options, name) for name in ("device", "threads", "clock")}
+    found = [in_own_process(__file__, case=case, **common) for case in cases]
+    print(table(header, list(map(line, cases, found))))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from common import CLOCKS, environment, interleaved, table, verdict
+from common import CLOCKS, command_line, environment, interleaved, table, verdict
 
 from skbayesnn import MCDropoutRegressor
 from skbayesnn.model_selection import BatchedGridSearchCV
@@ -122,10 +122,7 @@ def draw(found: dict[str, tuple[np.ndarray, np.ndarray]], path: str) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """Command line."""
-    result = argparse.ArgumentParser(
-        description=__doc__.partition("\n")[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    result = command_line(__doc__)
     add = result.add_argument
     add("--device", default="cpu", help="cpu or cuda")
     add("--threads", type=int, default=1, help="of torch, intra-op")

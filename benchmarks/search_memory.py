@@ -13,12 +13,10 @@ One epoch on 400 x 8 rows, float32, 4 folds: memory does not depend on the epoch
 import argparse
 import gc
 import json
-import subprocess
-import sys
 
 import numpy as np
 import torch
-from common import environment, seconds, table, verdict
+from common import command_line, environment, in_own_process, seconds, table, verdict
 from predict_speed import peak, resident
 
 from skbayesnn import MCDropoutRegressor
@@ -72,28 +70,16 @@ def one_case(hidden, n_members: int, budget: float, options) -> dict[str, float]
     return {"above": most - before, "seconds": took}
 
 
-def in_own_process(case, options) -> dict[str, float]:
-    """``one_case`` in a fresh interpreter, so that the memory is its own."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            __file__,
-            *("--case", json.dumps(case)),
-            *("--device", options.device),
-            *("--n-jobs", str(options.n_jobs)),
-        ],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def lines_of(hidden, counts, budget: float, options) -> list[list[str]]:
     """Lines of the table: one size of network under one budget."""
     lines, before = [], None
     for n_members in counts:
-        found = in_own_process((hidden, n_members, budget), options)
+        found = in_own_process(
+            __file__,
+            case=(hidden, n_members, budget),
+            device=options.device,
+            n_jobs=options.n_jobs,
+        )
         above, slope = found["above"], ""
         if before is not None:
             slope = f"{(above - before[1]) / (n_members - before[0]):.3f}"
@@ -113,10 +99,7 @@ def lines_of(hidden, counts, budget: float, options) -> list[list[str]]:
 
 def parser() -> argparse.ArgumentParser:
     """Command line."""
-    result = argparse.ArgumentParser(
-        description=__doc__.partition("\n")[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    result = command_line(__doc__)
     add = result.add_argument
     add("--device", default="cpu", help="cpu or cuda")
     add("--n-jobs", type=int, default=2, help="programs side by side")

@@ -38,11 +38,13 @@ import joblib
 import numpy as np
 import torch
 from common import (
+    command_line,
     data_folder,
     environment,
     fit_splits,
     interleaved,
     ratio,
+    skorch_regressor,
     table,
     verdict,
 )
@@ -51,7 +53,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, ParameterGrid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from torch import nn
 from uci import OF_GRID_SEARCH, grid_search, inner, load, names, with_error
 
 from skbayesnn import MCDropoutRegressor
@@ -106,32 +107,15 @@ def estimator(device: str) -> MCDropoutRegressor:
     )
 
 
-def network(n_inputs: int, dropout: float) -> nn.Sequential:
-    """The same network in torch's own layers."""
-    return nn.Sequential(
-        nn.Dropout(dropout),
-        nn.Linear(n_inputs, HIDDEN),
-        nn.ReLU(),
-        nn.Dropout(dropout),
-        nn.Linear(HIDDEN, 1),
-    )
-
-
 def with_skorch(n_inputs: int, device: str):
-    """skorch's own settings; no held-out rows and no printing, as ours."""
-    from skorch import NeuralNetRegressor
-
-    net = NeuralNetRegressor(
-        network,
+    """The same network by skorch, behind a scaler."""
+    net = skorch_regressor(
         module__n_inputs=n_inputs,
+        module__n_hidden=HIDDEN,
         module__dropout=0.0,
-        optimizer=torch.optim.Adam,
         lr=LEARNING_RATE,
         batch_size=BATCH,
         max_epochs=EPOCHS,
-        train_split=None,
-        callbacks__print_log=None,
-        verbose=0,
         device=device,
     )
     return make_pipeline(StandardScaler(), net)
@@ -421,10 +405,7 @@ def run_protocol(options) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """Command line."""
-    result = argparse.ArgumentParser(
-        description=__doc__.partition("\n")[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    result = command_line(__doc__)
     add = result.add_argument
     add("--device", default="cpu", help="cpu or cuda")
     add("--repeats", type=int, default=3, help="rounds, after one to warm up")
