@@ -190,18 +190,30 @@ def test_interruption_of_the_scoring(data, interrupt, n_scored, n_whole):
     assert_close(plain(data).cv_results_[name], search.cv_results_[name])
 
 
-def test_interruption_of_programs_side_by_side(data, monkeypatch):
-    """A signal, while two threads are at work."""
+@pytest.fixture
+def sigint():
+    """Python's own handler, also where whoever started the tests ignores the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield signal.SIGINT
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize(
+    "options", [{"n_jobs": 2}, {"devices": ["cpu", "cpu"]}], ids=["in turn", "threads"]
+)
+def test_interruption_by_a_signal(data, monkeypatch, sigint, options):
+    """While a program is at work, or one on each of two devices."""
     train_group, begun = program.train_group, []
 
     def train(*arguments):
         begun.append(True)
         if len(begun) == 3:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(sigint)
         return train_group(*arguments)
 
     monkeypatch.setattr(program, "train_group", train)
-    search = fit_interrupted(new_search(n_jobs=2), data.X, data.y)
+    search = fit_interrupted(new_search(**options), data.X, data.y)
+    assert len(begun) >= 3
     assert not hasattr(search, "best_estimator_")
     assert_same_results(plain(data), search.fit(data.X, data.y))
 
