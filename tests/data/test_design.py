@@ -1,0 +1,121 @@
+"""Rows of a batch, for every member in its own scale, against NumPy."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from skbayesnn.data import design
+from skbayesnn.data.design import Design, Scaling, Share
+from skbayesnn.data.validate import Table
+
+ROWS, INPUTS, TARGETS, TRAINING, HELD_OUT = 23, 4, 2, 11, 3
+CPU, F64 = torch.device("cpu"), torch.float64
+# Networks of each share: the first and the third share see the same.
+SHARES = (2, 1, 3)
+MEMBERS = sum(SHARES)
+
+
+@pytest.fixture(params=["regression", "sparse", "classes"])
+def table(request, seed):
+    random = np.random.default_rng(seed)
+    X = random.normal(3.0, 2.0, size=(ROWS, INPUTS))
+    y = random.normal(-1.0, 5.0, size=(ROWS, TARGETS))
+    weights = random.uniform(0.5, 2.0, ROWS)
+    if request.param == "sparse":
+        X = sparse.csr_matrix(X * (random.random(X.shape) < 0.5))
+    if request.param == "classes":
+        y = random.integers(3, size=ROWS)
+    return Table(X, y, weights)
+
+
+@pytest.fixture(params=["weights", "no weights"])
+def shares(request, table, seed):
+    """Three, of which two are equal; rows in an order of their own."""
+    random = np.random.default_rng([seed, 1])
+    orders = [random.permutation(ROWS) for _ in range(2)]
+    found = []
+    for n_members, order in zip(SHARES, (orders[0], orders[1], orders[0]), strict=True):
+        rows, validation = order[:TRAINING], order[TRAINING : TRAINING + HELD_OUT]
+        weights = table.sample_weight[rows]
+        if request.param == "no weights":
+            weights = np.ones(TRAINING)
+        scaling = Scaling.of(table, rows, weights, True, table.y.ndim == 1)
+        found.append(Share(n_members, rows, weights, validation, scaling))
+    return found
+
+
+def _expected(table, share, rows):
+    """Inputs, and targets or class numbers, in the share's scale."""
+    X = table.X.toarray() if sparse.issparse(table.X) else table.X
+    scaling = share.scaling
+    x, y = (X[rows] - scaling.x_mean) / scaling.x_scale, table.y[rows]
+    return x, y if y.ndim == 1 else (y - scaling.y_mean) / scaling.y_scale
+
+
+def _assert_rows(table, share, rows, x, y):
+    # Values pass through another scale on their way: a few roundings of float64.
+    for found, expected in zip((x, y), _expected(table, share, rows), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def _of_members(shares):
+    return [share for share in shares for _ in range(share.n_members)]
+
+
+def _positions(common, seed):
+    random = np.random.default_rng([seed, 2])
+    orders = [random.permutation(TRAINING) for _ in range(1 if common else MEMBERS)]
+    return torch.as_tensor(np.stack(orders))
+
+
+@pytest.mark.parametrize("common", [True, False], ids=["one order", "own orders"])
+def test_rows_of_every_member(table, shares, common, seed):
+    positions = _positions(common, seed)
+    x, y, weights = Design(table, shares, CPU, F64).take(positions)
+    for i, share in enumerate(_of_members(shares)):
+        at = positions[0 if common else i].numpy()
+        _assert_rows(table, share, share.rows[at], x[i], y[i])
+        if weights is not None:
+            np.testing.assert_array_equal(weights[i], share.weights[at])
+    assert (weights is None) == (shares[0].weights == 1).all()
+
+
+@pytest.mark.parametrize("at_once", [1, 2 * MEMBERS * 4 * INPUTS, 1 << 20], ids=str)
+@pytest.mark.parametrize("common", [True, False], ids=["one order", "own orders"])
+def test_batches_are_parts_of_the_order(
+    table, shares, common, seed, at_once, monkeypatch
+):
+    """However many are gathered at once: one, two of three, or all."""
+    monkeypatch.setattr(design, "_NUMBERS_AT_ONCE", at_once)
+    rows = Design(table, shares, CPU, F64)
+    order = _positions(common, seed)
+    found = list(rows.batches(order, 4))
+    assert [batch[0].shape[1] for batch in found] == [4, 4, 3]
+    for batch, positions in zip(found, order.split(4, dim=1), strict=True):
+        for part, expected in zip(batch, rows.take(positions), strict=True):
+            both_none = part is None and expected is None
+            assert both_none or torch.equal(part, expected)
+
+
+def test_held_out_rows(table, shares):
+    x, y, weights = Design(table, shares, CPU, F64).validation()
+    for i, share in enumerate(_of_members(shares)):
+        _assert_rows(table, share, share.validation, x[i], y[i])
+        expected = table.sample_weight[share.validation]
+        np.testing.assert_array_equal(weights[i], expected)
+
+
+def test_what_all_members_have_in_common_is_there_once(table, shares, seed):
+    """One gather for all, one row of memory."""
+    equal = Design(table, [shares[0], shares[2]], CPU, F64)
+    x, y, weights = equal.take(_positions(True, seed))
+    assert len(x) == len(y) == len(equal.validation()[0]) == 1
+    assert weights is None or len(weights) == 1
+
+
+def test_sums_of_weights(table, shares):
+    rows = Design(table, shares, CPU, F64, seen=7.0)
+    sums = np.array([share.weights.sum() for share in _of_members(shares)])
+    np.testing.assert_allclose(rows.total_weight, 7.0 + sums, rtol=1e-14)
+    np.testing.assert_allclose(rows.mean_weight, sums / TRAINING, rtol=1e-14)
