@@ -225,7 +225,8 @@ def test_other_errors_are_not_out_of_memory(data, monkeypatch):
 # ---- where
 
 
-def test_programs_side_by_side(data, programs):
+def test_programs_with_two_jobs(data, programs):
+    """As many programs as with one; torch has its threads again afterwards."""
     grid = {"hidden_layer_sizes": [3, 4], "tau": [0.5, 2.0]}
     n_threads = torch.get_num_threads()
     search = batched(data, grid, cv=EQUAL, n_jobs=2)
