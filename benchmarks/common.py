@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from skbayesnn import __version__
-from skbayesnn.estimators.fitting import fit_together
+from skbayesnn.estimators._program import fit_together
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS_OF = ("torch", "numpy", "scikit-learn", "skorch")

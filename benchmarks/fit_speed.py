@@ -37,8 +37,8 @@ from common import (
 from torch import nn
 
 from skbayesnn import MCDropoutRegressor
-from skbayesnn.data.validate import Table
-from skbayesnn.estimators.fitting import fit_together
+from skbayesnn._data.validate import Table
+from skbayesnn.estimators._program import fit_together
 
 N_ROWS, N_INPUTS, HIDDEN = 5_000, 13, 50
 BATCH, EPOCHS, DROPOUT, LEARNING_RATE = 128, 20, 0.05, 0.01

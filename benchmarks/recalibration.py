@@ -29,9 +29,9 @@ from skbayesnn import (
     CalibratedUncertaintyRegressor,
     ConformalRegressor,
     MCDropoutRegressor,
+    crps,
     log_predictive_density,
 )
-from skbayesnn.meta import crps
 from skbayesnn.metrics import interval_coverage, interval_score, interval_width
 
 SETS = ("yacht", "energy", "concrete", "wine-quality-red", "kin8nm", "power-plant")

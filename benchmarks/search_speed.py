@@ -56,8 +56,8 @@ from sklearn.preprocessing import StandardScaler
 from uci import OF_GRID_SEARCH, grid_search, inner, load, names, with_error
 
 from skbayesnn import MCDropoutRegressor
-from skbayesnn.data.validate import Table
-from skbayesnn.estimators.fitting import fit_together
+from skbayesnn._data.validate import Table
+from skbayesnn.estimators._program import fit_together
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.scoring import log_density_scorer
 

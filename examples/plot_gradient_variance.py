@@ -28,13 +28,13 @@ import torch
 from matplotlib.lines import Line2D
 from torch.nn import functional
 
-from skbayesnn.families import MeanField
-from skbayesnn.inference.gradient_estimators import (
+from skbayesnn._families import MeanField
+from skbayesnn._inference.noise import TrainingNoise
+from skbayesnn.gradient_estimators import (
     characteristic_function,
     pathwise,
     score_function,
 )
-from skbayesnn.inference.noise import TrainingNoise
 
 OUTPUT = Path(__file__).parent / "output"
 # Colours that colour-blind people can tell apart (Okabe & Ito).

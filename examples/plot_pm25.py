@@ -39,12 +39,12 @@ from sklearn.preprocessing import StandardScaler
 
 from skbayesnn import (
     MCDropoutRegressor,
+    crps,
     log_predictive_density,
     predict_interval,
     predict_quantile,
     sample_y,
 )
-from skbayesnn.meta import crps
 from skbayesnn.metrics import interval_coverage, interval_width
 from skbayesnn.scoring import log_density_scorer
 

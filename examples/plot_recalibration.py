@@ -27,10 +27,10 @@ from skbayesnn import (
     CalibratedUncertaintyRegressor,
     ConformalRegressor,
     MCDropoutRegressor,
+    crps,
     log_predictive_density,
     predictive_cdf,
 )
-from skbayesnn.meta import crps
 from skbayesnn.metrics import interval_coverage, interval_width
 from skbayesnn.plotting import CalibrationCurveDisplay, PredictionIntervalDisplay
 

@@ -1,15 +1,10 @@
 """Bayesian neural networks that are ordinary scikit-learn estimators."""
 
-from skbayesnn.abstention import Abstainer
-from skbayesnn.calibration import CalibratedUncertaintyRegressor
-from skbayesnn.conformal import ConformalClassifier, ConformalRegressor
-from skbayesnn.estimators.bayes_by_backprop import BBBClassifier, BBBRegressor
-from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
-from skbayesnn.estimators.variational_dropout import (
-    VariationalDropoutClassifier,
-    VariationalDropoutRegressor,
-)
-from skbayesnn.meta import (
+from skbayesnn._meta.abstention import Abstainer
+from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
+from skbayesnn._meta.conformal import ConformalClassifier, ConformalRegressor
+from skbayesnn._meta.functions import (
+    crps,
     log_predictive_density,
     predict_interval,
     predict_quantile,
@@ -17,6 +12,12 @@ from skbayesnn.meta import (
     predictive_cdf,
     sample_f,
     sample_y,
+)
+from skbayesnn.estimators.bayes_by_backprop import BBBClassifier, BBBRegressor
+from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.estimators.variational_dropout import (
+    VariationalDropoutClassifier,
+    VariationalDropoutRegressor,
 )
 
 __version__ = "0.1.0"
@@ -32,6 +33,7 @@ __all__ = [
     "MCDropoutRegressor",
     "VariationalDropoutClassifier",
     "VariationalDropoutRegressor",
+    "crps",
     "log_predictive_density",
     "predict_interval",
     "predict_quantile",

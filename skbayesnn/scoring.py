@@ -1,7 +1,7 @@
 """Scorers: callables ``(estimator, X, y, sample_weight=None)``, larger is better.
 
 Usable as ``scoring=`` of the searches and of ``cross_validate``, one alone or several
-in a dict, through the meta-estimators of :mod:`skbayesnn.meta`:
+in a dict, through the meta-estimators of :mod:`skbayesnn`:
 
 >>> from sklearn.model_selection import GridSearchCV
 >>> from skbayesnn import MCDropoutRegressor
@@ -29,7 +29,7 @@ from sklearn import get_config
 from sklearn.base import is_classifier
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from skbayesnn.meta import (
+from skbayesnn._meta.functions import (
     crps,
     log_predictive_density,
     predict_interval,
@@ -49,7 +49,7 @@ from skbayesnn.metrics import (
     pinball_loss,
     quantile_calibration_error,
 )
-from skbayesnn.metrics.rows import LEVELS, present, weighted_mean
+from skbayesnn.metrics._validation import LEVELS, present, weighted_mean
 
 
 class Scorer:

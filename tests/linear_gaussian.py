@@ -3,11 +3,11 @@
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from skbayesnn.blocks import ByBlocks
-from skbayesnn.mixtures import GaussianMixture
+from skbayesnn._predictive.mixin import PredictiveMixin
+from skbayesnn._predictive.mixtures import GaussianMixture
 
 
-class LinearGaussian(ByBlocks, RegressorMixin, BaseEstimator):
+class LinearGaussian(PredictiveMixin, RegressorMixin, BaseEstimator):
     """Least squares; the predictive is a mixture of Gaussians about the prediction.
 
     Parameters

@@ -10,7 +10,7 @@ from skbayesnn import (
     MCDropoutRegressor,
     VariationalDropoutClassifier,
 )
-from skbayesnn.uncertainty import classification_uncertainty
+from skbayesnn._predictive.summaries import classification_uncertainty
 
 pool = pytest.importorskip("skactiveml.pool")
 SklearnClassifier = pytest.importorskip("skactiveml.classifier").SklearnClassifier

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from skbayesnn.estimators import parameters
-from skbayesnn.estimators.base import BayesianNetwork
-from skbayesnn.estimators.classification import BayesianClassifier
-from skbayesnn.estimators.method import Method
-from skbayesnn.estimators.regression import BayesianRegressor
-from skbayesnn.families import MeanField
+from skbayesnn._families import MeanField
+from skbayesnn.estimators import _validation
+from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators._classification import BayesianClassifier
+from skbayesnn.estimators._regression import BayesianRegressor
+from skbayesnn.estimators._variational_spec import VariationalSpec
 
 
 class _BayesByBackprop(BayesianNetwork):
@@ -16,9 +16,9 @@ class _BayesByBackprop(BayesianNetwork):
     _can_collapse = True
 
     def _method(self, n_layers):
-        rates = parameters.dropout_rates(self.dropout, n_layers)
+        rates = _validation.dropout_rates(self.dropout, n_layers)
         prior, kl, kl_weighting, gradient = (
-            parameters.check_option(name, getattr(self, name), options)
+            _validation.check_option(name, getattr(self, name), options)
             for name, options in {
                 "prior": ("gaussian", "scale_mixture"),
                 "kl": ("closed", "sampled"),
@@ -27,9 +27,9 @@ class _BayesByBackprop(BayesianNetwork):
             }.items()
         )
         fields = {
-            "pi": parameters.check_number("pi", self.pi, low=0, high=1, open_low=True),
-            "s1": parameters.check_number("s1", self.s1, low=0, open_low=True),
-            "s2": parameters.check_number("s2", self.s2, low=0, open_low=True),
+            "pi": _validation.check_number("pi", self.pi, low=0, high=1, open_low=True),
+            "s1": _validation.check_number("s1", self.s1, low=0, open_low=True),
+            "s2": _validation.check_number("s2", self.s2, low=0, open_low=True),
         }
         if prior == "scale_mixture":
             self._check_scale_mixture(kl)
@@ -41,13 +41,13 @@ class _BayesByBackprop(BayesianNetwork):
             )
             for rate in rates
         )
-        return Method(
+        return VariationalSpec(
             rates,
             families,
             prior=prior,
             prior_fields=fields if prior == "scale_mixture" else {},
             kl_weighting=kl_weighting,
-            kl_warm_up=parameters.check_number(
+            kl_warm_up=_validation.check_number(
                 "kl_warm_up", self.kl_warm_up, low=0, high=1
             ),
             score_function=gradient == "score",
@@ -71,7 +71,7 @@ class _BayesByBackprop(BayesianNetwork):
         """Whether `partial_fit` takes the posterior so far as the prior."""
         if prior is None:
             return False
-        parameters.check_option("prior", prior, ["previous"])
+        _validation.check_option("prior", prior, ["previous"])
         if not hasattr(self, "parameters_"):
             raise ValueError(
                 "prior='previous' takes the posterior so far as the prior; got an "

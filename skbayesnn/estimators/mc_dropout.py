@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from skbayesnn.estimators import parameters
-from skbayesnn.estimators.base import BayesianNetwork
-from skbayesnn.estimators.classification import BayesianClassifier
-from skbayesnn.estimators.method import Method
-from skbayesnn.estimators.regression import BayesianRegressor
-from skbayesnn.families import FAMILIES, Concrete
+from skbayesnn._families import FAMILIES, Concrete
+from skbayesnn.estimators import _validation
+from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators._classification import BayesianClassifier
+from skbayesnn.estimators._regression import BayesianRegressor
+from skbayesnn.estimators._variational_spec import VariationalSpec
 
 NOISES = ("bernoulli", "gaussian", "dropconnect", "additive")
 # Where `dropout="auto"` starts to learn.
@@ -18,9 +18,9 @@ class _MCDropout(BayesianNetwork):
     """The stochastic regularisation techniques of [Gal16 3.2]."""
 
     def _method(self, n_layers):
-        noise = parameters.check_option("noise", self.noise, NOISES)
+        noise = _validation.check_option("noise", self.noise, NOISES)
         if isinstance(self.dropout, str):
-            parameters.check_option("dropout", self.dropout, ["auto"])
+            _validation.check_option("dropout", self.dropout, ["auto"])
             if noise != "bernoulli":
                 raise ValueError(
                     "dropout='auto' learns the rate of noise='bernoulli' only; got "
@@ -28,9 +28,9 @@ class _MCDropout(BayesianNetwork):
                     "which learns the variance of Gaussian noise."
                 )
             families = (Concrete(),) * n_layers
-            return Method(np.full(n_layers, START_RATE), families)
-        rates = parameters.dropout_rates(self.dropout, n_layers)
-        return Method(
+            return VariationalSpec(np.full(n_layers, START_RATE), families)
+        rates = _validation.dropout_rates(self.dropout, n_layers)
+        return VariationalSpec(
             rates,
             tuple(FAMILIES[noise if rate > 0 else "point"]() for rate in rates),
         )

@@ -3,12 +3,12 @@
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn.estimators import parameters, pruning, state
-from skbayesnn.estimators.base import BayesianNetwork
-from skbayesnn.estimators.classification import BayesianClassifier
-from skbayesnn.estimators.method import Method
-from skbayesnn.estimators.regression import BayesianRegressor
-from skbayesnn.families import Correlated, Independent, Point
+from skbayesnn._families import Correlated, Independent, Point
+from skbayesnn.estimators import _pruning, _serialization, _validation
+from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators._classification import BayesianClassifier
+from skbayesnn.estimators._regression import BayesianRegressor
+from skbayesnn.estimators._variational_spec import VariationalSpec
 
 
 class _VariationalDropout(BayesianNetwork):
@@ -17,9 +17,9 @@ class _VariationalDropout(BayesianNetwork):
     _can_collapse = True
 
     def _method(self, n_layers):
-        rates = parameters.dropout_rates(self.dropout, n_layers)
+        rates = _validation.dropout_rates(self.dropout, n_layers)
         noise, alpha, prior, approximation = (
-            parameters.check_option(name, getattr(self, name), options)
+            _validation.check_option(name, getattr(self, name), options)
             for name, options in {
                 "noise": ("correlated", "independent"),
                 "alpha_per": ("layer", "unit", "weight"),
@@ -41,7 +41,7 @@ class _VariationalDropout(BayesianNetwork):
         kind = Correlated if noise == "correlated" else Independent
         noisy = kind(alpha, approximation)
         families = tuple(noisy if rate > 0 else Point() for rate in rates)
-        return Method(
+        return VariationalSpec(
             rates,
             families,
             prior=prior,
@@ -50,9 +50,9 @@ class _VariationalDropout(BayesianNetwork):
 
     def _warm_up(self, noise):
         if isinstance(self.kl_warm_up, str):
-            parameters.check_option("kl_warm_up", self.kl_warm_up, ["auto"])
+            _validation.check_option("kl_warm_up", self.kl_warm_up, ["auto"])
             return 0.5 if noise == "independent" else 0.0
-        return parameters.check_number("kl_warm_up", self.kl_warm_up, low=0, high=1)
+        return _validation.check_number("kl_warm_up", self.kl_warm_up, low=0, high=1)
 
     def _check_same_shape(self, task, of_y):
         if self.pruning_ is not None:
@@ -72,16 +72,16 @@ class _VariationalDropout(BayesianNetwork):
         """Variance of the noise of a weight of one, per layer."""
         return [
             log_alpha.double().exp().cpu().numpy()
-            for log_alpha in pruning.log_alpha(self._plain_posterior())
+            for log_alpha in _pruning.log_alpha(self._plain_posterior())
         ]
 
     @property
     def sparsity_(self):
         """Share of the weights that are noise (log alpha > 3), or pruned."""
-        used = pruning.n_used(self._plain_posterior(), pruning.THRESHOLD)
-        return 1 - used / pruning.n_weights(self._sizes_of_fit())
+        used = _pruning.n_used(self._plain_posterior(), _pruning.THRESHOLD)
+        return 1 - used / _pruning.n_weights(self._sizes_of_fit())
 
-    def prune(self, threshold=pruning.THRESHOLD, X=None, y=None):
+    def prune(self, threshold=_pruning.THRESHOLD, X=None, y=None):
         """Drop the weights that are noise, and the hidden units that nothing uses.
 
         Weights with log alpha above the threshold become zero and lose their noise; a
@@ -102,7 +102,7 @@ class _VariationalDropout(BayesianNetwork):
             ``pruning_`` says what was done. A pruned network cannot be trained on.
         """
         check_is_fitted(self)
-        threshold = parameters.check_number("threshold", threshold)
+        threshold = _validation.check_number("threshold", threshold)
         if (X is None) != (y is None):
             raise ValueError(
                 "`X` and `y` are the rows to score and must be given together; got "
@@ -110,9 +110,11 @@ class _VariationalDropout(BayesianNetwork):
             )
         before = None if X is None else self.score(X, y)
         sizes = self._sizes_of_fit()
-        posterior = pruning.prune(self._plain_posterior(), threshold)
-        self.parameters_ = state.arrays_of(posterior)
-        self.network_ = state.description_of(posterior.network, posterior.likelihood)
+        posterior = _pruning.prune(self._plain_posterior(), threshold)
+        self.parameters_ = _serialization.arrays_of(posterior)
+        self.network_ = _serialization.description_of(
+            posterior.network, posterior.likelihood
+        )
         self.pruning_ = {
             "threshold": threshold,
             "sizes": sizes,
@@ -129,7 +131,7 @@ class _VariationalDropout(BayesianNetwork):
     def _plain_posterior(self):
         """The networks on the CPU, in the precision that they are kept in."""
         dtype = torch.as_tensor(self.parameters_["layers/0/mean"]).dtype
-        return state.posterior_of(self, torch.device("cpu"), dtype)
+        return _serialization.posterior_of(self, torch.device("cpu"), dtype)
 
 
 class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):

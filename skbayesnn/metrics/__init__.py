@@ -5,20 +5,20 @@ weight zero as none. As scorers, usable as ``scoring=`` and through meta-estimat
 they stand in :mod:`skbayesnn.scoring`.
 """
 
-from skbayesnn.metrics.calibration import (
+from skbayesnn.metrics._calibration import (
     brier_score,
     expected_calibration_error,
     quantile_calibration_error,
 )
-from skbayesnn.metrics.densities import mixture_crps, mixture_log_density
-from skbayesnn.metrics.intervals import (
+from skbayesnn.metrics._densities import mixture_crps, mixture_log_density
+from skbayesnn.metrics._intervals import (
     coverage_error,
     interval_coverage,
     interval_score,
     interval_width,
     pinball_loss,
 )
-from skbayesnn.metrics.selection import (
+from skbayesnn.metrics._selection import (
     area_under_risk_coverage,
     ood_auroc,
     risk_coverage_curve,

@@ -4,7 +4,7 @@
 every estimator the form that finds its own tau, ``MCDropoutRegressorCV`` and others.
 """
 
-from skbayesnn.model_selection.cross_validated import (
+from skbayesnn.model_selection._cross_validated import (
     BBBClassifierCV,
     BBBRegressorCV,
     MCDropoutClassifierCV,
@@ -12,7 +12,7 @@ from skbayesnn.model_selection.cross_validated import (
     VariationalDropoutClassifierCV,
     VariationalDropoutRegressorCV,
 )
-from skbayesnn.model_selection.search import (
+from skbayesnn.model_selection._search import (
     BatchedGridSearchCV,
     BatchedRandomizedSearchCV,
 )

@@ -1,7 +1,7 @@
 """Displays of fitted models, in scikit-learn's convention; they need matplotlib.
 
 A display is made by ``from_estimator(estimator, X, y)``, through the meta-estimators of
-:mod:`skbayesnn.meta`, or from numbers by ``from_predictions``. It keeps what it shows
+:mod:`skbayesnn`, or from numbers by ``from_predictions``. It keeps what it shows
 in attributes, one entry per row and in the order of the rows, and draws it with
 ``plot(ax=None)``; axes, figure and artists are then attributes ending in ``_``::
 
@@ -14,13 +14,15 @@ in attributes, one entry per row and in the order of the rows, and draws it with
 Keywords of ``plot`` can be given to the class methods too.
 """
 
-from skbayesnn.plotting.calibration_curve import CalibrationCurveDisplay
-from skbayesnn.plotting.class_probability import ClassProbabilityDisplay
-from skbayesnn.plotting.prediction_interval import PredictionIntervalDisplay
-from skbayesnn.plotting.risk_coverage import RiskCoverageDisplay
-from skbayesnn.plotting.tau_path import TauPathDisplay
-from skbayesnn.plotting.training_curve import TrainingCurveDisplay
-from skbayesnn.plotting.uncertainty_decomposition import UncertaintyDecompositionDisplay
+from skbayesnn.plotting._calibration_curve import CalibrationCurveDisplay
+from skbayesnn.plotting._class_probability import ClassProbabilityDisplay
+from skbayesnn.plotting._prediction_interval import PredictionIntervalDisplay
+from skbayesnn.plotting._risk_coverage import RiskCoverageDisplay
+from skbayesnn.plotting._tau_path import TauPathDisplay
+from skbayesnn.plotting._training_curve import TrainingCurveDisplay
+from skbayesnn.plotting._uncertainty_decomposition import (
+    UncertaintyDecompositionDisplay,
+)
 
 __all__ = [
     "CalibrationCurveDisplay",

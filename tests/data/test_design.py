@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy import sparse
 
-from skbayesnn.data import design
-from skbayesnn.data.design import Design, Scaling, Share
-from skbayesnn.data.validate import Table
+from skbayesnn._data import design
+from skbayesnn._data.design import Design, Scaling, Share
+from skbayesnn._data.validate import Table
 
 ROWS, INPUTS, TARGETS, TRAINING, HELD_OUT = 23, 4, 2, 11, 3
 CPU, F64 = torch.device("cpu"), torch.float64

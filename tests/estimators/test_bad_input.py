@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 import skbayesnn
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
-from skbayesnn.inference.record import Record
+from skbayesnn._inference.record import Record
 from tests.estimators.posteriors import BBB, MC_DROPOUT, VARIATIONAL
 
 KINDS = [MCDropoutRegressor, MCDropoutClassifier]

@@ -17,7 +17,7 @@ from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn import BBBClassifier, BBBRegressor
-from skbayesnn.inference.record import Record
+from skbayesnn._inference.record import Record
 from tests.estimators.posteriors import BBB, MC_DROPOUT, VARIATIONAL
 
 BOTH = pytest.mark.parametrize("kind", BBB)

@@ -15,9 +15,9 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
 
-from skbayesnn.data.validate import Table
-from skbayesnn.estimators import state
-from skbayesnn.estimators.fitting import fit_together
+from skbayesnn._data.validate import Table
+from skbayesnn.estimators import _serialization
+from skbayesnn.estimators._program import fit_together
 from tests.estimators.posteriors import CASES, REGRESSORS
 
 # Networks of a few units in twenty epochs are worse than a straight line, of course.
@@ -197,9 +197,9 @@ def test_member_of_a_program_is_the_estimator_alone(case, data, small):
     )
     for model, r, member in zip(models, rows, together, strict=True):
         alone = clone(model).fit(data.X[r], target(case, data)[r])
-        arrays = state.arrays_of(member.trained.posterior)
+        arrays = _serialization.arrays_of(member.trained.posterior)
         assert_same_parameters(arrays, alone.parameters_, **TRAINED)
-        attributes = state.fitted_attributes(member, 30.0)
+        attributes = _serialization.fitted_attributes(member, 30.0)
         np.testing.assert_allclose(attributes["loss_curve_"], alone.loss_curve_)
         np.testing.assert_allclose(attributes["dropout_"], alone.dropout_)
         np.testing.assert_allclose(attributes["weight_decay_"], alone.weight_decay_)
@@ -585,5 +585,5 @@ def test_member_of_a_program_is_the_estimator_alone_on_a_gpu(case, data, small):
     together = fit_together(models, table, [np.arange(41)] * 3, classes=classes)
     for model, member in zip(models, together, strict=True):
         alone = clone(model).fit(data.X, target(case, data))
-        arrays = state.arrays_of(member.trained.posterior)
+        arrays = _serialization.arrays_of(member.trained.posterior)
         assert_same_parameters(arrays, alone.parameters_, **TRAINED)

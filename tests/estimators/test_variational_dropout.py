@@ -14,11 +14,11 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 
 from skbayesnn import VariationalDropoutClassifier, VariationalDropoutRegressor
-from skbayesnn.estimators import pruning
-from skbayesnn.families import Independent, Point
-from skbayesnn.inference.posterior import Posterior
-from skbayesnn.likelihoods import Gaussian
-from skbayesnn.networks import MLP
+from skbayesnn._families import Independent, Point
+from skbayesnn._inference.posterior import Posterior
+from skbayesnn._likelihoods import Gaussian
+from skbayesnn._networks import MLP
+from skbayesnn.estimators import _pruning
 from tests.estimators.posteriors import VARIATIONAL
 
 BOTH = pytest.mark.parametrize("kind", VARIATIONAL)
@@ -287,7 +287,7 @@ def fresh(request, model, irrelevant):
 def test_weights_of_irrelevant_inputs_are_noise(model):
     """Ten inputs say nothing: most of their weights, and fewer of the other two's."""
     assert 0.5 < model.sparsity_ < 1
-    noise = model.alpha_[0] > np.exp(pruning.THRESHOLD)
+    noise = model.alpha_[0] > np.exp(_pruning.THRESHOLD)
     assert noise[:, 2:].mean() > max(0.5, noise[:, :2].mean())
 
 
@@ -302,7 +302,7 @@ def test_prune(model, fresh):
     assert model.pruning_ is None
     assert model.prune(X=X, y=y) is model
 
-    assert model.pruning_["threshold"] == pruning.THRESHOLD
+    assert model.pruning_["threshold"] == _pruning.THRESHOLD
     assert model.pruning_["sizes"] == sizes
     assert model.pruning_["score_before"] == before
     assert model.pruning_["score_after"] == model.score(X, y)
@@ -320,7 +320,7 @@ def test_prune(model, fresh):
         # What is left is no noise, and what is gone has none.
         gone = model.parameters_[f"layers/{i}/mean"] == 0
         assert ((model.alpha_[i] == 0) == gone).all()
-        assert (model.alpha_[i] <= np.exp(pruning.THRESHOLD)).all()
+        assert (model.alpha_[i] <= np.exp(_pruning.THRESHOLD)).all()
     # Counted against the network as it was; units take their last weights along.
     assert sparsity <= model.sparsity_ < 1
 
@@ -465,7 +465,7 @@ def test_units_that_feed_removed_units_are_removed():
         keep=(torch.ones(1, dtype=torch.float64),) * 3,
         seeds=np.array([0]),
     )
-    pruned = pruning.prune(posterior, 3.0)
+    pruned = _pruning.prune(posterior, 3.0)
     assert pruned.network.sizes == (2, 1, 1, 1)
     for params, expected in zip(pruned.layers, (1.0, 2.0, 4.0), strict=True):
         np.testing.assert_array_equal(params["mean"].numpy().ravel()[-1:], expected)

@@ -6,8 +6,8 @@ A new family is here by itself, with its defaults; its options are added below.
 from dataclasses import dataclass, fields, replace
 from itertools import product
 
-from skbayesnn.families import FAMILIES, Family
-from skbayesnn.families.variational import Variational
+from skbayesnn._families import FAMILIES, Family
+from skbayesnn._families.variational import Variational
 
 # Options that are tested beside the defaults, by the family's name in the table.
 OPTIONS = {

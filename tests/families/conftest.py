@@ -1,6 +1,6 @@
 """Noise whose expectations are exact, and noise of very many draws.
 
-Both follow the protocol of :class:`skbayesnn.families.Noise`: a family cannot tell
+Both follow the protocol of :class:`skbayesnn._families.Noise`: a family cannot tell
 them from the package's own.
 """
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from skbayesnn.families import Additive
-from skbayesnn.priors import GaussianPrior
+from skbayesnn._families import Additive
+from skbayesnn._priors import GaussianPrior
 
 MEMBERS, ROWS, INPUTS, OUTPUTS = 3, 5, 4, 2
 # Not looked at but by ``init``: the variance is a parameter that stays as it is.

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn.families import Bernoulli, Needed, Point
-from skbayesnn.inference.noise import DrawNoise
-from skbayesnn.inference.training_noise import TrainingNoise
-from skbayesnn.priors import GaussianPrior
+from skbayesnn._families import Bernoulli, Needed, Point
+from skbayesnn._inference.noise import DrawNoise
+from skbayesnn._inference.training_noise import TrainingNoise
+from skbayesnn._priors import GaussianPrior
 
 MEMBERS, ROWS, INPUTS, OUTPUTS = 3, 5, 4, 2
 CPU = torch.device("cpu")

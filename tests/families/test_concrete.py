@@ -6,8 +6,8 @@ import torch
 from scipy.special import expit, logit
 from scipy.stats import bernoulli
 
-from skbayesnn.families import Bernoulli, Concrete, Needed
-from skbayesnn.priors import GaussianPrior
+from skbayesnn._families import Bernoulli, Concrete, Needed
+from skbayesnn._priors import GaussianPrior
 
 MEMBERS, ROWS, INPUTS, OUTPUTS = 3, 5, 4, 2
 START = torch.tensor([0.9, 0.9, 0.9], dtype=torch.float64)

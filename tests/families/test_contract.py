@@ -10,12 +10,12 @@ from typing import ClassVar
 import pytest
 import torch
 
-from skbayesnn.families import FAMILIES, Concrete, Family, Needed
-from skbayesnn.families.concrete import TEMPERATURE
-from skbayesnn.families.variational import Variational
-from skbayesnn.inference.noise import DrawNoise
-from skbayesnn.inference.training_noise import TrainingNoise
-from skbayesnn.priors import PRIORS
+from skbayesnn._families import FAMILIES, Concrete, Family, Needed
+from skbayesnn._families.concrete import TEMPERATURE
+from skbayesnn._families.variational import Variational
+from skbayesnn._inference.noise import DrawNoise
+from skbayesnn._inference.training_noise import TrainingNoise
+from skbayesnn._priors import PRIORS
 from tests.families.cases import CASES, LAWS, VARIANTS, Case, label, name_of
 
 MEMBERS, ROWS, INPUTS, OUTPUTS, DRAWS = 3, 5, 4, 2, 7

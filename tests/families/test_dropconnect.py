@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn.families import DropConnect
-from skbayesnn.priors import GaussianPrior
+from skbayesnn._families import DropConnect
+from skbayesnn._priors import GaussianPrior
 
 MEMBERS, ROWS, INPUTS, OUTPUTS = 3, 5, 4, 2
 KEEP = torch.tensor([0.5, 0.95, 0.8], dtype=torch.float64)

@@ -11,8 +11,8 @@ import torch
 from scipy.special import entr
 from scipy.stats import norm
 
-from skbayesnn.families import Bernoulli, MeanField
-from skbayesnn.priors import GaussianPrior, NormalPrior, ScaleMixturePrior
+from skbayesnn._families import Bernoulli, MeanField
+from skbayesnn._priors import GaussianPrior, PosteriorPrior, ScaleMixturePrior
 
 MEMBERS, ROWS, INPUTS, OUTPUTS = 3, 5, 4, 2
 KEEP = torch.tensor([0.5, 0.95, 0.8], dtype=torch.float64)
@@ -58,7 +58,7 @@ def prior(request, random):
     """The Gaussian prior, and one with a mean and a spread for every weight."""
     if request.param == "gaussian":
         return GAUSSIAN
-    return NormalPrior(
+    return PosteriorPrior(
         mean=_tensor(random.normal(size=(MEMBERS, INPUTS, OUTPUTS))),
         std=_tensor(random.uniform(0.5, 2, size=(MEMBERS, INPUTS, OUTPUTS))),
         bias_mean=_tensor(random.normal(size=(MEMBERS, OUTPUTS))),
@@ -68,7 +68,7 @@ def prior(request, random):
 
 def _priors_moments(prior):
     """Mean and std of the weights, then of the biases; (members, ...) of their axes."""
-    if isinstance(prior, NormalPrior):
+    if isinstance(prior, PosteriorPrior):
         return (prior.mean, prior.std), (prior.bias_mean, prior.bias_std)
     std = 1 / LENGTH_SCALE[:, None]
     return (torch.zeros(1), std[..., None]), (torch.zeros(1), std)
@@ -137,7 +137,7 @@ def test_kl_is_zero_where_q_is_the_prior(params, exact):
         "bias": torch.zeros(MEMBERS, OUTPUTS, dtype=torch.float64),
         "bias_rho": _rho(scale[:, 0].expand(-1, OUTPUTS)),
     }
-    own_prior = NormalPrior(**MeanField().as_prior(params))
+    own_prior = PosteriorPrior(**MeanField().as_prior(params))
     for q, prior in ((of_prior, GAUSSIAN), (params, own_prior)):
         kl = MeanField().kl(q, NOTHING_DROPPED, prior, None)
         np.testing.assert_allclose(kl, 0, atol=1e-13)

@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from skbayesnn.families import Point
-from skbayesnn.inference.noise import DrawNoise
-from skbayesnn.priors import GaussianPrior
+from skbayesnn._families import Point
+from skbayesnn._inference.noise import DrawNoise
+from skbayesnn._priors import GaussianPrior
 
 MEMBERS, ROWS, INPUTS, OUTPUTS = 3, 5, 4, 2
 KEEP = torch.tensor([0.5, 0.9, 1.0], dtype=torch.float64)  # of no meaning here

@@ -5,10 +5,10 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from skbayesnn.families import Correlated, Independent, Needed
-from skbayesnn.inference.training_noise import TrainingNoise
-from skbayesnn.priors import GaussianPrior, LogUniformPrior
-from skbayesnn.priors.log_uniform import CONSTANT, kingma, molchanov
+from skbayesnn._families import Correlated, Independent, Needed
+from skbayesnn._inference.training_noise import TrainingNoise
+from skbayesnn._priors import GaussianPrior, LogUniformPrior
+from skbayesnn._priors.log_uniform import CONSTANT, kingma, molchanov
 
 MEMBERS, ROWS, INPUTS, OUTPUTS = 3, 5, 4, 2
 KEEP = torch.tensor([0.5, 0.95, 0.8], dtype=torch.float64)

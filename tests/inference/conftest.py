@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn.families import FAMILIES
-from skbayesnn.inference.training import Members, Plan, start, train
-from skbayesnn.likelihoods import Categorical, Gaussian, Heteroscedastic
-from skbayesnn.networks import MLP
+from skbayesnn._families import FAMILIES
+from skbayesnn._inference.training import Members, Plan, start, train
+from skbayesnn._likelihoods import Categorical, Gaussian, Heteroscedastic
+from skbayesnn._networks import MLP
 
 INPUTS, TARGETS, CLASSES = 4, 2, 3
 
@@ -77,7 +77,7 @@ class ArrayRows:
 
 
 def _earlier_posterior(sizes, length_scale):
-    """Fields of a `NormalPrior` of one layer, each weight's different."""
+    """Fields of a `PosteriorPrior` of one layer, each weight's different."""
     random = np.random.default_rng(sizes)
     lead, (n_inputs, n_outputs) = len(length_scale), sizes
     fields = {}
@@ -195,7 +195,7 @@ class Engine:
     def parameters(posterior):
         """All parameters by name, members first, as float64 arrays."""
         groups = {str(i): params for i, params in enumerate(posterior.layers)}
-        groups["noise"] = posterior.noise
+        groups["noise"] = posterior.likelihood_params
         return {
             f"{place}/{name}": value.detach().double().cpu().numpy()
             for place, group in groups.items()

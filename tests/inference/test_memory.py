@@ -11,7 +11,7 @@ import pytest
 SCRIPT = """
 import resource
 import torch
-from skbayesnn.inference.memory import keep_freed_memory
+from skbayesnn._inference.memory import keep_freed_memory
 
 def faults_of_steps():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.stats import kstest, norm, uniform
 
-from skbayesnn.inference.noise import DrawNoise, initial_normal
-from skbayesnn.inference.training_noise import TrainingNoise
+from skbayesnn._inference.noise import DrawNoise, initial_normal
+from skbayesnn._inference.training_noise import TrainingNoise
 
 ROWS, UNITS = 5, 3
 CPU = torch.device("cpu")
@@ -184,7 +184,7 @@ def test_resumed_at_an_epoch_is_run_through(seed):
 def _epochs(seeds, keep, monkeypatch, words_at_once, *, first=0):
     """Masks of every request of the steps of some epochs, and of one after each."""
     monkeypatch.setattr(
-        "skbayesnn.inference.training_noise._WORDS_AT_ONCE", words_at_once
+        "skbayesnn._inference.training_noise._WORDS_AT_ONCE", words_at_once
     )
     noise = TrainingNoise(np.asarray(seeds), CPU, F64)
     found = []

@@ -8,10 +8,10 @@ import pytest
 import torch
 from scipy.special import log_softmax
 
-from skbayesnn.families import MeanField
-from skbayesnn.inference.objective import Objective, kl_weight, weight_decay
-from skbayesnn.inference.training_noise import TrainingNoise
-from skbayesnn.priors import PRIORS
+from skbayesnn._families import MeanField
+from skbayesnn._inference.objective import Objective, kl_weight, weight_decay
+from skbayesnn._inference.training_noise import TrainingNoise
+from skbayesnn._priors import PRIORS
 from tests.families.cases import CASES
 
 SEEDS = np.array([4, 0, 4])
@@ -206,7 +206,7 @@ def test_given_tau_scales_the_prior_only(problem):
     x, y, _ = p.rows.take(torch.arange(p.rows.n_rows).unsqueeze(0))
     gradients = []
     for factor in (1.0, 50.0):
-        noise = {"log_tau": p.q.noise["log_tau"] + np.log(factor)}
+        noise = {"log_tau": p.q.likelihood_params["log_tau"] + np.log(factor)}
         f = p.q.network.forward(p.q.layers, p.q.keep, x, p.noise).requires_grad_()
         nll = p.plan.likelihood.nll(noise, f, y).mean(1) * p.objective.scale / factor
         gradients.append(torch.autograd.grad(nll.sum(), f)[0])

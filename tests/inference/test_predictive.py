@@ -8,8 +8,8 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
-from skbayesnn.estimators.state import posterior_of
-from skbayesnn.inference.predictive import all_draws, by_rows, stream
+from skbayesnn._inference.predictive import all_draws, by_rows, stream
+from skbayesnn.estimators._serialization import posterior_of
 from tests.families.cases import LAWS, label
 
 SEEDS = np.array([4, 0, 4])
@@ -143,7 +143,7 @@ def test_stream_does_not_depend_on_the_budget(untrained, seed, kind, family, bud
     n_rows, n_draws = 29, 11
     x = _inputs(seed, n_rows)
     outputs = q.outputs(torch.as_tensor(x).unsqueeze(0), range(n_draws))
-    expected = q.likelihood.components(q.noise, outputs)
+    expected = q.likelihood.components(q.likelihood_params, outputs)
     rows_seen = []
     for chunk, parts in all_draws(_streamed(q, x, n_draws, budget)):
         rows_seen += range(n_rows)[chunk]
@@ -275,7 +275,7 @@ def _mixture(model, x):
     q = posterior_of(model, torch.device("cpu"), torch.float64)
     z = torch.as_tensor((x - model.x_mean_) / model.x_scale_).unsqueeze(0)
     outputs = q.outputs(z, range(model.n_draws))
-    mean, variance = q.likelihood.components(q.noise, outputs)
+    mean, variance = q.likelihood.components(q.likelihood_params, outputs)
     mean, variance = mean.flatten(0, 1).numpy(), variance.flatten(0, 1).numpy()
     scale = model.y_scale_
     return mean * scale + model.y_mean_, variance * scale**2

@@ -8,14 +8,14 @@ import torch
 from sklearn.linear_model import Ridge
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
-from skbayesnn.data.validate import Table
-from skbayesnn.estimators.fitting import fit_together
-from skbayesnn.estimators.state import arrays_of
-from skbayesnn.families import MeanField
-from skbayesnn.inference.objective import Objective, kl_weight
-from skbayesnn.inference.training import train
-from skbayesnn.inference.training_noise import TrainingNoise
-from skbayesnn.priors import PRIORS
+from skbayesnn._data.validate import Table
+from skbayesnn._families import MeanField
+from skbayesnn._inference.objective import Objective, kl_weight
+from skbayesnn._inference.training import train
+from skbayesnn._inference.training_noise import TrainingNoise
+from skbayesnn._priors import PRIORS
+from skbayesnn.estimators._program import fit_together
+from skbayesnn.estimators._serialization import arrays_of
 from tests.families.cases import CASES
 
 KINDS = ["gaussian", "gaussian, tau learned", "heteroscedastic", "categorical"]

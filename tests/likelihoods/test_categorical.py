@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.special import log_softmax, softmax
 
-from skbayesnn.likelihoods import Categorical
+from skbayesnn._likelihoods import Categorical
 
 DRAWS, MEMBERS, ROWS, CLASSES = 7, 3, 5, 4
 TAU = np.array([1.0, 0.2, 6.0])

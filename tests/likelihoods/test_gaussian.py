@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from skbayesnn.likelihoods import Gaussian
-from skbayesnn.likelihoods.gaussian import SMALLEST_NOISE
+from skbayesnn._likelihoods import Gaussian
+from skbayesnn._likelihoods.gaussian import SMALLEST_NOISE
 
 DRAWS, MEMBERS, ROWS, TARGETS = 7, 3, 5, 2
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from skbayesnn.likelihoods import Gaussian, Heteroscedastic
-from skbayesnn.likelihoods.heteroscedastic import LOG_VARIANCE_RANGE
+from skbayesnn._likelihoods import Gaussian, Heteroscedastic
+from skbayesnn._likelihoods.heteroscedastic import LOG_VARIANCE_RANGE
 
 DRAWS, MEMBERS, ROWS, TARGETS = 7, 3, 5, 2
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from skbayesnn.likelihoods import Categorical, Gaussian, Heteroscedastic, nll_vjp
-from skbayesnn.likelihoods.gaussian import LARGEST_LOG_TAU
+from skbayesnn._likelihoods import Categorical, Gaussian, Heteroscedastic, nll_vjp
+from skbayesnn._likelihoods.gaussian import LARGEST_LOG_TAU
 
 MEMBERS, ROWS, TARGETS = 3, 5, 2
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from skbayesnn.model_selection import program
+from skbayesnn.model_selection import _worker
 from tests.model_selection.comparison import SEED
 
 ROWS, NEW, INPUTS, TARGETS = 47, 11, 4, 2
@@ -39,11 +39,11 @@ def data():
 @pytest.fixture
 def programs(monkeypatch):
     """Number of members and device of every program that is trained."""
-    train_group, found = program.train_group, []
+    train_group, found = _worker.train_group, []
 
     def train(jobs, judge, room, device=None):
         found.append((len(jobs), device))
         return train_group(jobs, judge, room, device)
 
-    monkeypatch.setattr(program, "train_group", train)
+    monkeypatch.setattr(_worker, "train_group", train)
     return found

@@ -32,10 +32,10 @@ from skbayesnn import (
     MCDropoutRegressor,
     VariationalDropoutClassifier,
     VariationalDropoutRegressor,
+    crps,
     scoring,
 )
-from skbayesnn.estimators import progress
-from skbayesnn.meta import crps
+from skbayesnn.estimators import _progress
 from skbayesnn.model_selection import BatchedGridSearchCV, BatchedRandomizedSearchCV
 from tests.model_selection.comparison import (
     PLAIN,
@@ -853,7 +853,7 @@ def bars(monkeypatch):
         def close(self):
             self.states.append("closed")
 
-    monkeypatch.setattr(progress, "_tqdm", lambda: Bar)
+    monkeypatch.setattr(_progress, "_tqdm", lambda: Bar)
     return shown
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn.families import Bernoulli, Concrete, MeanField, Point
-from skbayesnn.inference.noise import DrawNoise, initial_normal
-from skbayesnn.inference.training_noise import TrainingNoise
-from skbayesnn.networks import MLP
-from skbayesnn.networks.mlp import ACTIVATIONS
-from skbayesnn.priors import GaussianPrior
+from skbayesnn._families import Bernoulli, Concrete, MeanField, Point
+from skbayesnn._inference.noise import DrawNoise, initial_normal
+from skbayesnn._inference.training_noise import TrainingNoise
+from skbayesnn._networks import MLP
+from skbayesnn._networks.mlp import ACTIVATIONS
+from skbayesnn._priors import GaussianPrior
 from tests.families.cases import LAWS, label
 
 MEMBERS, ROWS, DRAWS, SIZES = 3, 8, 2, (4, 7, 6, 5)

@@ -14,8 +14,8 @@ import pytest
 import torch
 from scipy import integrate, special, stats
 
-from skbayesnn.families.variational import HIGHEST_LOG_ALPHA, LOWEST_LOG_ALPHA
-from skbayesnn.priors import GaussianPrior, LogUniformPrior, log_uniform
+from skbayesnn._families.variational import HIGHEST_LOG_ALPHA, LOWEST_LOG_ALPHA
+from skbayesnn._priors import GaussianPrior, LogUniformPrior, log_uniform
 
 APPROXIMATIONS = {
     "kingma": (log_uniform.kingma, log_uniform.kingma_slope),

@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from skbayesnn.priors import GaussianPrior, ScaleMixturePrior
-from skbayesnn.priors.scale_mixture import ScaleMixture
+from skbayesnn._priors import GaussianPrior, ScaleMixturePrior
+from skbayesnn._priors.scale_mixture import ScaleMixture
 
 MEMBERS, INPUTS, OUTPUTS, DRAWS = 3, 4, 2, 7
 LENGTH_SCALE = np.array([0.3, 2.0, 1.0])

@@ -1,0 +1,319 @@
+"""Table -> design: standardised rows on a device, gathered by index.
+
+Folds of unequal size, held-out rows and sample weights are one thing here, a row
+weight; rows of weight zero are absent. Several members may see different rows of the
+same table, each scaled by its own training rows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
+from functools import cached_property
+from itertools import repeat
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy import sparse
+from sklearn.preprocessing import StandardScaler
+
+from skbayesnn._data.validate import Table
+
+# Inputs that are gathered at once for several batches: they stay in a core's cache.
+_NUMBERS_AT_ONCE = 1 << 19
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Standardisation of inputs and targets, in the units of the data.
+
+    Parameters
+    ----------
+    x_mean, x_scale : ndarray of shape (inputs,), float64
+    y_mean, y_scale : ndarray of shape (targets,), float64
+        0 and 1 for classifiers.
+    """
+
+    x_mean: np.ndarray
+    x_scale: np.ndarray
+    y_mean: np.ndarray
+    y_scale: np.ndarray
+
+    @classmethod
+    def of(cls, table: Table, rows: np.ndarray, weights, standardize: bool, classes):
+        """Weighted mean and std of the rows ``rows``; constant columns get scale 1.
+
+        Computed once for the same rows of a table: a search asks for each candidate.
+
+        classes : bool, whether y holds class numbers, which are not scaled
+        """
+        key = (rows.tobytes(), weights.tobytes(), standardize)
+        if key not in table.scalings:
+            table.scalings[key] = cls._of(table, rows, weights, standardize, classes)
+        return table.scalings[key]
+
+    @classmethod
+    def _of(cls, table, rows, weights, standardize, classes):
+        n_inputs = table.X.shape[1]
+        n_targets = 1 if classes else table.y.shape[1]
+        x_mean, x_scale = np.zeros(n_inputs), np.ones(n_inputs)
+        y_mean, y_scale = np.zeros(n_targets), np.ones(n_targets)
+        if standardize:
+            x_mean, x_scale = _mean_and_scale(table.X[rows], weights)
+            if not classes:
+                y_mean, y_scale = _mean_and_scale(table.y[rows], weights)
+        return cls(x_mean, x_scale, y_mean, y_scale)
+
+
+def _mean_and_scale(values, weights):
+    """Weighted mean and std per column, by scikit-learn's StandardScaler."""
+    scaler = StandardScaler(with_mean=not sparse.issparse(values))
+    scaler.fit(values, sample_weight=weights)
+    return scaler.mean_, scaler.scale_
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one estimator's members see of the table.
+
+    Parameters
+    ----------
+    n_members : int
+    rows : ndarray of shape (R,), int
+        Training rows, all of positive weight.
+    weights : ndarray of shape (R,) float64
+    validation : ndarray of int
+        Rows that score the training; may be empty.
+    scaling : Scaling
+    """
+
+    n_members: int
+    rows: np.ndarray
+    weights: np.ndarray
+    validation: np.ndarray
+    scaling: Scaling
+
+    def shifted(self, start: int) -> "Share":
+        """The same rows of a table that begins with ``start`` others."""
+        if start == 0:
+            return self
+        return replace(self, rows=self.rows + start, validation=self.validation + start)
+
+
+class _Held(NamedTuple):
+    """What shares see of the table: tensors with a shares axis, 1 where all are equal.
+
+    Parameters
+    ----------
+    train : (shares or 1, R) row numbers, or None for all rows in their order
+    weights : (shares or 1, R), or None where all are one
+    validation, validation_weights : (shares or 1, rows)
+    x_affine, y_affine : shift and factor from the table's scale to the share's, each
+        (shares or 1, 1, columns), or None where there is nothing to do
+    """
+
+    train: torch.Tensor | None
+    weights: torch.Tensor | None
+    validation: torch.Tensor
+    validation_weights: torch.Tensor
+    x_affine: tuple[torch.Tensor, torch.Tensor] | None
+    y_affine: tuple[torch.Tensor, torch.Tensor] | None
+
+    def select(self, index: torch.Tensor) -> "_Held":
+        """Some of the shares, by index."""
+
+        def chosen(part):
+            if isinstance(part, tuple):
+                return tuple(chosen(each) for each in part)
+            return part if part is None or len(part) == 1 else part[index]
+
+        return _Held(*(chosen(part) for part in self))
+
+
+class Design:
+    """The rows of all members of one program (`inference.training.Rows`).
+
+    Members that see the same rows in the same scale and order are served by one
+    gather: the candidates of a search in one fold.
+
+    Parameters
+    ----------
+    table : Table
+    shares : sequence of Share
+        In the order of the members; all with equally many rows.
+    seen : float
+        Weight of the rows that earlier designs held (streaming).
+    device, dtype : where and in what precision to compute
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        shares: Sequence[Share],
+        device: torch.device,
+        dtype: torch.dtype,
+        seen: float = 0.0,
+    ):
+        self._device, self._dtype = device, dtype
+        self.n_rows = len(shares[0].rows)
+        weights = np.array([s.weights.sum() for s in shares])
+        weights = weights.repeat([s.n_members for s in shares])
+        self.mean_weight = self._tensor(weights / self.n_rows)
+        self.total_weight = self._tensor(seen + weights)
+        self._n_inputs = table.X.shape[1]
+        distinct, of_share = _distinct(shares)
+        of_member = of_share.repeat([s.n_members for s in shares])
+        self._of_member: torch.Tensor | None = None
+        if len(distinct) > 1 and not np.array_equal(of_member, np.arange(len(weights))):
+            self._of_member = torch.as_tensor(of_member).to(device)
+        self._held = self._hold(table, distinct)
+
+    def batches(self, order: torch.Tensor, size: int):
+        """Inputs, targets and weights, batch by batch; see `inference.training.Rows`.
+
+        Rows of several small batches are gathered at once.
+        """
+        per_batch = len(self.mean_weight) * size * self._n_inputs
+        at_once = max(1, _NUMBERS_AT_ONCE // per_batch)
+        for span in order.split(size * at_once, dim=1):
+            x, y, weights = self.take(span)
+            yield from zip(
+                x.split(size, dim=1),
+                y.split(size, dim=1),
+                repeat(None) if weights is None else weights.split(size, dim=1),
+                strict=False,
+            )
+
+    def take(self, positions: torch.Tensor):
+        """Inputs, targets and weights of the rows at ``positions``.
+
+        positions : (members or 1, rows), in range(n_rows)
+        returns : with a members axis, of length 1 where all members get the same
+        """
+        if len(positions) > 1:
+            return self._take(positions, self._held_of_members)
+        return tuple(map(self._spread, self._take(positions, self._held)))
+
+    def validation(self):
+        """Inputs, targets and weights of the held-out rows."""
+        held = self._held
+        x, y = self._gather(held.validation, held)
+        return tuple(map(self._spread, (x, y, held.validation_weights)))
+
+    @cached_property
+    def _held_of_members(self) -> _Held:
+        if self._of_member is None:
+            return self._held
+        return self._held.select(self._of_member)
+
+    def _spread(self, values: torch.Tensor | None) -> torch.Tensor | None:
+        """From distinct shares to members; what all have in common stays one."""
+        if values is None or len(values) == 1 or self._of_member is None:
+            return values
+        return values.index_select(0, self._of_member)
+
+    def _take(self, positions: torch.Tensor, held: _Held):
+        """As ``take``, with as many leading rows as positions or shares."""
+
+        def at_positions(per_share):
+            lead = max(len(positions), len(per_share))
+            return per_share.expand(lead, -1).gather(1, positions.expand(lead, -1))
+
+        index = positions if held.train is None else at_positions(held.train)
+        weights = None if held.weights is None else at_positions(held.weights)
+        return *self._gather(index, held), weights
+
+    def _gather(self, index: torch.Tensor, held: _Held):
+        """index (shares, members or 1, rows) -> inputs and targets with that lead."""
+        flat = index.flatten()
+        if self._sparse is None:
+            x = self._x.index_select(0, flat)
+        else:
+            x = self._tensor(self._sparse[flat.cpu().numpy()].toarray())
+        x = _rescale(x.view(*index.shape, -1), held.x_affine)
+        y = self._y.index_select(0, flat)
+        y = _rescale(y.view(*index.shape, *y.shape[1:]), held.y_affine)
+        return x, y
+
+    def _hold(self, table: Table, shares: Sequence[Share]) -> _Held:
+        """Bring the table to the device, in the finest scale of the shares.
+
+        Each share's own scale is reached from there at each gather. In the finest
+        one no share's rows are rounded away by the outliers of another.
+        """
+        scalings = [share.scaling for share in shares]
+        base = _finest(scalings)
+        self._sparse = table.X if sparse.issparse(table.X) else None
+        if self._sparse is None:
+            self._x = self._tensor((table.X - base.x_mean) / base.x_scale)
+            x_affine = self._affine(scalings, "x", base.x_mean, base.x_scale)
+        else:
+            zeros, ones = np.zeros_like(base.x_mean), np.ones_like(base.x_scale)
+            x_affine = self._affine(scalings, "x", zeros, ones)
+        y_affine = None
+        if table.y.ndim == 1:
+            self._y = torch.as_tensor(table.y, dtype=torch.int64).to(self._device)
+        else:
+            self._y = self._tensor((table.y - base.y_mean) / base.y_scale)
+            y_affine = self._affine(scalings, "y", base.y_mean, base.y_scale)
+        train = np.stack([share.rows for share in shares])
+        weights = np.stack([share.weights for share in shares])
+        validation = np.stack([share.validation for share in shares])
+        in_order = (train == np.arange(self.n_rows)).all()
+        return _Held(
+            train=None if in_order else torch.as_tensor(train).to(self._device),
+            weights=None if (weights == 1).all() else self._tensor(weights),
+            validation=torch.as_tensor(validation).to(self._device),
+            validation_weights=self._tensor(table.sample_weight[validation]),
+            x_affine=x_affine,
+            y_affine=y_affine,
+        )
+
+    def _affine(self, scalings, axis, mean, scale):
+        """(shift, factor), (shares or 1, 1, columns): held -> each share's scale."""
+        means = np.stack([getattr(s, f"{axis}_mean") for s in scalings])
+        scales = np.stack([getattr(s, f"{axis}_scale") for s in scalings])
+        shift, factor = (means - mean) / scale, scale / scales
+        if not shift.any() and (factor == 1).all():
+            return None
+        return self._tensor(shift[:, None]), self._tensor(factor[:, None])
+
+    def _tensor(self, values: np.ndarray) -> torch.Tensor:
+        return torch.as_tensor(np.asarray(values)).to(self._device, self._dtype)
+
+
+def _distinct(shares: Sequence[Share]) -> tuple[list[Share], np.ndarray]:
+    """Shares that differ in what they see, and the number among them of each one."""
+    numbers: dict[tuple, int] = {}
+    distinct: list[Share] = []
+    of_share: list[int] = []
+    for share in shares:
+        scaling = share.scaling
+        parts = (share.rows, share.weights, share.validation, *astuple(scaling))
+        key = tuple(part.tobytes() for part in parts)
+        if key not in numbers:
+            numbers[key] = len(distinct)
+            distinct.append(share)
+        of_share.append(numbers[key])
+    return distinct, np.array(of_share)
+
+
+def _finest(scalings: Sequence[Scaling]) -> Scaling:
+    """Per column the mean and scale of the share with the smallest scale."""
+
+    def of(axis):
+        means = np.stack([getattr(s, f"{axis}_mean") for s in scalings])
+        scales = np.stack([getattr(s, f"{axis}_scale") for s in scalings])
+        chosen = scales.argmin(0), np.arange(scales.shape[1])
+        return means[chosen], scales[chosen]
+
+    return Scaling(*of("x"), *of("y"))
+
+
+def _rescale(values, affine):
+    """The gathered values in each member's scale; they are the caller's own."""
+    if affine is None:
+        return values
+    shift, factor = affine
+    if len(shift) > len(values):
+        return (values - shift) * factor
+    return values.sub_(shift).mul_(factor)

@@ -1,0 +1,214 @@
+"""Frame -> table: what came in from outside, checked and in plain arrays."""
+
+import numbers
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_array,
+    check_consistent_length,
+    column_or_1d,
+    validate_data,
+)
+
+FLOATS = (np.float64, np.float32)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Checked rows.
+
+    Parameters
+    ----------
+    X : ndarray or CSR array of shape (rows, inputs), float32 or float64
+    y : ndarray
+        Regression: (rows, targets), float64. Classification: (rows,), class numbers.
+    sample_weight : ndarray of shape (rows,), float64
+    scalings : dict
+        What :class:`skbayesnn._data.design.Scaling` has computed of the rows.
+    """
+
+    X: np.ndarray | sparse.csr_array
+    y: np.ndarray
+    sample_weight: np.ndarray
+    scalings: dict = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows, those of weight zero too."""
+        return len(self.sample_weight)
+
+    def append(self, *others: "Table") -> "Table":
+        """The tables, one below the other."""
+        tables = (self, *others)
+        X = [table.X for table in tables]
+        if sparse.issparse(self.X):
+            below = sparse.vstack(X, format="csr")
+        else:
+            below = np.concatenate(X)
+        return Table(
+            X=below,
+            y=np.concatenate([table.y for table in tables]),
+            sample_weight=np.concatenate([table.sample_weight for table in tables]),
+        )
+
+
+def stacked(tables: Sequence[Table]) -> tuple[Table, list[int]]:
+    """The different ones of some tables below each other, and where each begins."""
+    different = {id(table): table for table in tables}
+    first, *others = different.values()
+    ends = np.cumsum([table.n_rows for table in different.values()]).tolist()
+    starts = dict(zip(different, [0, *ends], strict=False))
+    return (
+        first.append(*others) if others else first,
+        [starts[id(table)] for table in tables],
+    )
+
+
+def check_inputs(estimator, X, *, reset):
+    """X as float32 or float64 (dense, or CSR), with feature names and count checked.
+
+    Raises
+    ------
+    ValueError
+        NaN or infinity, no rows, other features than in ``fit``, columns that are
+        not numbers (the message names them).
+    """
+    _refuse_columns_that_are_not_numbers(X)
+    X = validate_data(
+        estimator, X, reset=reset, dtype=list(FLOATS), accept_sparse="csr", order="C"
+    )
+    return X
+
+
+def check_regression(estimator, X, y, sample_weight, *, reset):
+    """X, y and weights of a regression as a :class:`Table`, and y's dimensions.
+
+    Raises
+    ------
+    ValueError
+        As ``check_inputs``; y with NaN or infinity, of another length, or text.
+    """
+    X = check_inputs_with_target(estimator, X, y, reset=reset)
+    _refuse_labels(estimator, y)
+    y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    if y.ndim > 2:
+        raise ValueError(
+            "`y` must be of shape (n_samples,) or (n_samples, n_targets); got "
+            f"{y.ndim} dimensions."
+        )
+    n_dimensions = y.ndim
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = column_or_1d(y, warn=True)
+        n_dimensions = 1
+    y = y.reshape(len(y), -1)
+    check_consistent_length(X, y)
+    return Table(X, y, check_weights(sample_weight, X)), n_dimensions
+
+
+def check_classification(estimator, X, y, sample_weight, *, reset, classes=None):
+    """X, labels and weights as a :class:`Table` with class numbers, and the classes.
+
+    ``classes`` are all labels that can occur; by default those in y.
+
+    Raises
+    ------
+    ValueError
+        As ``check_inputs``; y that is continuous, or holds a label that is not
+        among ``classes``, or only one class (rows of weight zero do not count).
+    """
+    X = check_inputs_with_target(estimator, X, y, reset=reset)
+    y = column_or_1d(y, warn=True)
+    check_classification_targets(y)
+    check_consistent_length(X, y)
+    weights = check_weights(sample_weight, X)
+    if classes is None:
+        classes, codes = np.unique(y, return_inverse=True)
+        present = np.unique(codes[weights > 0])
+        if len(present) < 2:
+            seen = [repr(c) for c in classes[present].tolist()]
+            raise ValueError(
+                f"{type(estimator).__name__} needs rows of at least 2 classes; got "
+                f"{len(present)} class: {', '.join(seen) or 'none'} (rows of weight "
+                "zero do not count). Add rows of another class."
+            )
+        return Table(X, codes, weights), classes
+    unknown = np.setdiff1d(y, classes)
+    if len(unknown):
+        raise ValueError(
+            "`y` must hold only labels that are among the classes "
+            f"{classes.tolist()}; got {unknown.tolist()}. Give all labels that can "
+            "occur as `classes` in the first call of `partial_fit`."
+        )
+    return Table(X, np.searchsorted(classes, y), weights), classes
+
+
+def check_inputs_with_target(estimator, X, y, *, reset):
+    """``check_inputs``, with scikit-learn's error where y is missing."""
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y "
+            "is None."
+        )
+    return check_inputs(estimator, X, reset=reset)
+
+
+def check_weights(sample_weight, X):
+    """Row weights, (rows,), float64, finite and not negative; ones by default."""
+    weights = _check_sample_weight(
+        sample_weight, X, dtype=np.float64, ensure_non_negative=True
+    )
+    if not weights.any():
+        raise ValueError(
+            "`sample_weight` must be positive for at least one row; got zeros only."
+        )
+    return weights
+
+
+def _refuse_columns_that_are_not_numbers(X):
+    """A message that names the columns, where a frame says what its columns are."""
+    schema = getattr(X, "schema", None)  # polars: name -> dtype
+    if schema is not None and hasattr(schema, "items"):
+        columns = [
+            name
+            for name, dtype in schema.items()
+            if not (dtype.is_numeric() or str(dtype) == "Boolean")
+        ]
+    elif hasattr(X, "dtypes") and hasattr(X, "columns"):  # pandas
+        columns = [
+            name
+            for name, dtype in zip(X.columns, X.dtypes, strict=True)
+            if not _is_numeric(X[name], dtype)
+        ]
+    else:
+        return
+    if columns:
+        raise ValueError(
+            "every column of X must hold numbers; got columns of other kinds: "
+            f"{', '.join(map(repr, columns))}. Encode them first, for instance with "
+            "sklearn.compose.ColumnTransformer or skrub.TableVectorizer in a pipeline."
+        )
+
+
+def _is_numeric(column, dtype):
+    """Whether a pandas column holds numbers; object columns are looked into."""
+    if dtype.kind != "O":
+        return dtype.kind in "biuf"
+    return all(isinstance(value, numbers.Number) for value in column)
+
+
+def _refuse_labels(estimator, y):
+    """Text and objects are no regression target."""
+    kind = np.asarray(y).dtype.kind
+    if kind in "OUS" and type_of_target(y) not in ("continuous", "unknown"):
+        try:
+            np.asarray(y).astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"`y` must hold numbers for {type(estimator).__name__}; got "
+                f"{np.asarray(y).dtype}. For labels there are the classifiers."
+            ) from error

@@ -1,0 +1,61 @@
+"""Variational families q(W, b) of one affine map, one file each, and their table.
+
+A family has four functions (see :class:`skbayesnn._families.base.Family`):
+
+===========  ==================================================================
+function     what it does
+===========  ==================================================================
+``init``     start weights (members, inputs, outputs) and biases -> params
+``linear``   one stochastic affine map, noise per row (training):
+             (members or 1, rows, inputs) -> (members, rows, outputs)
+``draw``     weights and biases of whole networks, one draw serves all rows
+             (prediction): -> (draws, members, inputs, outputs), and biases
+``kl``       KL(q || prior) in nats -> (members,)
+===========  ==================================================================
+
+Noise and prior are arguments, so that a family never holds a generator. What may
+differ between the members of a program comes in with ``keep`` and the prior; what
+is the same for all of them is a field of the family.
+"""
+
+from skbayesnn._families.additive import Additive
+from skbayesnn._families.base import Draw, Family, Needed, Noise, Params, Pullback
+from skbayesnn._families.bernoulli import Bernoulli
+from skbayesnn._families.concrete import Concrete
+from skbayesnn._families.dropconnect import DropConnect
+from skbayesnn._families.gaussian import Gaussian
+from skbayesnn._families.mean_field import MeanField
+from skbayesnn._families.point import Point
+from skbayesnn._families.variational_correlated import Correlated
+from skbayesnn._families.variational_independent import Independent
+
+FAMILIES: dict[str, type[Family]] = {
+    "point": Point,
+    "bernoulli": Bernoulli,
+    "gaussian": Gaussian,
+    "dropconnect": DropConnect,
+    "additive": Additive,
+    "concrete": Concrete,
+    "mean_field": MeanField,
+    "variational_independent": Independent,
+    "variational_correlated": Correlated,
+}
+
+__all__ = [
+    "FAMILIES",
+    "Additive",
+    "Bernoulli",
+    "Concrete",
+    "Correlated",
+    "Draw",
+    "DropConnect",
+    "Family",
+    "Gaussian",
+    "Independent",
+    "MeanField",
+    "Needed",
+    "Noise",
+    "Params",
+    "Point",
+    "Pullback",
+]

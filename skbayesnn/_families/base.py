@@ -1,0 +1,175 @@
+"""What a variational family is: q(W, b) of one affine map, and the noise it is given.
+
+All tensors carry the members axis in front. ``keep`` is p = 1 - dropout,
+``(members,)``; ``params`` is a dict of tensors, made by ``init``, with the bias,
+(members, outputs), under "bias".
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar, Protocol
+
+import torch
+
+from skbayesnn._priors import Prior
+
+Params = dict[str, torch.Tensor]
+# Weights (draws, members, inputs, outputs); biases (draws, members, outputs), or
+# (members, outputs) where they are the same in all draws.
+Draw = tuple[torch.Tensor, torch.Tensor]
+
+
+class Needed(IntEnum):
+    """Which entries of the inputs' gradient are asked for."""
+
+    NONE = 0
+    WHERE_NONZERO = 1  # of those inputs, as they were left, that are not zero
+    ALL = 2
+
+
+# (gradient of the outputs, what is needed of the inputs') -> gradients of the
+# parameters by name, and of the inputs. A parameter left out has gradient zero.
+Pullback = Callable[[torch.Tensor, Needed], tuple[Params, torch.Tensor | None]]
+
+
+class Noise(Protocol):
+    """Source of random numbers; ``lead`` axes are put in front of ``shape``.
+
+    In training lead is ``(members or 1,)``, at prediction ``(draws, members)``.
+    """
+
+    def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
+        """Zeros and ones, (\\*lead, \\*shape); P(1) = probability, (members,)."""
+
+    def normal(self, *shape: int) -> torch.Tensor:
+        """Standard normal numbers, (\\*lead, \\*shape)."""
+
+    def uniform(self, *shape: int) -> torch.Tensor:
+        """Uniform numbers in [0, 1), (\\*lead, \\*shape)."""
+
+
+@dataclass(frozen=True)
+class Family(ABC):
+    """A posterior of one affine map; its fields are options, plain values.
+
+    Four functions make a family. Gradients come from autograd, unless a family takes
+    them by hand, which saves most of a small network's step.
+    """
+
+    # Whether two draws can differ.
+    stochastic: ClassVar[bool] = True
+    # Whether ``kl`` is a weighted sum of the squared parameters, with weights that do
+    # not depend on them: its gradient is then one product per step.
+    quadratic_kl: ClassVar[bool] = False
+    # Whether the probability of being kept is a parameter.
+    learns_keep: ClassVar[bool] = False
+    # Names of the parameters that stay as ``init`` made them.
+    constants: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def init(
+        self, mean: torch.Tensor, scale: float, bias: torch.Tensor, keep: torch.Tensor
+    ) -> Params:
+        """Start values.
+
+        mean : (members, inputs, outputs), normal weights of standard deviation
+            ``scale``; E ||W||^2 should come out as theirs
+        bias : (members, outputs)
+        """
+
+    @abstractmethod
+    def linear(
+        self, params: Params, keep: torch.Tensor, x: torch.Tensor, noise: Noise
+    ) -> torch.Tensor:
+        """One stochastic affine map, noise per row (training).
+
+        x : (members or 1, rows, inputs)
+        returns : (members, rows, outputs)
+        """
+
+    @abstractmethod
+    def draw(self, params: Params, keep: torch.Tensor, noise: Noise) -> Draw:
+        """Weights and biases, one draw serves all rows (prediction)."""
+
+    @abstractmethod
+    def kl(
+        self, params: Params, keep: torch.Tensor, prior: Prior, noise: Noise
+    ) -> torch.Tensor:
+        """KL(q || prior), or an unbiased estimate of it, (members,), nats.
+
+        Where q's entropy does not depend on the parameters it is left out, and the
+        prior's normaliser with it.
+        """
+
+    def keep_of(self, params: Params, keep: torch.Tensor) -> torch.Tensor:
+        """p, (members,): given, or learned."""
+        return keep
+
+    def as_prior(self, params: Params) -> Params:
+        """Fields of the `PosteriorPrior` that q is, for families of normal weights.
+
+        Each (members, ...): mean, std, bias_mean, bias_std.
+        """
+        raise NotImplementedError(f"{type(self).__name__} is no normal distribution.")
+
+    def log_density(
+        self,
+        params: Params,
+        keep: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor,
+    ) -> torch.Tensor:
+        """log q(W, b), nats, for families whose q has a density.
+
+        weight : (..., members, inputs, outputs); bias : (..., members, outputs)
+        returns : (..., members)
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no density.")
+
+    def linear_vjp(
+        self, params: Params, keep: torch.Tensor, x: torch.Tensor, noise: Noise
+    ) -> tuple[torch.Tensor, Pullback]:
+        """``linear`` and what takes gradients back through it; without autograd.
+
+        x : the caller's no more, it may be overwritten
+        """
+        leaves = _leaves(params)
+        inputs = x.detach().requires_grad_()
+        with torch.enable_grad():
+            outputs = self.linear(leaves, keep, inputs, noise)
+
+        def pullback(gradient, needed):
+            wanted = [*leaves.values(), *([inputs] if needed else [])]
+            gradients = torch.autograd.grad(
+                outputs, wanted, gradient, materialize_grads=True
+            )
+            of_x = gradients[-1] if needed else None
+            return dict(zip(leaves, gradients, strict=False)), of_x
+
+        return outputs.detach(), pullback
+
+    def kl_gradient(
+        self, params: Params, keep: torch.Tensor, prior: Prior, noise: Noise
+    ) -> Params:
+        """Gradient of ``kl``, summed over members, by name; without autograd.
+
+        A parameter left out has gradient zero.
+        """
+        leaves = _leaves(params)
+        with torch.enable_grad():
+            kl = self.kl(leaves, keep, prior, noise).sum()
+        gradients = torch.autograd.grad(
+            kl, list(leaves.values()), materialize_grads=True
+        )
+        return dict(zip(leaves, gradients, strict=True))
+
+
+def _leaves(params: Params) -> Params:
+    return {name: value.detach().requires_grad_() for name, value in params.items()}
+
+
+def per_member(values: torch.Tensor, n_axes: int) -> torch.Tensor:
+    """(members,) with ``n_axes`` axes of length 1 behind."""
+    return values.view(-1, *(1,) * n_axes)

@@ -1,0 +1,70 @@
+"""Noise on the rows of W, W = diag(z) M: the mask multiplies the layer's inputs."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+
+from skbayesnn._families.affine import affine, affine_vjp
+from skbayesnn._families.base import Family, Needed, Noise
+
+
+@dataclass(frozen=True)
+class InputNoise(Family):
+    """W = diag(z) M with E z = p and Var z = p (1 - p), p = keep.
+
+    The masks are *not* rescaled: E W = p M, and eq. 4's factor p stands as it is.
+    (torch's own dropout rescales by 1 / p, which turns it into 1 / p.)
+    """
+
+    quadratic_kl = True
+
+    @abstractmethod
+    def mask(self, keep: torch.Tensor, noise: Noise, *shape: int) -> torch.Tensor:
+        """z, (lead, *shape); lead is that of the noise."""
+
+    def init(self, mean, scale, bias, keep):
+        """M is divided by sqrt(p): E ||W||^2 is that of the undropped network."""
+        return {"mean": mean / keep.sqrt().view(-1, 1, 1), "bias": bias}
+
+    def linear(self, params, keep, x, noise):
+        """A fresh mask per row."""
+        mask = self.mask(keep, noise, *x.shape[1:])
+        return affine(x * mask, params["mean"], params["bias"])
+
+    def linear_vjp(self, params, keep, x, noise):
+        """``linear`` and its pullback."""
+        mask = self.mask(keep, noise, *x.shape[1:])
+        return masked_vjp(params, x * mask, mask)
+
+    def draw(self, params, keep, noise):
+        """One mask per draw, on the rows of M."""
+        mean = params["mean"]
+        mask = self.mask(keep, noise, mean.shape[1])
+        return mask.unsqueeze(-1) * mean, params["bias"]
+
+    def kl(self, params, keep, prior, noise):
+        """(p l^2 / 2) ||M||^2 + (l^2 / 2) ||b||^2, (members,), nats: eq. 4."""
+        p = keep.view(-1, 1, 1)
+        mean = params["mean"]
+        weights = prior.weight.energy(p * mean, p * (1 - p) * mean.square())
+        return weights + prior.bias.energy(params["bias"])
+
+
+def masked_vjp(params, masked, mask, in_place=False):
+    """The affine map of masked inputs, and its pullback to M, b and the inputs.
+
+    masked : (members or 1, rows, inputs)
+    mask : what the inputs were multiplied by
+    in_place : bool, whether the inputs themselves were; mask is 0 or 1 then
+    """
+    outputs, back = affine_vjp(masked, params["mean"], params["bias"])
+
+    def pullback(gradient, needed):
+        of_mean, of_bias, of_x = back(gradient, needed)
+        # Where the mask is zero the inputs are, after multiplication in place.
+        if needed is Needed.ALL or (needed and not in_place):
+            of_x.mul_(mask)
+        return {"mean": of_mean, "bias": of_bias}, of_x
+
+    return outputs, pullback

@@ -1,0 +1,56 @@
+"""KL / (N tau), the part of the objective that does not see the rows."""
+
+import torch
+
+from skbayesnn._families import Noise
+from skbayesnn._inference.objective import Objective
+from skbayesnn._inference.optimizer import FlatParameters
+from skbayesnn._inference.posterior import Posterior
+
+
+class Penalty:
+    """The KL of all members: its gradient in every step, its value after each epoch.
+
+    Where every family's KL is quadratic, KL / (N tau) is lambda ||theta||^2 (eq. 4):
+    its gradient is one product per step, and its value another.
+
+    Parameters
+    ----------
+    flat : FlatParameters
+        The parameters in training.
+    q : Posterior
+        With views of them.
+    objective : Objective
+    noise : Noise
+        For families that estimate their KL by a draw.
+    """
+
+    def __init__(
+        self, flat: FlatParameters, q: Posterior, objective: Objective, noise: Noise
+    ):
+        self._flat, self._q, self._objective, self._noise = flat, q, objective, noise
+        # 1 / (N tau) per parameter, or 2 lambda where the KL is quadratic.
+        self._factor = (objective.scale / objective.total_weight)[flat.member_of]
+        if q.network.quadratic_kl:
+            ones = flat.posterior(torch.ones_like(flat.values))
+            self._factor.mul_(self._kl_gradient(ones))
+            # What is left of the KL without the parameters that it pulls to zero.
+            rest = flat.values.masked_fill(self._factor != 0, 0.0)
+            self._constant = objective.kl(flat.posterior(rest), noise)
+
+    def add_gradient(self, gradient: torch.Tensor, weight: float) -> None:
+        """Add the gradient of ``weight`` times the penalty, in place."""
+        q = self._q
+        of = self._flat.values if q.network.quadratic_kl else self._kl_gradient(q)
+        gradient.addcmul_(of, self._factor, value=weight)
+
+    def kl(self) -> torch.Tensor:
+        """KL(q || p) per row, (members,), nats."""
+        if not self._q.network.quadratic_kl:
+            return self._objective.kl(self._q, self._noise)
+        squares = self._flat.values.square().mul_(self._factor)
+        quadratic = self._flat.sum_by_member(squares) / (2 * self._objective.scale)
+        return self._constant + quadratic
+
+    def _kl_gradient(self, q: Posterior) -> torch.Tensor:
+        return self._flat.vector(self._objective.kl_gradient(q, self._noise), {})

@@ -1,0 +1,113 @@
+"""A trained q(W) of several networks side by side, and its draws as functions."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+
+from skbayesnn._families import Draw, Params
+from skbayesnn._inference.noise import DrawNoise
+from skbayesnn._likelihoods import Likelihood
+from skbayesnn._networks import MLP
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """q(W) in the network's scale.
+
+    Parameters
+    ----------
+    network, likelihood : MLP, Likelihood
+        What the members have in common.
+    layers : list of dict of tensor
+        Per layer the family's parameters, members first.
+    likelihood_params : dict of tensor
+        The likelihood's parameters, members first.
+    keep : tuple of tensor of shape (members,)
+        p = 1 - dropout of every layer.
+    seeds : ndarray of shape (members,), int
+    """
+
+    network: MLP
+    likelihood: Likelihood
+    layers: list[Params]
+    likelihood_params: Params
+    keep: tuple[torch.Tensor, ...]
+    seeds: np.ndarray
+
+    @cached_property
+    def n_members(self) -> int:
+        """Networks side by side."""
+        return len(self.seeds)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.keep[0].device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """In what precision the parameters are."""
+        return self.keep[0].dtype
+
+    def distinct_draws(self, n_draws: int) -> int:
+        """Draws that can differ: one where the weights are deterministic."""
+        return n_draws if self.network.stochastic else 1
+
+    def learned_keep(self) -> list[torch.Tensor]:
+        """p = 1 - dropout of every layer, (members,), learned where a family does."""
+        parts = zip(self.network.families, self.layers, self.keep, strict=True)
+        return [family.keep_of(params, keep) for family, params, keep in parts]
+
+    def draw(self, draws: range) -> list[Draw]:
+        """Weights of the draws ``draws`` of every member, for ``network.apply``."""
+        noise = DrawNoise(self.seeds, draws, self.device, self.dtype)
+        return self.network.draw(self.layers, self.keep, noise)
+
+    def outputs(self, x: torch.Tensor, draws: range) -> torch.Tensor:
+        """Noise-free outputs of the draws ``draws``.
+
+        x : (members or 1, rows, inputs), standardised
+        returns : (draws, members, rows, outputs)
+        """
+        return self.network.apply(self.draw(draws), x)
+
+    def components(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """What the likelihood makes of outputs (draws, members, rows, outputs)."""
+        return self.likelihood.components(self.likelihood_params, outputs)
+
+    def select(self, members: np.ndarray) -> "Posterior":
+        """Some of the members, by index."""
+        index = torch.as_tensor(members, device=self.device)
+        return replace(
+            self,
+            layers=[_take(params, index) for params in self.layers],
+            likelihood_params=_take(self.likelihood_params, index),
+            keep=tuple(p[index] for p in self.keep),
+            seeds=self.seeds[members],
+        )
+
+    def at_rates_of(self, other: "Posterior") -> "Posterior":
+        """The same weights at another's ``keep``, and with what follows from it.
+
+        That is what families hold constant; what they learn stays.
+        """
+        parts = zip(self.network.families, self.layers, other.layers, strict=True)
+        return replace(
+            self,
+            layers=[
+                params | {name: of_other[name] for name in family.constants}
+                for family, params, of_other in parts
+            ],
+            keep=other.keep,
+        )
+
+    def reseed(self, stream: int) -> "Posterior":
+        """The same q(W), with draws that are independent of this one's."""
+        words = np.random.SeedSequence(stream).generate_state(len(self.seeds))
+        return replace(self, seeds=(self.seeds ^ words.astype(np.int64) << 31))
+
+
+def _take(params: Params, index: torch.Tensor) -> Params:
+    return {name: value[index] for name, value in params.items()}

@@ -1,0 +1,207 @@
+"""Noise per row, for one training step after the other."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from skbayesnn._inference.noise import EPOCH, philox, threshold_of
+
+# Epochs whose generators' seeds are made at once.
+_EPOCHS_AT_ONCE = 64
+# Words (8 bytes, four variables) that are drawn at once for several steps: the numbers
+# made of them stay in a core's cache.
+_WORDS_AT_ONCE = 1 << 16
+
+
+class TrainingNoise:
+    """Noise per row for one training step after the other.
+
+    Parameters
+    ----------
+    seeds : ndarray of shape (members,), int
+    device, dtype : of the noise
+    """
+
+    def __init__(self, seeds: np.ndarray, device: torch.device, dtype: torch.dtype):
+        distinct, of_member = np.unique(seeds, return_inverse=True)
+        self.device, self.dtype = device, dtype
+        self._seeds = [int(s) for s in distinct]
+        self._of_member: torch.Tensor | None = None
+        if 1 < len(distinct) and not np.array_equal(of_member, np.arange(len(seeds))):
+            self._of_member = torch.as_tensor(of_member, device=device)
+        self._numbers = [torch.Generator(device) for _ in self._seeds]
+        lead = len(distinct) if self._of_member is None else len(seeds)
+        self._words = _Words(len(distinct), lead, device)
+        self._epoch_words: tuple[int, np.ndarray] | None = None
+        # By request: masks of the steps drawn, or integers to be compared in each.
+        self._masks: dict[int, torch.Tensor] = {}
+        self._integers_of: dict[int, torch.Tensor] = {}
+        self._thresholds: dict[tuple, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def start_epoch(self, epoch: int, n_steps: int = 1) -> None:
+        """Every epoch is a stream of its own: training can be resumed at any.
+
+        The requests that follow are those of its first step.
+        """
+        seeds_of_words, seeds_of_numbers = self._generator_seeds(epoch)
+        for generator, seed in zip(self._numbers, seeds_of_numbers, strict=True):
+            generator.manual_seed(seed)
+        self._words.start_epoch(seeds_of_words)
+        self._steps_left, self._steps_made, self._step = n_steps, 0, 0
+        self._start_step()
+
+    def next_step(self) -> None:
+        """The requests that follow are those of the epoch's next step."""
+        self._steps_left -= 1
+        self._step += 1
+        self._start_step()
+
+    def permutations(self, n: int) -> torch.Tensor:
+        """A random order of range(n) per member, (members or 1, n), int64."""
+        orders = [
+            torch.randperm(n, generator=generator, device=self.device)
+            for generator in self._numbers
+        ]
+        return self._spread(torch.stack(orders))
+
+    def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
+        """Zeros and ones, (members or 1, *shape)."""
+        request = self._request
+        self._request += 1
+        masks = self._masks.get(request)
+        if masks is not None:
+            return masks[self._step]
+        threshold = self._cached_threshold(probability, len(shape))
+        if request not in self._integers_of:
+            numbers = self._integers(request, shape)
+            if numbers.shape[1] >= len(threshold):
+                self._masks[request] = numbers.ge_(threshold)
+                return numbers[self._step]
+            self._integers_of[request] = numbers
+        numbers = self._integers_of[request][self._step]
+        keep = numbers.new_empty(len(threshold), *shape)
+        return torch.ge(numbers, threshold, out=keep)
+
+    def normal(self, *shape: int) -> torch.Tensor:
+        """Standard normal numbers, (members or 1, *shape)."""
+        return self._filled(torch.Tensor.normal_, shape)
+
+    def uniform(self, *shape: int) -> torch.Tensor:
+        """Uniform numbers in [0, 1), (members or 1, *shape)."""
+        return self._filled(torch.Tensor.uniform_, shape)
+
+    def _start_step(self) -> None:
+        """Masks of several steps are made at once where they are small."""
+        self._request = 0
+        if self._step == self._steps_made:
+            self._masks.clear()
+            self._integers_of.clear()
+            self._step = 0
+            self._steps_made = self._words.draw(self._steps_left)
+
+    def _generator_seeds(self, epoch: int) -> tuple[list[int], list[int]]:
+        """Of the words, and of the other numbers, of every seed."""
+        block, place = divmod(epoch, _EPOCHS_AT_ONCE)
+        if self._epoch_words is None or self._epoch_words[0] != block:
+            words = [
+                philox(seed, EPOCH, block).random_raw(_EPOCHS_AT_ONCE)
+                for seed in self._seeds
+            ]
+            self._epoch_words = block, np.stack(words).view(np.uint32)
+        halves = self._epoch_words[1][:, 2 * place : 2 * place + 2].T
+        return halves[0].tolist(), halves[1].tolist()
+
+    def _integers(self, request: int, shape: tuple[int, ...]) -> torch.Tensor:
+        """Of 16 bits, for the steps drawn, (steps, members or 1, *shape).
+
+        As floats: to compare these, into floats, is one pass over memory.
+        """
+        words = self._words.of_request(request, -(-math.prod(shape) // 4))
+        bits = words.view(torch.int16)[..., : math.prod(shape)]
+        numbers = self._spread(bits).transpose(0, 1).to(self.dtype)
+        return numbers.contiguous().unflatten(2, shape)
+
+    def _filled(self, fill: Callable, shape: tuple[int, ...]) -> torch.Tensor:
+        """Memory of its own, filled by every seed's generator."""
+        values = torch.empty(
+            (len(self._seeds), *shape), dtype=self.dtype, device=self.device
+        )
+        for row, generator in zip(values, self._numbers, strict=True):
+            fill(row, generator=generator)
+        return self._spread(values)
+
+    def _spread(self, values: torch.Tensor) -> torch.Tensor:
+        """From distinct seeds to members; one shared seed stays one row."""
+        if self._of_member is None:
+            return values
+        return values.index_select(0, self._of_member)
+
+    def _cached_threshold(self, probability: torch.Tensor, n_axes: int) -> torch.Tensor:
+        """(members or 1, 1, ...); one value where all members agree.
+
+        The tensor is kept beside its threshold, so that its id stays its own.
+        """
+        key = id(probability), n_axes
+        if key not in self._thresholds:
+            threshold = threshold_of(probability).to(self.dtype)
+            if bool((threshold == threshold[0]).all()):
+                threshold = threshold[:1]
+            threshold = threshold.view(-1, *(1,) * n_axes)
+            self._thresholds[key] = (probability, threshold)
+        return self._thresholds[key][1]
+
+
+class _Words:
+    """64 random bits at a time, of every seed, for the requests of the steps.
+
+    A seed's words of an epoch are one sequence. Every step takes the same number of
+    them, and each of its requests the same place among these: so the words of several
+    steps can be drawn at once, by which small networks gain, and are the same ones.
+    On a GPU, where they would not be, every request is drawn by itself.
+    """
+
+    def __init__(self, n_seeds: int, lead: int, device: torch.device):
+        self._device = device
+        self._at_once = _WORDS_AT_ONCE // lead
+        self._generators = [torch.Generator(device) for _ in range(n_seeds)]
+        # Of the requests of a step: known after the first one, on a CPU.
+        self._ends = [0]
+        self._recording = self._known = False
+
+    def start_epoch(self, seeds: list[int]) -> None:
+        """A new sequence, of one seed for each generator."""
+        for generator, seed in zip(self._generators, seeds, strict=True):
+            generator.manual_seed(seed)
+
+    def draw(self, n_steps: int) -> int:
+        """Draw for the next steps, so many at most; returns for how many.
+
+        None are left after an epoch; what is asked for then belongs to no step.
+        """
+        per_step = self._ends[-1]
+        self._known = n_steps > 0 and per_step > 0
+        self._recording = n_steps > 0 and per_step == 0 and self._device.type == "cpu"
+        if not self._known:
+            return 1
+        n_steps = min(n_steps, max(1, self._at_once // per_step))
+        self._stock = self._random(n_steps * per_step).unflatten(1, (n_steps, per_step))
+        return n_steps
+
+    def of_request(self, request: int, n: int) -> torch.Tensor:
+        """Words of a request of the drawn steps, (seeds, steps, n), int64."""
+        if self._known:
+            start, end = self._ends[request : request + 2]
+            return self._stock[..., start:end]
+        if self._recording:
+            self._ends.append(self._ends[-1] + n)
+        return self._random(n).unsqueeze(1)
+
+    def _random(self, n: int) -> torch.Tensor:
+        """(seeds, n), from every seed's generator."""
+        shape = len(self._generators), n
+        words = torch.empty(shape, dtype=torch.int64, device=self._device)
+        for row, generator in zip(words, self._generators, strict=True):
+            row.random_(-(2**63), None, generator=generator)
+        return words

@@ -1,0 +1,64 @@
+"""Gaussian likelihood whose noise depends on the input.
+
+The network has two outputs per target: the mean and s, and the log variance is
+
+    log sigma^2(x) = -log tau + gain * bounded(s(x))
+
+with tau the precision of the homoscedastic model (given or learned). ``gain`` is 0
+in the first quarter of the training, rises linearly to 1 in the second and stays
+there: learning mean and noise together from the start lets rows that are hard to fit
+be explained as noise, and the mean underfits (Seitzer et al. 2022, arXiv 2203.09168).
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from skbayesnn._likelihoods.gaussian import LARGEST_LOG_TAU, Precision, gaussian_nll
+
+WARM_UP = 0.25  # share of the training that is homoscedastic; the ramp is as long
+
+# |log sigma^2(x) + log tau| stays below this: a noise std of e^-4 to e^4 times the
+# homoscedastic one, four decades in variance on either side.
+LOG_VARIANCE_RANGE = 8.0
+
+
+@dataclass(frozen=True)
+class Heteroscedastic(Precision):
+    """See the module; shapes as in :class:`skbayesnn._likelihoods.Gaussian`."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs of the network: mean and s per target, the means first."""
+        return 2 * self.n_targets
+
+    def init(self, tau):
+        """tau : (members, targets), the given precision, or where learning starts."""
+        return {"log_tau": tau.log(), "gain": torch.zeros_like(tau[:, :1])}
+
+    def schedule(self, params, progress):
+        """Set the gain; progress is the share of the training done, in [0, 1]."""
+        gain = min(max(progress / WARM_UP - 1.0, 0.0), 1.0)
+        params["gain"].fill_(gain)
+
+    def split(self, params, outputs):
+        """outputs (..., members, rows, 2 targets) -> mean and log tau(x)."""
+        mean, s = outputs.split(self.n_targets, dim=-1)
+        bounded = LOG_VARIANCE_RANGE * torch.tanh(s / LOG_VARIANCE_RANGE)
+        log_tau = self.log_tau(params) - params["gain"].unsqueeze(1) * bounded
+        return mean, log_tau.clamp(max=LARGEST_LOG_TAU + math.log(10.0))
+
+    def nll(self, params, outputs, y):
+        """-log p(y | f), (..., members, rows)."""
+        mean, log_tau = self.split(params, outputs)
+        return gaussian_nll(mean, log_tau, y)
+
+    def log_density(self, params, outputs, y):
+        """log p(y | f), (..., members, rows)."""
+        return -self.nll(params, outputs, y)
+
+    def components(self, params, outputs):
+        """Mean and noise variance of every draw, (draws, members, rows, targets)."""
+        mean, log_tau = self.split(params, outputs)
+        return mean, log_tau.neg().exp()

@@ -1,0 +1,1 @@
+"""The predictive through, and corrected by, meta-estimators."""

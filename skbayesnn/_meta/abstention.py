@@ -1,0 +1,295 @@
+"""Predictions where the model is sure enough, and none where it is not."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from skbayesnn._meta import functions
+from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator, one_target
+from skbayesnn.metrics import risk_coverage_curve
+
+
+class Abstainer(BaseHeldOutMetaEstimator):
+    """Predicts the rows of which the model is sure, and abstains on the others.
+
+    A row is accepted where its uncertainty is at most a threshold: one that is given,
+    or the largest with which the error among the accepted rows stays below a target,
+    found by cross-validation [1]_ [2]_.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A classifier or regressor of this package, or a meta-estimator around one (see
+        :mod:`skbayesnn`).
+    kind : str, default=None
+        The uncertainty, as in ``predict_uncertainty``; None is ``"entropy"`` for
+        classifiers and ``"total"`` for regressors.
+    threshold : float, default=None
+        Largest uncertainty that is accepted: nats or shares, or y's units.
+    target_error : float, default=None
+        Error wanted among the accepted rows: share of wrong labels, or root mean
+        squared error in y's units. Exactly one of ``threshold`` and ``target_error``
+        is given.
+    abstain_label : label, default="auto"
+        What ``predict`` says of refused rows. ``"auto"`` is NaN for regressors, -1 for
+        classifiers with numbers as labels and ``"abstain"`` with strings.
+    cv : int, cross-validation generator or iterable, default=None
+        Folds on which the threshold is found; None is five.
+    n_jobs : int, default=None
+        Folds fitted side by side, as in scikit-learn.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Fitted to all rows.
+    threshold_ : float
+        Minus infinity, with a warning, where no threshold meets the target.
+    coverage_, error_ : float
+        Share of the held-out rows accepted, and the error among them. Only with
+        ``target_error``; since the threshold was chosen on these rows, the error is
+        slightly optimistic: :meth:`report` on other rows is not.
+    classes_ : ndarray of shape (n_classes,)
+        Of a classifier; without the label of abstention.
+    abstain_label_ : label
+    n_features_in_, feature_names_in_
+        As the estimator inside has them.
+
+    References
+    ----------
+    .. [1] Chow (1970), "On optimum recognition error and reject tradeoff", IEEE Trans.
+       Information Theory 16.
+    .. [2] Geifman & El-Yaniv (2017), "Selective classification for deep neural
+       networks", NeurIPS; here without the bound of their algorithm 1.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skbayesnn import Abstainer, MCDropoutClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> network = MCDropoutClassifier((16,), random_state=0)
+    >>> model = Abstainer(network, kind="entropy", target_error=0.02).fit(X, y)
+    >>> sorted(model.report(X, y))
+    ['coverage', 'error', 'n_accepted']
+    """
+
+    def __init__(
+        self,
+        estimator,
+        *,
+        kind=None,
+        threshold=None,
+        target_error=None,
+        abstain_label="auto",
+        cv=None,
+        n_jobs=None,
+    ):
+        self.estimator = estimator
+        self.kind = kind
+        self.threshold = threshold
+        self.target_error = target_error
+        self.abstain_label = abstain_label
+        self.cv = cv
+        self.n_jobs = n_jobs
+
+    def fit(self, X, y, sample_weight=None, **fit_params):
+        """Fit the estimator, and find the threshold on held-out rows.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+            For the estimator, and for the error and the share of accepted rows.
+        **fit_params : dict
+            For the estimator's ``fit``; with metadata routing also for the splitter.
+
+        Returns
+        -------
+        self : object
+        """
+        self._check_parameters()
+        X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
+        y = one_target(
+            y,
+            "A row of several targets has as many uncertainties: fit one Abstainer "
+            "per target.",
+        )
+        label = self._checked_label(y)
+        found: dict[str, Any] = {"threshold_": self.threshold}
+        if self.target_error is not None:
+            found = self._search(X, y, weights, self._cross_fit(X, y, routed))
+        model = clone(self.estimator).fit(X, y, **routed.estimator.fit)
+        if is_classifier(model):
+            found["classes_"] = model.classes_
+        return self._become(model, estimator_=model, abstain_label_=label, **found)
+
+    def accepts(self, X):
+        """Whether the model is sure enough of each row.
+
+        Returns
+        -------
+        accepted : ndarray of bool, (n_samples,)
+        """
+        return self.predict_uncertainty(X) <= self.threshold_
+
+    def predict(self, X):
+        """Predictions of the accepted rows, ``abstain_label_`` for the others.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        accepted = self.accepts(X)
+        y = self.estimator_.predict(X)
+        if accepted.all():
+            return y
+        return np.where(accepted, y, self.abstain_label_)
+
+    def predict_uncertainty(self, X, kind=None, as_frame=False):
+        """Uncertainty of the estimator inside; by default the one that decides."""
+        check_is_fitted(self)
+        kind = self.kind if kind is None else kind
+        return functions.predict_uncertainty(self.estimator_, X, kind, as_frame)
+
+    @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
+    def predict_proba(self, X):
+        """Class probabilities of all rows, refused ones too."""
+        check_is_fitted(self)
+        return self.estimator_.predict_proba(X)
+
+    def report(self, X, y, sample_weight=None):
+        """Share of the rows accepted, and the error among them.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        report : dict
+            ``"coverage"`` in [0, 1]; ``"error"``, the share of wrong labels or the
+            root mean squared error in y's units, NaN where no row is accepted;
+            ``"n_accepted"``.
+        """
+        accepted = self.accepts(X)
+        weights = np.ones(len(accepted)) if sample_weight is None else sample_weight
+        weights = np.asarray(weights, dtype=np.float64)
+        losses = self._losses(self.estimator_, X, np.asarray(y))[accepted]
+        kept = weights[accepted]
+        error = np.average(losses, weights=kept) if kept.sum() > 0 else np.nan
+        return {
+            "coverage": float(kept.sum() / weights.sum()),
+            "error": self._error(error),
+            "n_accepted": int(accepted.sum()),
+        }
+
+    def score(self, X, y, sample_weight=None):
+        """Accuracy or R^2 among the accepted rows; NaN where there are none.
+
+        Mind the share of rows accepted, which :meth:`report` tells.
+        """
+        accepted = self.accepts(X)
+        if not accepted.any():
+            return float("nan")
+        score = accuracy_score if is_classifier(self) else r2_score
+        if sample_weight is not None:
+            sample_weight = np.asarray(sample_weight)[accepted]
+        predicted = self.estimator_.predict(_safe_indexing(X, accepted))
+        return score(np.asarray(y)[accepted], predicted, sample_weight=sample_weight)
+
+    def _check_parameters(self):
+        if not (is_classifier(self.estimator) or is_regressor(self.estimator)):
+            raise TypeError(
+                "Abstainer needs a classifier or a regressor; got "
+                f"{type(self.estimator).__name__}."
+            )
+        if (self.threshold is None) == (self.target_error is None):
+            raise ValueError(
+                "exactly one of `threshold` and `target_error` must be given; got "
+                f"threshold={self.threshold!r} and target_error={self.target_error!r}."
+            )
+        if self.kind is not None and not isinstance(self.kind, str):
+            raise TypeError(f"`kind` must be one measure's name; got {self.kind!r}.")
+        if self.target_error is not None and not self.target_error >= 0:
+            raise ValueError(
+                f"`target_error` must be at least 0; got {self.target_error!r}."
+            )
+
+    def _checked_label(self, y):
+        """The label of abstention, which must not be one of y's."""
+        if not is_classifier(self.estimator):
+            return np.nan if self.abstain_label == "auto" else self.abstain_label
+        label, strings = self.abstain_label, y.dtype.kind in "OUS"
+        if isinstance(label, str) and label == "auto":
+            label = "abstain" if strings else -1
+        if isinstance(label, str) != strings:
+            raise TypeError(
+                f"`abstain_label` must be {'a string' if strings else 'a number'}, as "
+                f"y's labels are; got {label!r}."
+            )
+        if (y == label).any():
+            raise ValueError(
+                f"`abstain_label` must not be one of y's labels; got {label!r}. Give "
+                "another one."
+            )
+        return label
+
+    def _search(self, X, y, weights, held_out) -> dict:
+        """The largest threshold whose error on held-out rows is within the target."""
+        uncertainty, losses, kept = [], [], []
+        for model, rows in held_out:
+            inputs = _safe_indexing(X, rows)
+            uncertainty.append(functions.predict_uncertainty(model, inputs, self.kind))
+            losses.append(self._losses(model, inputs, y[rows]))
+            kept.append(weights[rows])
+        coverage, risk, threshold = risk_coverage_curve(
+            *(np.concatenate(parts) for parts in (losses, uncertainty, kept))
+        )
+        error = np.array([self._error(value) for value in risk])
+        within = np.flatnonzero(error <= self.target_error)
+        if len(within) == 0:
+            warnings.warn(
+                f"No threshold keeps the error among the accepted rows at or below "
+                f"{self.target_error:g}; the smallest on held-out rows is "
+                f"{error.min():.3g}, with {coverage[error.argmin()]:.1%} of the rows. "
+                "All rows are refused. Give a larger `target_error`.",
+                stacklevel=3,
+            )
+            return {"threshold_": -np.inf, "coverage_": 0.0, "error_": np.nan}
+        last = within[-1]
+        return {
+            "threshold_": float(threshold[last]),
+            "coverage_": float(coverage[last]),
+            "error_": float(error[last]),
+        }
+
+    def _losses(self, model, X, y):
+        """0 or 1 per label, squared error per number."""
+        predicted = model.predict(X)
+        if is_classifier(self.estimator):
+            return (predicted != y).astype(float)
+        return np.square(predicted - y)
+
+    def _error(self, risk) -> float:
+        """Mean loss in the units of ``target_error``."""
+        return float(risk if is_classifier(self.estimator) else np.sqrt(risk))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.estimator_type = inner.estimator_type
+        tags.classifier_tags = inner.classifier_tags
+        tags.regressor_tags = inner.regressor_tags
+        return tags

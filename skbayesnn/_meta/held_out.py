@@ -1,0 +1,151 @@
+"""Fits on some rows, for what has to be learned from the others.
+
+The base of the meta-estimators that calibrate on rows their model has not seen.
+"""
+
+from inspect import signature
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import check_cv, train_test_split
+from sklearn.pipeline import Pipeline
+from sklearn.utils import Bunch, _safe_indexing, get_tags, indexable
+from sklearn.utils.metadata_routing import (
+    MetadataRouter,
+    MethodMapping,
+    _routing_enabled,
+    process_routing,
+)
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import (
+    _check_method_params,
+    _check_sample_weight,
+    column_or_1d,
+)
+
+from skbayesnn.estimators._validation import random_source
+
+
+class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
+    """A meta-estimator with the parameter ``estimator``, and perhaps these."""
+
+    cv = None
+    n_jobs = None
+    calibration_size = 0.25
+    random_state = None
+
+    def _prepared(self, X, y, sample_weight, fit_params):
+        """Indexable X and y, weights (rows,), and what goes to whose method."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None."
+            )
+        X, y = indexable(X, y)
+        if _routing_enabled():
+            routed = process_routing(
+                self, "fit", sample_weight=sample_weight, **fit_params
+            )
+        else:
+            routed = Bunch(
+                estimator=Bunch(fit=dict(fit_params)), splitter=Bunch(split={})
+            )
+            if sample_weight is not None:
+                self._check_takes_weights()
+                routed.estimator.fit["sample_weight"] = sample_weight
+        weights = _check_sample_weight(
+            sample_weight, X, dtype=np.float64, ensure_non_negative=True
+        )
+        return X, np.asarray(y), weights, routed
+
+    def _check_takes_weights(self):
+        taken = signature(self.estimator.fit).parameters.values()
+        by_name = any(parameter.name == "sample_weight" for parameter in taken)
+        # A search, for one, hands on whatever it gets; a Pipeline does not.
+        handed_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken)
+        if not by_name and (isinstance(self.estimator, Pipeline) or not handed_on):
+            raise TypeError(
+                f"`fit` of {type(self.estimator).__name__} takes no `sample_weight`. "
+                "In a Pipeline weights reach the last step by metadata routing: "
+                "sklearn.set_config(enable_metadata_routing=True) and "
+                "set_fit_request(sample_weight=True) on that step."
+            )
+
+    def _cross_fit(self, X, y, routed) -> list[tuple]:
+        """A model fitted without each fold, and the rows of the fold."""
+        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        folds = list(cv.split(X, y, **routed.splitter.split))
+        models = Parallel(n_jobs=self.n_jobs)(
+            delayed(fitted_to)(self.estimator, X, y, train, routed.estimator.fit)
+            for train, _ in folds
+        )
+        return [(model, test) for model, (_, test) in zip(models, folds, strict=True)]
+
+    def _split_fit(self, X, y, routed) -> tuple:
+        """A model fitted to some rows, and the others; all, where it is frozen."""
+        rows = np.arange(len(y))
+        if isinstance(self.estimator, FrozenEstimator):
+            return self.estimator, rows
+        # Not stratified: rows chosen by their class are not exchangeable with new ones.
+        train, rest = train_test_split(
+            rows,
+            test_size=self.calibration_size,
+            random_state=random_source(self.random_state),
+        )
+        return fitted_to(self.estimator, X, y, train, routed.estimator.fit), rest
+
+    def _become(self, model, **fitted):
+        """Take fitted attributes, and what ``model`` knows of its columns.
+
+        Those of an earlier fit go; nothing is changed before all is known.
+        """
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(model, name):
+                fitted[name] = getattr(model, name)
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+        for name, value in fitted.items():
+            setattr(self, name, value)
+        return self
+
+    def get_metadata_routing(self):
+        """Which metadata goes where: to the estimator's fit, and to the splitter."""
+        return (
+            MetadataRouter(owner=type(self).__name__)
+            .add_self_request(self)
+            .add(
+                estimator=self.estimator,
+                method_mapping=MethodMapping().add(caller="fit", callee="fit"),
+            )
+            .add(
+                splitter=self.cv,
+                method_mapping=MethodMapping().add(caller="fit", callee="split"),
+            )
+        )
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.input_tags = inner.input_tags
+        tags.target_tags = inner.target_tags
+        tags.target_tags.multi_output = False
+        tags.non_deterministic = inner.non_deterministic
+        return tags
+
+
+def one_target(y, way_out: str):
+    """y as (rows,); a column is taken with scikit-learn's warning."""
+    if y.ndim == 2 and y.shape[1] == 1:
+        return column_or_1d(y, warn=True)
+    if y.ndim != 1:
+        raise ValueError(f"`y` must have one target; got shape {y.shape}. {way_out}")
+    return y
+
+
+def fitted_to(estimator, X, y, rows, fit_params):
+    """A clone fitted to some rows."""
+    params = _check_method_params(X, fit_params, indices=rows)
+    return clone(estimator).fit(
+        _safe_indexing(X, rows), _safe_indexing(y, rows), **params
+    )

@@ -1,0 +1,5 @@
+"""How linear maps are wired into a network."""
+
+from skbayesnn._networks.mlp import MLP
+
+__all__ = ["MLP"]

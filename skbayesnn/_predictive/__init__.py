@@ -1,0 +1,1 @@
+"""Draws -> predictive distributions -> arrays."""

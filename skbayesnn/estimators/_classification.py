@@ -1,0 +1,229 @@
+"""Classification: what the draws of the predictive are turned into."""
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.validation import column_or_1d
+
+from skbayesnn._data.validate import check_classification
+from skbayesnn._inference.predictive import all_draws, by_rows, whole
+from skbayesnn._predictive.mixtures import LabelMixture, label_log_density
+from skbayesnn._predictive.summaries import (
+    CLASSIFICATION_KINDS,
+    MeanProbability,
+    chosen,
+    classification_uncertainty,
+    framed,
+)
+from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators._serialization import likelihood_named
+from skbayesnn.estimators._underfit import explained_entropy
+
+
+class BayesianClassifier(ClassifierMixin, BayesianNetwork):
+    """Base of the classifiers."""
+
+    def _check(self, X, y, sample_weight, *, reset, classes=None):
+        table, classes = check_classification(
+            self, X, y, sample_weight, reset=reset, classes=classes
+        )
+        return table, {"classes_": classes}
+
+    def _check_held_out(self, X, y, of_y):
+        return self._check(X, y, None, reset=False, classes=of_y["classes_"])[0]
+
+    def _likelihood(self, n, learned):
+        if learned:
+            raise ValueError(
+                "`tau` of a classifier is the likelihood's inverse temperature and "
+                "must be a number; got 'auto'. The default is 1."
+            )
+        return likelihood_named("categorical", n, learned)
+
+    def _row_weights(self, table, rows, classes):
+        weights = table.sample_weight[rows]
+        if self.class_weight is None:
+            return weights
+        labels = classes[table.y[rows]]
+        return weights * compute_sample_weight(self.class_weight, labels)
+
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Go on training with one epoch over new rows (streams, out-of-core data).
+
+        The first call fixes the standardisation. N, and with it the weight of the
+        prior, grows with every call: pass each row once. For several epochs over
+        the same rows there are ``fit`` and ``warm_start``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        classes : array-like, default=None
+            All labels that can occur; needed in the first call, unless that call's
+            y has them all.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        self : object
+        """
+        classes = self._classes_of_stream(classes)
+        return self._partial_fit(X, y, sample_weight, classes=classes)
+
+    def _classes_of_stream(self, classes):
+        """All labels of a stream, or None before they are known."""
+        if not hasattr(self, "classes_"):
+            return None if classes is None else np.unique(classes)
+        if classes is not None and not np.array_equal(
+            np.unique(classes), self.classes_
+        ):
+            raise ValueError(
+                "`classes` must be those of the first call of `partial_fit`, "
+                f"{self.classes_.tolist()}; got {np.unique(classes).tolist()}."
+            )
+        return self.classes_
+
+    def predict(self, X):
+        """The class of the largest mean probability.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        codes = self.predict_proba(X).argmax(1)
+        return self.classes_[codes]
+
+    def predict_proba(self, X):
+        """Mean over the draws of the class probabilities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        probability : ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``.
+        """
+        return self._mean_probability(self._checked_inputs(X))
+
+    def _mean_probability(self, X):
+        """Mean class probabilities; X is checked."""
+        result = np.empty((X.shape[0], len(self.classes_)), dtype=X.dtype)
+        for chunk, parts in by_rows(self._probabilities(X)):
+            mean = MeanProbability()
+            for component in parts:
+                mean.add(*component)
+            result[chunk] = mean.mean
+        return result
+
+    def predict_log_proba(self, X):
+        """Logarithm of ``predict_proba``."""
+        return np.log(self.predict_proba(X))
+
+    def predict_uncertainty(self, X, kind="entropy", as_frame=False):
+        """How uncertain the predicted class is (eq. 7; Gal's thesis 3.3.1).
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        kind : str or list of str, default="entropy"
+            ``"entropy"`` of the mean probability, in nats; ``"expected_entropy"``,
+            the mean of the draws' entropies (noise); ``"mutual_information"``, their
+            difference (what more data would remove); ``"variation_ratio"``, 1 - the
+            share of the modal label among labels sampled one per draw;
+            ``"overlap"``, the Bhattacharyya coefficient of the draws' probabilities
+            of the two likeliest classes; ``"all"``.
+        as_frame : bool, default=False
+            Whether to return a pandas DataFrame with a column per kind, and the index
+            of X if that is one.
+
+        Returns
+        -------
+        uncertainty : ndarray of shape (n_samples,), or dict of them
+            A dict for a list of kinds or ``"all"``.
+        """
+        values = chosen(
+            kind, CLASSIFICATION_KINDS, lambda kinds: self._measures(X, kinds)
+        )
+        return framed(values, kind, X) if as_frame else values
+
+    def sample_f(self, X, n_samples=1, random_state=0):
+        """Class probabilities of networks drawn from the posterior.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
+        n_samples : int, default=1
+            Each is one fresh draw of the weights of one network.
+        random_state : int, RandomState instance or None, default=0
+
+        Returns
+        -------
+        f : ndarray of shape (n_samples_X, n_classes, n_samples)
+        """
+        (probability,), _ = self._random_functions(X, n_samples, random_state)
+        return np.moveaxis(probability, 0, -1)
+
+    def sample_y(self, X, n_samples=1, random_state=0):
+        """Labels drawn from the probabilities of ``sample_f``.
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples_X, n_samples)
+        """
+        (probability,), random = self._random_functions(X, n_samples, random_state)
+        cumulative = probability.cumsum(-1)
+        cumulative /= cumulative[..., -1:]
+        uniform = random.random((*probability.shape[:2], 1))
+        return self.classes_[(cumulative <= uniform).sum(-1)].T
+
+    def log_predictive_density(self, X, y):
+        """Log of the mean probability of the label y (eq. 8).
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        density : ndarray of shape (n_samples,)
+            Nats; minus infinity for a label that was not seen in ``fit``.
+        """
+        log_probability = self.predict_log_proba(X)
+        return label_log_density(log_probability, self.classes_, column_or_1d(y))
+
+    def _probabilities(self, X):
+        """Chunks of the draws' class probabilities."""
+        return self._components(X, self._posterior(X), self.n_draws)
+
+    def _mixture(self, X) -> LabelMixture:
+        """The predictive of a few rows, all draws held."""
+        [probability] = whole(self._probabilities(self._checked_inputs(X)))
+        return LabelMixture(probability.astype(np.float64), self.classes_)
+
+    def _explained(self, X, y, weights):
+        probability = self._mean_probability(X)[np.arange(len(y)), y]
+        tiny = np.finfo(probability.dtype).tiny
+        return explained_entropy(X, y, weights, np.log(probability.clip(tiny)))
+
+    def _measures(self, X, kinds) -> dict[str, np.ndarray]:
+        X = self._checked_inputs(X)
+        posterior = self._posterior(X)
+        uniform = np.random.default_rng(self.seeds_).random(
+            (self.n_draws, posterior.n_members)
+        )
+        result = {kind: np.empty(X.shape[0]) for kind in kinds}
+        for chunk, (probability,) in all_draws(self._probabilities(X)):
+            if not posterior.network.stochastic:
+                probability = np.tile(probability, (self.n_draws, 1, 1))
+            for kind in kinds:
+                result[kind][chunk] = classification_uncertainty(
+                    probability, kind, uniform.ravel()
+                )
+        return result

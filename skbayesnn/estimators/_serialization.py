@@ -1,0 +1,220 @@
+"""Trained networks <-> plain arrays and scalars, the fitted attributes.
+
+Nothing else is kept in a fitted estimator, so that pickle, joblib and skops need no
+torch object, and a model that was fitted on a GPU loads anywhere.
+"""
+
+from dataclasses import asdict
+
+import numpy as np
+import torch
+
+from skbayesnn._data.design import Scaling
+from skbayesnn._families import FAMILIES, Family
+from skbayesnn._inference.objective import weight_decay
+from skbayesnn._inference.posterior import Posterior
+from skbayesnn._likelihoods import (
+    Categorical,
+    Gaussian,
+    Heteroscedastic,
+    Likelihood,
+    Precision,
+)
+from skbayesnn._networks import MLP
+from skbayesnn.estimators._program import Fitted
+
+LIKELIHOODS = {
+    "gaussian": Gaussian,
+    "heteroscedastic": Heteroscedastic,
+    "categorical": Categorical,
+}
+
+
+def arrays_of(posterior: Posterior) -> dict[str, np.ndarray]:
+    """All parameters by name, members first, and the keep probabilities."""
+    groups = {f"layers/{i}": group for i, group in enumerate(posterior.layers)}
+    groups["noise"] = posterior.likelihood_params
+    arrays = {
+        f"{place}/{name}": value.cpu().numpy()
+        for place, group in groups.items()
+        for name, value in group.items()
+    }
+    arrays["keep"] = torch.stack(posterior.keep).double().cpu().numpy()
+    return arrays
+
+
+def description_of(network: MLP, likelihood: Likelihood) -> dict:
+    """What is not an array: sizes and names."""
+    [name] = [n for n, kind in LIKELIHOODS.items() if type(likelihood) is kind]
+    return {
+        "sizes": list(network.sizes),
+        "activation": network.activation,
+        "families": [_description_of_family(family) for family in network.families],
+        "likelihood": name,
+        "learned_tau": likelihood.learned,
+    }
+
+
+def _description_of_family(family: Family) -> dict:
+    """Its name and its options."""
+    [name] = [n for n, kind in FAMILIES.items() if type(family) is kind]
+    return {"name": name} | asdict(family)
+
+
+def _family_described(about: dict) -> Family:
+    options = {key: value for key, value in about.items() if key != "name"}
+    return FAMILIES[about["name"]](**options)
+
+
+def likelihood_named(name: str, n: int, learned: bool) -> Likelihood:
+    """The likelihood of n targets or classes."""
+    if name == "categorical":
+        return Categorical(n)
+    return LIKELIHOODS[name](n, learned)
+
+
+def posterior_of(estimator, device: torch.device, dtype: torch.dtype) -> Posterior:
+    """The posterior of a fitted estimator, on a device."""
+    about, arrays = estimator.network_, estimator.parameters_
+    network = MLP(
+        tuple(about["sizes"]),
+        about["activation"],
+        tuple(_family_described(family) for family in about["families"]),
+    )
+    groups: list[dict] = [{} for _ in network.families]
+    likelihood_params = {}
+    for key, value in arrays.items():
+        place, *rest = key.split("/")
+        if place == "layers":
+            groups[int(rest[0])][rest[1]] = _tensor(value, device, dtype)
+        elif place == "noise":
+            likelihood_params[rest[0]] = _tensor(value, device, dtype)
+    n = network.sizes[-1] // (2 if about["likelihood"] == "heteroscedastic" else 1)
+    return Posterior(
+        network=network,
+        likelihood=likelihood_named(about["likelihood"], n, about["learned_tau"]),
+        layers=groups,
+        likelihood_params=likelihood_params,
+        keep=tuple(_tensor(p, device, dtype) for p in arrays["keep"]),
+        seeds=estimator.seeds_,
+    )
+
+
+def _tensor(values, device, dtype):
+    return torch.as_tensor(values).to(device, dtype)
+
+
+def prior_from(posterior: Posterior) -> list[dict[str, np.ndarray]]:
+    """A mean-field posterior as the fields of a prior, per layer, members first."""
+    parts = zip(posterior.network.families, posterior.layers, strict=True)
+    return [
+        {
+            name: value.cpu().numpy().copy()
+            for name, value in family.as_prior(params).items()
+        }
+        for family, params in parts
+    ]
+
+
+def scaling_of(estimator) -> Scaling:
+    """The standardisation of a fitted estimator."""
+    return Scaling(
+        estimator.x_mean_, estimator.x_scale_, estimator.y_mean_, estimator.y_scale_
+    )
+
+
+def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
+    """The fitted attributes that estimators of all kinds have, by name.
+
+    total_weight : N, the sum of the weights of all rows seen
+    """
+    trained, scaling = fitted.trained, fitted.task.share.scaling
+    alive = np.flatnonzero(trained.failed == 0)
+    trained = trained.select(alive)
+    posterior = trained.posterior
+    tau = _precision(fitted, posterior, scaling)
+    dropout = _shared(_rates(fitted, posterior))
+    length_scale = _shared(fitted.task.length_scale)
+    history = _history(trained, np.log(scaling.y_scale).sum())
+    last = trained.n_epochs - 1
+    final_loss = history["loss"][last, np.arange(len(last))]
+    return {
+        "network_": description_of(posterior.network, posterior.likelihood),
+        "parameters_": arrays_of(posterior),
+        "seeds_": posterior.seeds,
+        "x_mean_": scaling.x_mean,
+        "x_scale_": scaling.x_scale,
+        "y_mean_": scaling.y_mean,
+        "y_scale_": scaling.y_scale,
+        "tau_": tau,
+        "dropout_": dropout,
+        "weight_decay_": _per_layer_and_target(
+            dropout, length_scale, total_weight, tau
+        ),
+        "optimizer_": trained.optimizer,
+        "history_": history,
+        "loss_curve_": np.nanmean(history["loss"], axis=1).tolist(),
+        "n_iter_": int(trained.n_epochs.max()),
+        "elbo_": float(-total_weight * final_loss.mean()),
+        "prior_": _prior(fitted, alive),
+    }
+
+
+def _prior(fitted: Fitted, alive: np.ndarray) -> list[dict[str, np.ndarray]] | None:
+    """An earlier posterior that was the prior, its fields per layer; or None."""
+    if fitted.task.plan.prior != "previous":
+        return None
+    return [
+        {name: value[alive] for name, value in fields.items()}
+        for fields in fitted.task.members.prior
+    ]
+
+
+def _rates(fitted: Fitted, posterior: Posterior) -> np.ndarray:
+    """Dropout of every layer: given, or the networks' mean of the learned ones."""
+    learned = [family.learns_keep for family in posterior.network.families]
+    keep = torch.stack(posterior.learned_keep()).double().mean(1).cpu().numpy()
+    return np.where(learned, 1 - keep, fitted.task.dropout)
+
+
+def _shared(per_layer: np.ndarray):
+    """(layers,) -> a number where all layers agree."""
+    first = per_layer[0]
+    return float(first) if (per_layer == first).all() else per_layer
+
+
+def _per_layer_and_target(dropout, length_scale, total_weight, tau):
+    """lambda: a number, (layers,), (targets,) or (layers, targets)."""
+    if np.ndim(tau):
+        dropout, length_scale = (
+            v[:, None] if np.ndim(v) else v for v in (dropout, length_scale)
+        )
+    return weight_decay(1 - dropout, length_scale, total_weight, tau)
+
+
+def _precision(fitted: Fitted, posterior: Posterior, scaling: Scaling):
+    """tau in y's units: given, or that of the networks' mean noise variance."""
+    likelihood = posterior.likelihood
+    tau = fitted.task.tau
+    if tau is None:
+        assert isinstance(likelihood, Precision)
+        log_tau = likelihood.log_tau(posterior.likelihood_params)[:, 0].double()
+        variance = log_tau.neg().exp().mean(0).cpu().numpy()
+        tau = 1 / (variance * scaling.y_scale**2)
+    return float(tau[0]) if len(tau) == 1 else tau
+
+
+def _history(trained, log_y_scale: float) -> dict[str, np.ndarray]:
+    """Per epoch and network, (n_iter, networks); NaN after a network has stopped."""
+    n_epochs = trained.n_epochs.max()
+    stopped = np.arange(n_epochs)[:, None] >= trained.n_epochs
+
+    def cut(values):
+        return np.where(stopped, np.nan, values[:n_epochs])
+
+    nll = cut(trained.nll + log_y_scale)
+    kl = cut(trained.kl)
+    history = {"loss": nll + kl, "negative_log_likelihood": nll, "kl": kl}
+    if trained.validation is not None:
+        history["validation_score"] = cut(trained.validation - log_y_scale)
+    return history

@@ -1,0 +1,219 @@
+"""Constructor parameters -> checked values, before any work is done."""
+
+import secrets
+from collections.abc import Sequence
+from numbers import Integral, Real
+
+import numpy as np
+import torch
+from sklearn.utils import check_random_state
+
+from skbayesnn._networks.mlp import ACTIVATIONS
+
+LARGEST_LAYER = 1_000_000
+
+# Steps that `max_iter="auto"` wants for a table of N rows: STEPS_PER_ROOT sqrt(N).
+# Small tables need steps, not epochs; large ones see every row often enough.
+STEPS_PER_ROOT = 100
+FEWEST_EPOCHS = 10
+# `batch_size="auto"`: this many batches to an epoch, within the bounds.
+BATCHES_PER_EPOCH = 40
+BATCH_BOUNDS = (128, 1024)
+
+
+def check_number(name, value, *, kind=Real, low=None, high=None, open_low=False):
+    """``value``, if it is a number of the kind inside [low, high).
+
+    Raises
+    ------
+    TypeError, ValueError
+        With the rule and the value.
+    """
+    word = "an integer" if kind is Integral else "a number"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, kind):
+        raise TypeError(f"`{name}` must be {word}; got {value!r}.")
+    value = int(value) if kind is Integral else float(value)
+    too_low = low is not None and (value < low or (open_low and value == low))
+    too_high = high is not None and value >= high
+    if too_low or too_high or not np.isfinite(value):
+        raise ValueError(
+            f"`{name}` must be {_interval(low, high, open_low)}; got {value!r}."
+        )
+    return value
+
+
+def _interval(low, high, open_low):
+    if high is not None:
+        return f"in {'(' if open_low else '['}{low}, {high})"
+    if low is None:
+        return "finite"
+    return f"finite and {'>' if open_low else '>='} {low}"
+
+
+def check_option(name, value, options):
+    """``value``, if it is one of the options."""
+    if not isinstance(value, str) or value not in options:
+        wanted = ", ".join(repr(option) for option in options)
+        raise ValueError(f"`{name}` must be one of {wanted}; got {value!r}.")
+    return value
+
+
+def check_bool(name, value):
+    """``value``, if it is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"`{name}` must be True or False; got {value!r}.")
+    return bool(value)
+
+
+def hidden_sizes(value) -> tuple[int, ...]:
+    """`hidden_layer_sizes`: units of each hidden layer; () is a linear model."""
+    values = [value] if isinstance(value, Integral) else value
+    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
+        raise TypeError(
+            f"`hidden_layer_sizes` must be an integer or a sequence of them; got "
+            f"{value!r}."
+        )
+    sizes = []
+    for size in values:
+        size = check_number("hidden_layer_sizes", size, kind=Integral, low=1)
+        if size > LARGEST_LAYER:
+            raise ValueError(
+                f"`hidden_layer_sizes` must be at most {LARGEST_LAYER} per layer; got "
+                f"{size}. Weights grow with the product of neighbouring layers."
+            )
+        sizes.append(size)
+    return tuple(sizes)
+
+
+def per_layer(name, value, n_layers, *, low, high=None) -> np.ndarray:
+    """A number for all weight layers, or one for each; (layers,)."""
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        if len(value) != n_layers:
+            raise ValueError(
+                f"`{name}` must be a number or hold one per weight layer, the "
+                f"input's first: {n_layers} here (hidden layers + 1); got "
+                f"{len(value)}: {value!r}."
+            )
+        values = value
+    else:
+        values = [value] * n_layers
+    return np.array([check_number(name, v, low=low, high=high) for v in values])
+
+
+def dropout_rates(value, n_layers) -> np.ndarray:
+    """`dropout` per weight layer, (layers,), each in [0, 1)."""
+    return per_layer("dropout", value, n_layers, low=0, high=1)
+
+
+def length_scales(value, fan_ins) -> np.ndarray:
+    """`length_scale` per weight layer, (layers,); "auto" is l^2 = fan-in."""
+    if isinstance(value, str):
+        check_option("length_scale", value, ["auto"])
+        return np.sqrt(np.array(fan_ins, dtype=float))
+    return per_layer("length_scale", value, len(fan_ins), low=0)
+
+
+def precisions(value, n_targets) -> np.ndarray | None:
+    """`tau` per target in y's units, (targets,); None where it is to be learned."""
+    if isinstance(value, str):
+        check_option("tau", value, ["auto"])
+        return None
+    if isinstance(value, Sequence | np.ndarray) and np.ndim(value) > 0:
+        if len(value) != n_targets:
+            raise ValueError(
+                f"`tau` must be a number or hold one per target: {n_targets} here; "
+                f"got {len(value)}: {value!r}."
+            )
+        values = value
+    else:
+        values = [value] * n_targets
+    return np.array([check_number("tau", v, low=0, open_low=True) for v in values])
+
+
+def batch_rows(value, n_rows) -> int:
+    """`batch_size` for a table of ``n_rows``: never more than there are."""
+    if isinstance(value, str):
+        check_option("batch_size", value, ["auto"])
+        size = 2 ** round(np.log2(max(n_rows / BATCHES_PER_EPOCH, 1)))
+        return int(min(np.clip(size, *BATCH_BOUNDS), n_rows))
+    size = check_number("batch_size", value, kind=Integral, low=1)
+    return min(size, n_rows)
+
+
+def epochs(value, n_rows, batch_size) -> int:
+    """`max_iter` in epochs; "auto" is ``STEPS_PER_ROOT sqrt(N)`` steps."""
+    if isinstance(value, str):
+        check_option("max_iter", value, ["auto"])
+        n_batches = -(-n_rows // batch_size)
+        wanted = STEPS_PER_ROOT * np.sqrt(n_rows) / n_batches
+        return int(max(np.ceil(wanted), FEWEST_EPOCHS))
+    return check_number("max_iter", value, kind=Integral, low=1)
+
+
+def random_source(value) -> np.random.RandomState:
+    """`random_state` as a generator; None is fresh entropy, no global state."""
+    return check_random_state(secrets.randbits(32) if value is None else value)
+
+
+def activation_name(value) -> str:
+    """`activation`, a key of the table of activations."""
+    return check_option("activation", value, ACTIVATIONS)
+
+
+def device_for_fit(value) -> torch.device:
+    """`device` as a torch.device that exists here.
+
+    Raises
+    ------
+    ValueError
+        Unknown name, or a device that this machine does not have.
+    """
+    device = _device(value)
+    reason = _why_absent(device)
+    if reason:
+        raise ValueError(
+            f"`device` must be present on this machine; got {str(value)!r}, but "
+            f"{reason}. Use device='cpu' or device='auto'."
+        )
+    return device
+
+
+def device_for_prediction(value) -> torch.device:
+    """`device`, or the CPU where this machine does not have it."""
+    device = _device(value)
+    return torch.device("cpu") if _why_absent(device) else device
+
+
+def _device(value) -> torch.device:
+    if isinstance(value, torch.device):
+        return value
+    if not isinstance(value, str):
+        raise TypeError(f"`device` must be a name or a torch.device; got {value!r}.")
+    if value == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(value)
+    except RuntimeError as error:
+        raise ValueError(_unknown_device(value)) from error
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise ValueError(_unknown_device(value))
+    return device
+
+
+def _unknown_device(value):
+    return (
+        "`device` must be 'auto', 'cpu', 'cuda', 'cuda:1' (any number), 'mps' or a "
+        f"torch.device; got {value!r}."
+    )
+
+
+def _why_absent(device: torch.device) -> str:
+    """Why a device cannot be used here; empty where it can."""
+    if device.type == "cuda":
+        if not torch.cuda.is_available():
+            return "torch sees no CUDA GPU"
+        if (device.index or 0) >= torch.cuda.device_count():
+            return f"torch sees {torch.cuda.device_count()} CUDA GPUs"
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        return "torch sees no Apple GPU"
+    return ""

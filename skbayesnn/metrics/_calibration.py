@@ -1,0 +1,217 @@
+"""Do predicted probabilities mean what they say?"""
+
+import numpy as np
+
+from skbayesnn.metrics._validation import (
+    LEVELS,
+    inside_unit_interval,
+    no_nan,
+    present,
+    weighted_mean,
+    with_targets,
+)
+
+
+def quantile_calibration_error(cdf, levels=None, sample_weight=None):
+    """Expected calibration error of a regression, over quantile levels.
+
+    The mean over levels p of |share of rows with F(y) <= p - p|: of a calibrated
+    predictive, a share p of the targets lies below the p-quantile. Like every
+    calibration error it says nothing of sharpness, and it is not zero for a perfect
+    model of few rows.
+
+    Parameters
+    ----------
+    cdf : array-like of shape (n_samples[, n_targets])
+        F(y), the predictive distribution function at y, as ``predictive_cdf`` returns
+        it. Several targets are scored each for itself, and the errors averaged.
+    levels : array-like of shape (n_levels,), default=None
+        Quantile levels in (0, 1); None is 0.05, 0.1, ..., 0.95.
+    sample_weight : array-like of shape (n_samples,), default=None
+
+    Returns
+    -------
+    error : float in [0, 1]
+        Smaller is better.
+
+    Notes
+    -----
+    The shares are those of Kuleshov et al. (2018), section 3.5; NOTE[DIFF] their
+    calibration error, eq. 9, sums w_p (share - p)^2 over the levels with weights of
+    one's choice, while here |share - p| is averaged. So the result is a probability, as
+    the calibration errors of classifiers are; it is the expected calibration error of
+    Chung et al. (2021).
+
+    References
+    ----------
+    Kuleshov, Fenner & Ermon (2018), "Accurate uncertainties for deep learning using
+    calibrated regression", ICML. Chung, Neiswanger, Char & Schneider (2021), "Beyond
+    pinball loss: quantile methods for calibrated uncertainty quantification", NeurIPS.
+    """
+    cdf = with_targets("cdf", cdf)
+    levels = np.atleast_1d(
+        inside_unit_interval("levels", LEVELS if levels is None else levels)
+    )
+    weights, cdf = present(sample_weight, cdf)
+    _probabilities("cdf", cdf)
+    share = np.average(cdf[..., None] <= levels, axis=0, weights=weights)
+    return float(np.abs(share - levels).mean())
+
+
+def expected_calibration_error(
+    y,
+    probability,
+    classes=None,
+    kind="top_label",
+    n_bins=15,
+    sample_weight=None,
+):
+    """Expected calibration error of a classification, over equal-mass bins.
+
+    Rows are sorted by a predicted probability into bins; the error is the mean over
+    bins, weighted by their mass, of |mean predicted probability - observed frequency|.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        Labels.
+    probability : array-like of shape (n_samples, n_classes)
+        Predicted probabilities; rows sum to one.
+    classes : array-like of shape (n_classes,), default=None
+        Labels of the columns; None is the sorted labels in y.
+    kind : {"top_label", "classwise"}, default="top_label"
+        ``"top_label"`` asks of the likeliest class, how often it is the right one;
+        ``"classwise"`` asks of every class, how often it occurs, and averages over the
+        classes.
+    n_bins : int, default=15
+        Bins of equal total weight. Rows of equal probability are never split between
+        bins: they go where the middle of their mass belongs. So there are fewer bins
+        where there are fewer different probabilities than ``n_bins``.
+    sample_weight : array-like of shape (n_samples,), default=None
+
+    Returns
+    -------
+    error : float in [0, 1]
+        Smaller is better. Not zero for a perfect model of few rows, where frequencies
+        in a bin vary by chance.
+
+    Notes
+    -----
+    NOTE[DIFF] Guo et al. (2017), eq. 3, and Kull et al. (2019) use bins of equal width;
+    equal mass (Nguyen & O'Connor 2015; Nixon et al. 2019) has as many rows in the bins
+    that hold most rows as in the others, hence less noise.
+
+    References
+    ----------
+    Naeini, Cooper & Hauskrecht (2015), "Obtaining well calibrated probabilities using
+    Bayesian binning", AAAI. Guo, Pleiss, Sun & Weinberger (2017), "On calibration of
+    modern neural networks", ICML. Kull, Perello-Nieto, Kängsepp, Silva Filho, Song &
+    Flach (2019), "Beyond temperature scaling", NeurIPS, for the classwise error. Nguyen
+    & O'Connor (2015), "Posterior calibration and exploratory analysis for natural
+    language processing models", EMNLP. Nixon, Dusenberry, Zhang, Jerfel & Tran (2019),
+    "Measuring calibration in deep learning", CVPR workshops.
+    """
+    if kind not in ("top_label", "classwise"):
+        raise ValueError(f"`kind` must be 'top_label' or 'classwise'; got {kind!r}.")
+    if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer):
+        raise TypeError(f"`n_bins` must be an integer; got {n_bins!r}.")
+    if n_bins < 1:
+        raise ValueError(f"`n_bins` must be at least 1; got {n_bins}.")
+    weights, codes, probability = _labelled(y, probability, classes, sample_weight)
+    if kind == "top_label":
+        right = probability.argmax(1) == codes
+        return _binned_gap(probability.max(1), right, weights, n_bins)
+    gaps = [
+        _binned_gap(column, codes == code, weights, n_bins)
+        for code, column in enumerate(probability.T)
+    ]
+    return float(np.mean(gaps))
+
+
+def brier_score(y, probability, classes=None, sample_weight=None):
+    """Mean squared distance of the predicted probabilities from the outcome.
+
+    The sum over classes of (probability - 1 where the class is the label, else 0)
+    squared. With two classes this is twice scikit-learn's ``brier_score_loss``.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        Labels.
+    probability : array-like of shape (n_samples, n_classes)
+        Predicted probabilities; rows sum to one.
+    classes : array-like of shape (n_classes,), default=None
+        Labels of the columns; None is the sorted labels in y.
+    sample_weight : array-like of shape (n_samples,), default=None
+
+    Returns
+    -------
+    score : float in [0, 2]
+        Smaller is better.
+
+    References
+    ----------
+    Brier (1950), "Verification of forecasts expressed in terms of probability", Mon.
+    Weather Rev. 78, eq. 2.
+    """
+    weights, codes, probability = _labelled(y, probability, classes, sample_weight)
+    outcome = np.eye(probability.shape[1])[codes]
+    return weighted_mean(np.square(probability - outcome).sum(1), weights)
+
+
+def _binned_gap(probability, occurred, weights, n_bins) -> float:
+    """Mass-weighted mean over equal-mass bins of |mean probability - frequency|.
+
+    probability, occurred, weights : (rows,)
+    """
+    _, value = np.unique(probability, return_inverse=True)
+    mass = np.bincount(value, weights)
+    upto = mass.cumsum()
+    bins = (n_bins * (upto - mass / 2) // upto[-1]).astype(int)
+    gap = np.bincount(bins[value], weights * (probability - occurred))
+    return float(np.abs(gap).sum() / upto[-1])
+
+
+def _labelled(y, probability, classes, sample_weight):
+    """Present rows: weights (rows,), columns of the labels (rows,), probability."""
+    y, probability = np.asarray(y), np.asarray(probability, dtype=np.float64)
+    if y.ndim != 1 or probability.ndim != 2 or len(probability) != len(y):
+        raise ValueError(
+            "`probability` must be of shape (n_samples, n_classes) for y of shape "
+            f"(n_samples,); got {probability.shape} and {y.shape}. Two classes have "
+            "two columns."
+        )
+    weights, y, probability = present(sample_weight, y, probability)
+    _probabilities("probability", probability)
+    total = probability.sum(1)
+    # Probabilities of single precision, averaged over draws, sum to one within 1e-6.
+    if np.abs(total - 1).max() > 1e-4:
+        raise ValueError(
+            "the rows of `probability` must sum to one; got "
+            f"{total[np.abs(total - 1).argmax()]}."
+        )
+    labels = np.unique(y) if classes is None else np.asarray(classes)
+    if labels.shape != (probability.shape[1],):
+        raise ValueError(
+            f"`classes` must name the {probability.shape[1]} columns of `probability`; "
+            + (
+                f"y has {len(labels)} different labels. Give `classes`."
+                if classes is None
+                else f"got an array of shape {labels.shape}."
+            )
+        )
+    unknown = np.setdiff1d(y, labels)
+    if unknown.size:
+        raise ValueError(
+            f"the labels in y must be among `classes`; got {unknown[0]!r}."
+        )
+    order = np.argsort(labels)
+    return weights, order[np.searchsorted(labels, y, sorter=order)], probability
+
+
+def _probabilities(name, values) -> None:
+    """Refuses what is not in [0, 1]."""
+    no_nan(name, values)
+    wrong = values[(values < 0) | (values > 1)]
+    if wrong.size:
+        raise ValueError(f"`{name}` must be in [0, 1]; got {wrong[0]}.")

@@ -1,0 +1,197 @@
+"""Scores of quantiles and of prediction intervals.
+
+Several targets are scored each for itself, and the scores averaged.
+"""
+
+import numpy as np
+from sklearn.metrics import mean_pinball_loss
+
+from skbayesnn.metrics._validation import (
+    inside_unit_interval,
+    no_nan,
+    present,
+    weighted_mean,
+    with_targets,
+)
+
+
+def pinball_loss(y, quantile, levels, sample_weight=None):
+    """Mean pinball loss of quantiles, over rows and levels.
+
+    Over an evenly spaced grid of levels in (0, 1), twice this loss tends to the CRPS
+    as the grid gets finer, for the CRPS is twice the integral of the pinball loss over
+    the level.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples[, n_targets])
+    quantile : array-like of shape (n_samples[, n_targets], n_levels)
+        As ``predict_quantile`` returns them; without the last axis for a single level.
+    levels : float or array-like of shape (n_levels,)
+        Of the quantiles, in (0, 1).
+    sample_weight : array-like of shape (n_samples,), default=None
+
+    Returns
+    -------
+    loss : float
+        In y's units; smaller is better.
+
+    References
+    ----------
+    Koenker & Bassett (1978), "Regression quantiles", Econometrica 46. Gneiting & Ranjan
+    (2011), "Comparing density forecasts using threshold- and quantile-weighted scoring
+    rules", J. Bus. Econ. Stat. 29, for the CRPS as an integral over levels; its
+    quantile score is twice the pinball loss.
+    """
+    y = with_targets("y", y)
+    levels = inside_unit_interval("levels", levels)
+    quantile = np.asarray(quantile, dtype=np.float64)
+    if quantile.shape != (*y.shape, *levels.shape):
+        raise ValueError(
+            "`quantile` must be of shape (*y.shape, n_levels), or y.shape for a single "
+            f"level; got {quantile.shape} for y of shape {y.shape} and levels of shape "
+            f"{levels.shape}."
+        )
+    weights, y, quantile = present(sample_weight, y, quantile)
+    no_nan("y", y)
+    no_nan("quantile", quantile)
+    columns = np.moveaxis(quantile.reshape(*y.shape, levels.size), -1, 0)
+    losses = [
+        mean_pinball_loss(y, column, sample_weight=weights, alpha=level)
+        for level, column in zip(levels.ravel(), columns, strict=True)
+    ]
+    return float(np.mean(losses))
+
+
+def interval_score(y, interval, coverage, sample_weight=None):
+    """Mean interval score, or Winkler score, of central prediction intervals.
+
+    The width, plus 2 / (1 - coverage) times the distance of y from an interval that
+    misses it. It is minimised by the true quantiles (1 - coverage) / 2 and
+    (1 + coverage) / 2, and rewards narrow intervals that cover.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples[, n_targets])
+    interval : array-like of shape (n_samples[, n_targets][, n_levels], 2)
+        Lower and upper ends, as ``predict_interval`` returns them.
+    coverage : float or array-like of shape (n_levels,)
+        Nominal coverage of the intervals, in (0, 1).
+    sample_weight : array-like of shape (n_samples,), default=None
+
+    Returns
+    -------
+    score : float
+        In y's units, mean over the levels; smaller is better.
+
+    References
+    ----------
+    Winkler (1972), "A decision-theoretic approach to interval estimation", J. Am. Stat.
+    Assoc. 67. Gneiting & Raftery (2007), "Strictly proper scoring rules, prediction,
+    and estimation", J. Am. Stat. Assoc. 102, eq. 43.
+    """
+    weights, y, lower, upper, levels = _intervals(y, interval, coverage, sample_weight)
+    missed = np.maximum(lower - y, 0) + np.maximum(y - upper, 0)
+    return weighted_mean(upper - lower + 2 / (1 - levels) * missed, weights)
+
+
+def coverage_error(y, interval, coverage, sample_weight=None):
+    """How far the share of targets inside their interval is from the nominal one.
+
+    |observed coverage - nominal coverage|, the mean of it over levels and targets. It
+    is not a proper score: intervals of every width can have the right coverage, so it
+    is read together with :func:`interval_width`. Nor is it zero for a perfect model of
+    few rows, where the observed share varies by chance.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples[, n_targets])
+    interval : array-like of shape (n_samples[, n_targets][, n_levels], 2)
+        Lower and upper ends, as ``predict_interval`` returns them; ends count as
+        inside.
+    coverage : float or array-like of shape (n_levels,)
+        Nominal coverage of the intervals, in (0, 1).
+    sample_weight : array-like of shape (n_samples,), default=None
+
+    Returns
+    -------
+    error : float in [0, 1]
+        Smaller is better.
+
+    References
+    ----------
+    Khosravi, Nahavandi, Creighton & Atiya (2011), "Comprehensive review of neural
+    network-based prediction intervals and new advances", IEEE Trans. Neural Netw. 22:
+    the observed share is their prediction interval coverage probability (PICP).
+    """
+    weights, y, lower, upper, levels = _intervals(y, interval, coverage, sample_weight)
+    inside = np.average((lower <= y) & (y <= upper), axis=0, weights=weights)
+    return float(np.abs(inside - levels).mean())
+
+
+def interval_coverage(y, interval, sample_weight=None):
+    """Share of targets inside their interval, ends included.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples[, n_targets])
+    interval : array-like of shape (n_samples[, n_targets], 2)
+        Lower and upper ends, as ``predict_interval`` returns them.
+    sample_weight : array-like of shape (n_samples,), default=None
+
+    Returns
+    -------
+    coverage : float in [0, 1]
+    """
+    y, interval = np.asarray(y), np.asarray(interval, dtype=np.float64)
+    if interval.shape != (*y.shape, 2):
+        raise ValueError(
+            "`interval` must be of shape (*y.shape, 2); got "
+            f"{interval.shape} for y of shape {y.shape}."
+        )
+    weights, y, interval = present(sample_weight, y, interval)
+    inside = (interval[..., 0] <= y) & (y <= interval[..., 1])
+    return weighted_mean(inside, weights)
+
+
+def interval_width(interval, sample_weight=None):
+    """Mean width of intervals, in y's units.
+
+    Parameters
+    ----------
+    interval : array-like of shape (n_samples[, n_targets], 2)
+    sample_weight : array-like of shape (n_samples,), default=None
+
+    Returns
+    -------
+    width : float
+    """
+    weights, interval = present(sample_weight, np.asarray(interval, dtype=np.float64))
+    return weighted_mean(interval[..., 1] - interval[..., 0], weights)
+
+
+def _intervals(y, interval, coverage, sample_weight):
+    """Present rows: weights (rows,), y (rows, targets, 1), lower and upper ends
+    (rows, targets, levels), levels (levels,).
+    """
+    y = with_targets("y", y)
+    levels = inside_unit_interval("coverage", coverage)
+    interval = np.asarray(interval, dtype=np.float64)
+    if interval.shape != (*y.shape, *levels.shape, 2):
+        raise ValueError(
+            "`interval` must be of shape (*y.shape, n_levels, 2), or (*y.shape, 2) for "
+            f"a single coverage; got {interval.shape} for y of shape {y.shape} and "
+            f"coverage of shape {levels.shape}."
+        )
+    weights, y, interval = present(sample_weight, y, interval)
+    no_nan("y", y)
+    no_nan("interval", interval)
+    lower, upper = (
+        interval[..., end].reshape(len(y), -1, levels.size) for end in (0, 1)
+    )
+    if (lower > upper).any():
+        raise ValueError(
+            "`interval` must have its lower end first; got an interval from "
+            f"{lower[lower > upper][0]} to {upper[lower > upper][0]}."
+        )
+    return weights, y.reshape(len(y), -1, 1), lower, upper, levels.ravel()

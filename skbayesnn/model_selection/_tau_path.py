@@ -1,0 +1,190 @@
+"""How an estimator chooses tau by cross-validation.
+
+All values of tau in all folds are trained as members of batched programs; then the
+estimator itself is fitted to all rows, with the best of them.
+"""
+
+import warnings
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn import config_context, get_config
+from sklearn.base import is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import check_cv
+from sklearn.utils import indexable
+from sklearn.utils.metaestimators import available_if
+
+from skbayesnn._data.design import Scaling
+from skbayesnn.estimators import _program, _validation
+from skbayesnn.estimators._base import BayesianNetwork, Prepared
+from skbayesnn.estimators._progress import with_callbacks
+from skbayesnn.model_selection._search import BatchedGridSearchCV
+from skbayesnn.scoring import log_density_scorer
+
+# Ends of a path of which only the length is given. Regression, in units of the
+# precision of y itself: from a model that explains nothing to noise of 3 % of y's
+# standard deviation. Classes: two decades to either side of the plain likelihood.
+REGRESSION_ENDS, CLASSES_ENDS = (1.0, 1e3), (1e-2, 1e2)
+
+
+class TauPathCV(BayesianNetwork):
+    """Base of the estimators that find their tau.
+
+    A class names the plain one, ``_plain``, and has its parameters but ``tau`` and
+    ``warm_start``. Constructors list them in full: that is where ``get_params``,
+    editors and type checkers look.
+    """
+
+    _plain: type[BayesianNetwork]
+    taus: Any
+    cv: Any
+    scoring: Any
+    n_jobs: int | None
+    verbose: bool
+    random_state: Any
+
+    def _store(self, arguments: dict) -> None:
+        """The constructor's ``locals()`` as attributes."""
+        self.__dict__.update((n, v) for n, v in arguments.items() if n != "self")
+
+    @with_callbacks
+    def fit(self, X, y, sample_weight=None, X_val=None, y_val=None, groups=None):
+        """Choose tau by cross-validation, and fit the posterior to all rows with it.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Numbers; computed in float32 if X is float32, else in float64.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets, or labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows in the likelihood, and in the default score. To another
+            ``scoring`` they are given as scikit-learn's searches give them.
+        X_val, y_val : array-like, default=None
+            Rows outside of all folds that decide when to stop, with
+            ``early_stopping=True``; by default ``validation_fraction`` of the training
+            rows of each fit.
+        groups : array-like of shape (n_samples,), default=None
+            Groups of the rows, given to the splitter.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator. After an error or an interruption it is as it was
+            before.
+        """
+        with self._restored_on_failure():
+            prepared = self._prepared(X, y, sample_weight, X_val, y_val)
+            taus = self._path(prepared)
+            network = self._network().set_params(tau=taus[0])
+            # What is wrong is told here once, and not for every member.
+            prepared.task_of(network)
+            cv = check_cv(self.cv, y, classifier=is_classifier(self))
+            given = {"sample_weight": sample_weight, "X_val": X_val, "y_val": y_val}
+            search = self._searched(
+                network,
+                taus,
+                list(cv.split(*indexable(X, y, groups))),
+                X,
+                y,
+                {name: value for name, value in given.items() if value is not None},
+            )
+            task = prepared.task_of(network.set_params(tau=taus[search.best_index_]))
+            [fitted] = _program.train_together([self], [task], [prepared.table])
+            self._finish(prepared, fitted)
+            self.taus_ = np.array(taus)
+            self.scores_ = _scores_of(search)
+            self.best_score_ = float(search.best_score_)
+        return self
+
+    @available_if(lambda self: False)
+    def partial_fit(self, X, y):
+        """There is none: of rows that come as a stream, none can be held out."""
+
+    def _path(self, prepared: Prepared) -> list:
+        """The candidates: numbers, or lists of one per target."""
+        if isinstance(self.taus, Integral):
+            n = _validation.check_number("taus", self.taus, kind=Integral, low=1)
+            return _spaced(n, prepared).tolist()
+        values = np.asarray(self.taus, dtype=object)
+        if values.ndim not in (1, 2) or values.size == 0:
+            raise TypeError(
+                "`taus` must be the number of values to try, or an array of them of "
+                "shape (n_taus,) or, one per target, (n_taus, n_targets); got "
+                f"{self.taus!r}."
+            )
+        for value in values.flat:
+            _validation.check_number("taus", value, low=0, open_low=True)
+        return values.astype(float).tolist()
+
+    def _network(self) -> BayesianNetwork:
+        """The plain estimator, tau apart, whose copies have the same randomness."""
+        shared = self._plain().get_params().keys() & self.get_params().keys()
+        network = self._plain(**{name: getattr(self, name) for name in shared})
+        if not isinstance(self.random_state, Integral):
+            source = _validation.random_source(self.random_state)
+            network.set_params(random_state=source.randint(2**31 - 1))
+        return network
+
+    def _searched(self, network, taus, splits, X, y, given) -> BatchedGridSearchCV:
+        """The search over tau, fitted."""
+        scoring = self.scoring
+        if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
+            raise TypeError(
+                f"`scoring` must be None, a name or a callable; got {scoring!r}. For "
+                "several scores there is BatchedGridSearchCV."
+            )
+        verbose = _validation.check_bool("verbose", self.verbose)
+        # In all versions of scikit-learn it is routing that brings weights to a scorer.
+        routed = scoring is None or get_config()["enable_metadata_routing"]
+        with config_context(enable_metadata_routing=routed), warnings.catch_warnings():
+            # Those of the folds; the last fit has its own.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            if routed:
+                network.set_fit_request(sample_weight=True, X_val=True, y_val=True)
+            if scoring is None:
+                scoring = log_density_scorer.set_score_request(sample_weight=True)
+            search = BatchedGridSearchCV(
+                network,
+                {"tau": taus},
+                scoring=scoring,
+                n_jobs=self.n_jobs,
+                refit=False,
+                cv=splits,
+                verbose=int(verbose),
+            ).fit(X, y, **given)
+        # An interrupted search keeps what it has; an estimator is fitted or is not.
+        if len(search.cv_results_["params"]) < len(taus):
+            raise KeyboardInterrupt
+        if search.multimetric_:
+            raise ValueError(
+                f"`scoring` must give one number; got several from {scoring!r}. For "
+                "several scores there is BatchedGridSearchCV."
+            )
+        if not np.isfinite(search.best_score_):
+            means = search.cv_results_["mean_test_score"].tolist()
+            raise ValueError(
+                "some tau must have a finite score in all folds; got the means "
+                f"{means}. The default score is minus infinity where a test row has a "
+                "label that no training row has: give fewer folds, or another "
+                "`scoring`."
+            )
+        return search
+
+
+def _scores_of(search) -> np.ndarray:
+    """Scores of the test rows, (candidates, folds)."""
+    results, n = search.cv_results_, search.n_splits_
+    return np.stack([results[f"split{i}_test_score"] for i in range(n)], axis=1)
+
+
+def _spaced(n: int, prepared: Prepared) -> np.ndarray:
+    """n values with equal ratios, (n,), or (n, targets) where y has several."""
+    if "classes_" in prepared.of_y:
+        return np.geomspace(*CLASSES_ENDS, n)
+    table, rows = prepared.table, prepared.rows
+    scaling = Scaling.of(table, rows, table.sample_weight[rows], True, False)
+    path = np.geomspace(*REGRESSION_ENDS, n)[:, None] / scaling.y_scale**2
+    return path[:, 0] if path.shape[1] == 1 else path

@@ -1,0 +1,335 @@
+"""Whether predictive probabilities hold what they promise."""
+
+import numpy as np
+from scipy.stats import binom
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from skbayesnn._meta.functions import predictive_cdf
+from skbayesnn.estimators._validation import Integral, check_number
+from skbayesnn.metrics._validation import present
+from skbayesnn.plotting._shared import (
+    GREY,
+    axes_for,
+    next_color,
+    one_target,
+    require_matplotlib,
+    styled,
+)
+
+# Coverages at which a regression is looked at.
+LEVELS = np.linspace(0, 1, 101)
+LABELS = {
+    "coverage": ("nominal coverage of central intervals", "observed coverage"),
+    "reliability": ("confidence in the likeliest class", "accuracy"),
+}
+
+
+class CalibrationCurveDisplay:
+    """Nominal against observed probability, with a band of what chance allows.
+
+    It is made by :meth:`from_estimator` or :meth:`from_predictions`. Regression: for
+    every coverage c, the share of targets in the central interval of coverage c, which
+    is the share with ``abs(2 F(y) - 1) <= c``, F the predictive distribution function
+    (the probability integral transform of [1]_). A curve below the diagonal is of
+    intervals that are too narrow.
+
+    Classification: a reliability diagram [2]_ of the likeliest class. Rows are put into
+    bins of equal mass by their confidence, the probability of that class; the accuracy
+    of each bin stands over its mean confidence. Points below the diagonal are of
+    predictions that are too sure.
+
+    The band holds, at each place alone, the share of the given probability that a
+    calibrated model would show on this many rows: quantiles of a binomial distribution,
+    as the consistency bars of [3]_. Within a bin it takes all confidences as their
+    mean, which makes it slightly too wide. With weights the number of rows is the
+    effective one, (sum w)^2 / sum w^2, rounded down.
+
+    Parameters
+    ----------
+    nominal : ndarray of shape (n_points,)
+        Coverage, or mean confidence of each bin.
+    observed : ndarray of shape (n_points,)
+        Observed coverage, or accuracy of each bin.
+    lower, upper : ndarray of shape (n_points,)
+        The band.
+    n_rows : float or ndarray of shape (n_points,)
+        Rows that the band is for; of classification, in each bin.
+    kind : {"coverage", "reliability"}
+        Regression or classification.
+    band : float
+        Probability of the band at each place.
+    name : str, default=None
+        Of the curve, in the legend.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    line_ : matplotlib Artist
+        The curve.
+    band_ : matplotlib Artist or None
+        None where the axes has the same band from an earlier plot.
+    diagonal_ : matplotlib Artist
+
+    References
+    ----------
+    .. [1] Gneiting, Balabdaoui & Raftery (2007), "Probabilistic forecasts, calibration
+       and sharpness".
+    .. [2] Guo, Pleiss, Sun & Weinberger (2017), "On calibration of modern neural
+       networks".
+    .. [3] Broecker & Smith (2007), "Increasing the reliability of reliability
+       diagrams".
+    """
+
+    def __init__(
+        self, *, nominal, observed, lower, upper, n_rows, kind, band=0.95, name=None
+    ):
+        self.nominal = nominal
+        self.observed = observed
+        self.lower = lower
+        self.upper = upper
+        self.n_rows = n_rows
+        self.kind = kind
+        self.band = band
+        self.name = name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator,
+        X,
+        y,
+        *,
+        n_bins=10,
+        band=0.95,
+        sample_weight=None,
+        name=None,
+        ax=None,
+        **kwargs,
+    ):
+        """Display of a fitted regressor or classifier.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            A regressor as :func:`skbayesnn.predictive_cdf` takes it, one target; or any
+            classifier with ``predict_proba``.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Rows that the model was not fitted to.
+        n_bins : int, default=10
+            Of classifiers.
+        band : float in (0, 1), default=0.95
+            Probability of the band at each place.
+        sample_weight : array-like of shape (n_samples,), default=None
+        name : str, default=None
+            Of the curve; by default the estimator's class.
+        ax : matplotlib Axes, default=None
+            None makes a new figure.
+        **kwargs : dict
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        display : CalibrationCurveDisplay
+        """
+        require_matplotlib(f"{cls.__name__}.from_estimator")
+        if is_classifier(estimator):
+            of = {
+                "y": y,
+                "probability": estimator.predict_proba(X),
+                "classes": estimator.classes_,
+            }
+        else:
+            of = {"cdf": predictive_cdf(estimator, X, y)}
+        return cls.from_predictions(
+            **of,
+            n_bins=n_bins,
+            band=band,
+            sample_weight=sample_weight,
+            name=type(estimator).__name__ if name is None else name,
+            ax=ax,
+            **kwargs,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y=None,
+        probability=None,
+        *,
+        classes=None,
+        cdf=None,
+        n_bins=10,
+        band=0.95,
+        sample_weight=None,
+        name=None,
+        ax=None,
+        **kwargs,
+    ):
+        """Display of given predictions, in one of two forms.
+
+        ``from_predictions(cdf=...)`` is for regressions,
+        ``from_predictions(y, probability, classes=...)`` for classes.
+
+        Parameters
+        ----------
+        y : array-like of shape (n_samples,), default=None
+            Labels.
+        probability : array-like of shape (n_samples, n_classes), default=None
+        classes : array-like of shape (n_classes,), default=None
+            Labels of the columns; by default the sorted labels of y.
+        cdf : array-like of shape (n_samples,), default=None
+            Predictive distribution function at the targets, in [0, 1].
+        n_bins, band, sample_weight, name, ax, **kwargs
+            As in :meth:`from_estimator`.
+
+        Returns
+        -------
+        display : CalibrationCurveDisplay
+        """
+        require_matplotlib(f"{cls.__name__}.from_predictions")
+        if (cdf is None) == (y is None or probability is None):
+            raise TypeError(
+                "give either `cdf` (regression) or `y` and `probability` (classes); "
+                f"got cdf {_given(cdf)}, y {_given(y)}, probability "
+                f"{_given(probability)}."
+            )
+        band = check_number("band", band, low=0, high=1, open_low=True)
+        n_bins = check_number("n_bins", n_bins, kind=Integral, low=1)
+        if cdf is not None:
+            weights, cdf = present(sample_weight, one_target("cdf", cdf))
+            if not ((cdf >= 0) & (cdf <= 1)).all():
+                raise ValueError(
+                    "`cdf` must be in [0, 1]; got values from "
+                    f"{cdf.min():g} to {cdf.max():g}."
+                )
+            nominal, observed = LEVELS, _observed_coverage(cdf, weights)
+            n_rows = np.square(weights.sum()) / np.square(weights).sum()
+        else:
+            confidence, correct = _top_label(y, probability, classes)
+            weights, confidence, correct = present(sample_weight, confidence, correct)
+            bins = _equal_mass(confidence, weights, n_bins)
+            nominal, observed, n_rows = _per_bin(bins, confidence, correct, weights)
+        # Rounding down, but not of a whole number that is missed by an ulp.
+        n_rows = np.floor(n_rows * (1 + 1e-9))
+        lower, upper = binom.interval(band, n_rows, nominal) / n_rows
+        display = cls(
+            nominal=nominal,
+            observed=observed,
+            lower=lower,
+            upper=upper,
+            n_rows=n_rows,
+            kind="reliability" if cdf is None else "coverage",
+            band=band,
+            name=name,
+        )
+        return display.plot(ax=ax, **kwargs)
+
+    def plot(self, ax=None, *, name=None, band_kwargs=None, **kwargs):
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            None makes a new figure.
+        name : str, default=None
+            Of the curve in the legend; by default ``self.name``.
+        band_kwargs : dict, default=None
+            Keywords for the band, as matplotlib's ``fill_between`` takes them.
+        **kwargs : dict
+            Keywords for the curve, as matplotlib's ``plot`` takes them.
+
+        Returns
+        -------
+        display : CalibrationCurveDisplay
+        """
+        ax = axes_for(self, ax)
+        color = next_color(ax)
+        self.diagonal_ = ax.axline((1, 1), slope=1, color=GREY, ls=":", lw=1)
+        self.band_ = self._plot_band(ax, color, band_kwargs)
+        style = styled(
+            "Line2D",
+            kwargs,
+            color=color,
+            marker="o" if self.kind == "reliability" else "",
+            markersize=5,
+            label=self.name if name is None else name,
+        )
+        [self.line_] = ax.plot(self.nominal, self.observed, **style)
+        xlabel, ylabel = LABELS[self.kind]
+        ax.set(xlabel=xlabel, ylabel=ylabel, aspect="equal")
+        # The same section of both axes; auto=None: what is drawn later may widen it.
+        limits = min(ax.get_xlim()[0], ax.get_ylim()[0]), ax.get_ylim()[1]
+        ax.set_xlim(limits, auto=None)
+        ax.set_ylim(limits, auto=None)
+        ax.legend()
+        return self
+
+    def _plot_band(self, ax, color, band_kwargs):
+        """Grey where it depends on the rows alone, else in the curve's colour."""
+        text = f"{100 * self.band:.4g} % band"
+        if self.kind == "coverage":
+            text += f", {self.n_rows:.0f} rows"
+            if text in ax.get_legend_handles_labels()[1]:
+                return None
+        style = styled(
+            "PolyCollection",
+            band_kwargs,
+            color=GREY if self.kind == "coverage" else color,
+            alpha=0.2,
+            linewidth=0,
+            label=text,
+        )
+        return ax.fill_between(self.nominal, self.lower, self.upper, **style)
+
+
+def _given(value):
+    return "missing" if value is None else "given"
+
+
+def _observed_coverage(cdf, weights):
+    """Share of the rows in the central interval of each of ``LEVELS``."""
+    distance = np.abs(2 * cdf - 1)
+    order = np.argsort(distance)
+    share = np.concatenate([[0.0], weights[order].cumsum() / weights.sum()])
+    return share[np.searchsorted(distance[order], LEVELS, side="right")]
+
+
+def _top_label(y, probability, classes):
+    """Probability of the likeliest class, and whether it is y's; (n_samples,) each."""
+    y = column_or_1d(y)
+    probability = np.asarray(probability, dtype=np.float64)
+    check_consistent_length(y, probability)
+    classes = np.unique(y) if classes is None else np.asarray(classes)
+    if probability.ndim != 2 or probability.shape[1] != len(classes):
+        raise ValueError(
+            f"`probability` must have a column for each of the {len(classes)} classes "
+            f"{classes.tolist()}; got shape {probability.shape}. Give the labels of "
+            "its columns as `classes`."
+        )
+    return probability.max(1), classes[probability.argmax(1)] == y
+
+
+def _equal_mass(values, weights, n_bins):
+    """Number of each row's bin; rows of one value share a bin.
+
+    The bins are those of :func:`skbayesnn.metrics.expected_calibration_error`.
+    """
+    _, group = np.unique(values, return_inverse=True)
+    mass = np.bincount(group, weights)
+    upto = mass.cumsum()
+    return (n_bins * (upto - mass / 2) // upto[-1]).astype(int)[group]
+
+
+def _per_bin(bins, confidence, correct, weights):
+    """Mean confidence, accuracy and effective number of rows of the filled bins."""
+    mass = np.bincount(bins, weights)
+    filled = mass > 0
+    mass = mass[filled]
+    mean = np.bincount(bins, weights * confidence)[filled] / mass
+    accuracy = np.bincount(bins, weights * correct)[filled] / mass
+    n_rows = np.square(mass) / np.bincount(bins, np.square(weights))[filled]
+    # A mean of ones may exceed one by rounding.
+    return mean.clip(0, 1), accuracy, n_rows

@@ -1,0 +1,273 @@
+"""The two parts of the predictive uncertainty."""
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from skbayesnn._meta.functions import predict_uncertainty
+from skbayesnn.plotting._shared import (
+    BLUE,
+    GREY,
+    MANY,
+    VERMILION,
+    axes_for,
+    column,
+    legend_on_top,
+    marker_size,
+    one_target,
+    places,
+    position,
+    require_matplotlib,
+    styled,
+)
+
+# What the parts and the whole are called, per measure; and the label of the axis.
+NAMES = {
+    "std": ("aleatoric (noise)", "epistemic (model)", "total"),
+    "entropy": (
+        "expected entropy (noise)",
+        "mutual information (model)",
+        "entropy",
+    ),
+}
+UNITS = {"std": "standard deviation, y's units", "entropy": "nats"}
+
+
+class UncertaintyDecompositionDisplay:
+    """Aleatoric and epistemic part of the predictive uncertainty of each row.
+
+    It is made by :meth:`from_estimator` or :meth:`from_predictions`. Over one feature,
+    or with the rows sorted by their total uncertainty. The aleatoric part is noise, the
+    epistemic part is what more data would remove.
+
+    Of classes the two add up, expected entropy + mutual information = entropy, and are
+    stacked. Of a regression the variances add up; shown are the three standard
+    deviations, as curves of their own: they have y's units, and a part of a fifth of
+    the noise, which is a fiftieth of the variance, can still be seen.
+
+    Parameters
+    ----------
+    aleatoric, epistemic, total : ndarray of shape (n_samples,)
+        Standard deviations in y's units, or entropies in nats.
+    measure : {"std", "entropy"}
+        Which of them.
+    x : ndarray of shape (n_samples,), default=None
+        Positions of the rows; None sorts them by ``total``.
+    x_name : str, default=None
+        Label of ``x``.
+    joined : bool, default=True
+        Whether neighbouring rows are joined. That needs an uncertainty that is a
+        function of ``x``; where other features vary too, rows stand apart.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    aleatoric_, epistemic_, total_ : matplotlib Artist
+    """
+
+    def __init__(
+        self,
+        *,
+        aleatoric,
+        epistemic,
+        total,
+        measure,
+        x=None,
+        x_name=None,
+        joined=True,
+    ):
+        self.aleatoric = aleatoric
+        self.epistemic = epistemic
+        self.total = total
+        self.measure = measure
+        self.x = x
+        self.x_name = x_name
+        self.joined = joined
+
+    @classmethod
+    def from_estimator(cls, estimator, X, *, feature=None, ax=None, **kwargs):
+        """Display of a fitted regressor or classifier.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            As :func:`skbayesnn.predict_uncertainty` takes it; one target.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        feature : int or str, default=None
+            Column of X to draw over; None sorts rows by their total uncertainty. Rows
+            are joined where no other column varies.
+        ax : matplotlib Axes, default=None
+            None makes a new figure.
+        **kwargs : dict
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        display : UncertaintyDecompositionDisplay
+        """
+        require_matplotlib(f"{cls.__name__}.from_estimator")
+        x, x_name, joined = (
+            (None, None, True) if feature is None else column(X, feature)
+        )
+        if is_classifier(estimator):
+            measure = "entropy"
+            kinds = ["expected_entropy", "mutual_information", "entropy"]
+        else:
+            measure = "std"
+            kinds = ["aleatoric", "epistemic", "total"]
+        parts = predict_uncertainty(estimator, X, kind=kinds)
+        aleatoric, epistemic, total = (parts[kind] for kind in kinds)
+        return cls.from_predictions(
+            aleatoric,
+            epistemic,
+            total,
+            measure=measure,
+            x=x,
+            x_name=x_name,
+            joined=joined,
+            ax=ax,
+            **kwargs,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        aleatoric,
+        epistemic,
+        total=None,
+        *,
+        measure,
+        x=None,
+        x_name=None,
+        joined=True,
+        ax=None,
+        **kwargs,
+    ):
+        """Display of given uncertainties.
+
+        Parameters
+        ----------
+        aleatoric, epistemic : array-like of shape (n_samples,)
+            Standard deviations, or expected entropy and mutual information.
+        total : array-like of shape (n_samples,), default=None
+            By default what the two make: the root of the sum of squares, or the sum.
+        measure : {"std", "entropy"}
+            Which of them.
+        x, x_name, joined
+            As in the class.
+        ax : matplotlib Axes, default=None
+            None makes a new figure.
+        **kwargs : dict
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        display : UncertaintyDecompositionDisplay
+        """
+        require_matplotlib(f"{cls.__name__}.from_predictions")
+        if measure not in NAMES:
+            raise ValueError(f"`measure` must be 'std' or 'entropy'; got {measure!r}.")
+        aleatoric = one_target("aleatoric", aleatoric)
+        epistemic = one_target("epistemic", epistemic)
+        if total is None:
+            add = np.hypot if measure == "std" else np.add
+            total = add(aleatoric, epistemic)
+        total = one_target("total", total)
+        if not len(aleatoric) == len(epistemic) == len(total):
+            raise ValueError(
+                "`aleatoric`, `epistemic` and `total` must have the same rows; got "
+                f"{len(aleatoric)}, {len(epistemic)} and {len(total)}."
+            )
+        display = cls(
+            aleatoric=aleatoric,
+            epistemic=epistemic,
+            total=total,
+            measure=measure,
+            x=position(x, len(total)),
+            x_name=x_name,
+            joined=joined,
+        )
+        return display.plot(ax=ax, **kwargs)
+
+    def plot(
+        self,
+        ax=None,
+        *,
+        aleatoric_kwargs=None,
+        epistemic_kwargs=None,
+        total_kwargs=None,
+    ):
+        """Draw the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            None makes a new figure.
+        aleatoric_kwargs, epistemic_kwargs, total_kwargs : dict, default=None
+            Keywords for each, as matplotlib's ``plot`` takes them; of the two areas of
+            ``measure="entropy"``, as ``fill_between`` does.
+
+        Returns
+        -------
+        display : UncertaintyDecompositionDisplay
+        """
+        ax = axes_for(self, ax)
+        order, place, label = places(
+            self.total, self.x, self.x_name, "rows, sorted by total uncertainty"
+        )
+        aleatoric, epistemic, total = (
+            values[order] for values in (self.aleatoric, self.epistemic, self.total)
+        )
+        names = NAMES[self.measure]
+        if self.measure == "entropy" and self.joined:
+            areas = (
+                (0 * aleatoric, aleatoric, BLUE, names[0], aleatoric_kwargs),
+                (aleatoric, total, VERMILION, names[1], epistemic_kwargs),
+            )
+            self.aleatoric_, self.epistemic_ = (
+                ax.fill_between(
+                    place,
+                    lower,
+                    upper,
+                    **styled(
+                        "PolyCollection",
+                        given,
+                        color=color,
+                        alpha=0.6,
+                        linewidth=0,
+                        label=text,
+                    ),
+                )
+                for lower, upper, color, text, given in areas
+            )
+            self.total_ = self._curve(ax, place, total, GREY, names[2], total_kwargs)
+        else:
+            # Wide and below: the larger part often lies on it.
+            wide = {"linewidth": 5, "alpha": 0.5, "markersize": 9} | (
+                total_kwargs or {}
+            )
+            self.total_ = self._curve(ax, place, total, GREY, names[2], wide)
+            self.aleatoric_ = self._curve(
+                ax, place, aleatoric, BLUE, names[0], aleatoric_kwargs
+            )
+            self.epistemic_ = self._curve(
+                ax, place, epistemic, VERMILION, names[1], epistemic_kwargs
+            )
+        ax.set(xlabel=label, ylabel=UNITS[self.measure])
+        ax.set_ylim(bottom=0, auto=None)
+        legend_on_top(ax)
+        return self
+
+    def _curve(self, ax, place, values, color, text, given):
+        """A line, or a point in each row."""
+        style = styled(
+            "Line2D",
+            given,
+            color=color,
+            label=text,
+            linestyle="-" if self.joined else "",
+            marker="" if self.joined else ".",
+            markersize=marker_size(len(place)),
+            rasterized=len(place) > MANY and not self.joined,
+        )
+        return ax.plot(place, values, **style)[0]

@@ -1,0 +1,58 @@
+"""Adam on the vector of all parameters, against torch's own in float64."""
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn._inference.optimizer import Adam, FlatParameters
+
+
+@pytest.fixture
+def problem_posterior(engine, seed):
+    plan = engine.plan("gaussian, tau learned")
+    members = engine.members(plan, [seed, seed + 1, seed + 2], 0.9, 1.0, 1.0)
+    return engine.start(plan, members)
+
+
+def test_adam_is_torchs(seed, problem_posterior):
+    """The same steps as torch.optim.Adam, with a step size that changes."""
+    flat = FlatParameters(problem_posterior)
+    own = Adam(flat)
+    values = flat.values.detach().clone().requires_grad_()
+    theirs = torch.optim.Adam([values])
+    random = torch.Generator().manual_seed(seed)
+    for step in range(20):
+        gradient = torch.randn(len(values), generator=random, dtype=values.dtype)
+        rate = 0.1 / (1 + step)
+        own.step(gradient, rate)
+        theirs.param_groups[0]["lr"] = rate
+        values.grad = gradient
+        theirs.step()
+    # Both are float64; the products are taken in another order.
+    torch.testing.assert_close(flat.values, values, rtol=1e-12, atol=1e-12)
+
+
+def test_state_goes_there_and_back(problem_posterior):
+    flat = FlatParameters(problem_posterior)
+    adam = Adam(flat)
+    adam.step(torch.arange(len(flat.values)).to(flat.values), 0.1)
+    state = adam.state()
+    again = Adam(flat, state).state()
+    assert state.keys() == again.keys()
+    for name, value in state.items():
+        np.testing.assert_array_equal(value, again[name])
+
+
+def test_vector_of_gradients_has_zeros_where_there_are_none(problem_posterior):
+    """By name, in any order: a family leaves out what has no gradient."""
+    flat = FlatParameters(problem_posterior)
+    parts = flat.posterior(torch.arange(len(flat.values)).to(flat.values))
+    layers = [dict(reversed(layer.items())) for layer in parts.layers]
+    whole = flat.vector(layers, parts.likelihood_params)
+    assert torch.equal(whole, torch.arange(len(flat.values)).to(flat.values))
+    del layers[1]["mean"]
+    without = flat.posterior(flat.vector(layers, {}))
+    assert not without.layers[1]["mean"].any()
+    assert not any(value.any() for value in without.likelihood_params.values())
+    assert torch.equal(without.layers[1]["bias"], parts.layers[1]["bias"])
+    assert torch.equal(without.layers[2]["mean"], parts.layers[2]["mean"])

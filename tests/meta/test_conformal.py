@@ -1,0 +1,484 @@
+"""Conformal intervals and sets: coverage in finite samples, and order statistics."""
+
+import os
+import pickle
+import sys
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    ShuffleSplit,
+    cross_val_score,
+    train_test_split,
+)
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skbayesnn import (
+    ConformalClassifier,
+    ConformalRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    predict_interval,
+    predict_quantile,
+)
+from tests.linear_gaussian import LinearGaussian
+
+pytest.importorskip("crepes")
+
+SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
+SPLITS = 200
+METHODS = pytest.mark.parametrize("method", ["split", "cv+"])
+
+
+def rows(random, n):
+    """Noise that is skewed and grows to one side: no Gaussian model is right."""
+    X = random.normal(size=(n, 3))
+    noise = np.exp(0.5 * X[:, 0]) * (random.gamma(2.0, 1.0, n) - 2.0)
+    return X, X @ [1.0, -2.0, 0.5] + noise
+
+
+@pytest.fixture(scope="module")
+def data():
+    random = np.random.default_rng([SEED, 41])
+    (X, y), (X_new, y_new) = rows(random, 240), rows(random, 100)
+    labels = np.array(["no", "so-so", "yes"])[
+        np.digitize(X[:, 0] + 0.7 * random.normal(size=240), [-0.5, 0.5])
+    ]
+    return SimpleNamespace(X=X, y=y, X_new=X_new, y_new=y_new, labels=labels)
+
+
+def inside(interval, y):
+    """Share of y in its interval."""
+    return ((interval[..., 0] <= y) & (y <= interval[..., 1])).mean()
+
+
+# ----------------------------------------- coverage over random splits of the rows
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9])
+@pytest.mark.parametrize("factor", [0.1, 1.0], ids=["too sure", "fair"])
+def test_split_covers_in_finite_samples(coverage, factor):
+    """1 - a <= P(y inside) <= 1 - a + 1 / (n + 1), whatever the model."""
+    random = np.random.default_rng([SEED, 42])
+    model = FrozenEstimator(
+        LinearGaussian(factor=factor).fit(*rows(random, 50)),
+    )
+    n, shares = 30, []
+    for _ in range(SPLITS):
+        conformal = ConformalRegressor(model).fit(*rows(random, n))
+        X, y = rows(random, 50)
+        shares.append(inside(conformal.predict_interval(X, coverage), y))
+    # Shares vary by the calibration rows, Beta(k, n + 1 - k) of variance below
+    # c (1 - c) / (n + 2), and by the 50 rows; five standard errors of the mean.
+    variance = coverage * (1 - coverage) * (1 / (n + 2) + 1 / 50)
+    error = 5 * np.sqrt(variance / SPLITS)
+    assert coverage - error <= np.mean(shares)
+    assert np.mean(shares) <= coverage + 1 / (n + 1) + error
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9])
+def test_cross_covers_in_finite_samples(coverage):
+    """CV+ promises 2 c - 1; with a stable model c, which this holds it to."""
+    random = np.random.default_rng([SEED, 43])
+    shares = []
+    for _ in range(SPLITS):
+        conformal = ConformalRegressor(LinearGaussian(), method="cv+", cv=4)
+        conformal.fit(*rows(random, 40))
+        X, y = rows(random, 50)
+        shares.append(inside(conformal.predict_interval(X, coverage), y))
+    error = 5 * np.sqrt(coverage * (1 - coverage) * (1 / 40 + 1 / 50) / SPLITS)
+    assert coverage - error <= np.mean(shares)
+    # A quarter of so few rows left out makes residuals a little larger.
+    assert np.mean(shares) <= coverage + 0.06 + error
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.8, 0.9])
+def test_sets_cover_in_finite_samples(coverage):
+    random = np.random.default_rng([SEED, 44])
+
+    def labelled(n):
+        X = random.normal(size=(n, 2))
+        noisy = X[:, 0] + 0.7 * random.normal(size=n)
+        return X, np.digitize(noisy, [-0.5, 0.5])
+
+    model = FrozenEstimator(LogisticRegression().fit(*labelled(60)))
+    n, shares = 30, []
+    for _ in range(SPLITS):
+        conformal = ConformalClassifier(model).fit(*labelled(n))
+        X, y = labelled(50)
+        shares.append(conformal.predict_set(X, coverage)[np.arange(50), y].mean())
+    error = 5 * np.sqrt(coverage * (1 - coverage) * (1 / (n + 2) + 1 / 50) / SPLITS)
+    assert coverage - error <= np.mean(shares) <= coverage + 1 / (n + 1) + error
+
+
+# --------------------------------------------------------------- order statistics
+
+
+@pytest.mark.parametrize("n", [9, 19, 20, 39, 99, 199, 999_999])
+@pytest.mark.parametrize("coverage", ["0.5", "0.8", "0.9"])
+@pytest.mark.parametrize("calibrator", ["split", "cv+", "set"])
+def test_rank_is_exact(n, coverage, calibrator, seed):
+    """The ceil(c (n + 1))-th smallest score, by Fractions: no rank lost to rounding."""
+    random = np.random.default_rng(seed)
+    score = random.permutation(np.linspace(0.05, 0.95, n))
+    rank = -int(-Fraction(coverage) * (n + 1) // 1)
+    expected = np.sort(score)[rank - 1]
+    X = np.zeros((n, 1))
+    if calibrator != "set":
+        model = FrozenEstimator(Standard().fit(X, score))
+        conformal = ConformalRegressor(model, method=calibrator).fit(X, score)
+        low, high = conformal.predict_interval(X[:1], float(coverage))[0]
+        assert (-low, high) == pytest.approx((expected, expected), rel=1e-12)
+    else:
+        model = FrozenEstimator(ProbabilityOfX().fit(score[:, None], [0, 1] * 99))
+        conformal = ConformalClassifier(model).fit(score[:, None], np.ones(n, int))
+        # A label of probability x has the score 1 - x.
+        edge = 1 - np.sort(1 - score)[rank - 1]
+        probes = np.array([edge - 1e-9, edge + 1e-9])[:, None]
+        assert conformal.predict_set(probes, float(coverage))[:, 1].tolist() == [
+            False,
+            True,
+        ]
+
+
+class Standard(LinearGaussian):
+    """Predicts a standard normal distribution, whatever it has seen."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.coef_, self.std_ = np.zeros_like(self.coef_), np.ones(1)
+        return self
+
+
+class ProbabilityOfX(ClassifierMixin, BaseEstimator):
+    """The probability of label 1 is x."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict_proba(self, X):
+        return np.column_stack([1 - X[:, 0], X[:, 0]])
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(1)]
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.9])
+def test_cross_is_equation_11(data, coverage):
+    """Barber et al. 2021, with residuals over the std, by a loop over all rows."""
+    folds = list(KFold(5, shuffle=True, random_state=SEED).split(data.X))
+    model = ConformalRegressor(LinearGaussian(uneven=0.5), method="cv+", cv=folds).fit(
+        data.X, data.y
+    )
+    n = len(data.y)
+    low, high = np.empty((2, n, len(data.X_new)))
+    for train, test in folds:
+        one = LinearGaussian(uneven=0.5).fit(data.X[train], data.y[train])
+        mean, std = one.predict(data.X_new), one.predict_uncertainty(data.X_new)
+        for i in test:
+            residual = abs(data.y[i] - one.predict(data.X[[i]])[0])
+            residual /= one.predict_uncertainty(data.X[[i]])[0]
+            low[i], high[i] = mean - residual * std, mean + residual * std
+    alpha = 1 - Fraction(str(coverage))
+    below, above = int(alpha * (n + 1)), -int(-(1 - alpha) * (n + 1) // 1)
+    expected = np.sort(low, 0)[below - 1], np.sort(high, 0)[above - 1]
+    found = model.predict_interval(data.X_new, coverage)
+    np.testing.assert_allclose(found, np.stack(expected, -1), rtol=1e-9, atol=1e-12)
+
+
+def test_split_is_that_of_mapie(data):
+    """Of constant width, where the std is constant: absolute residuals."""
+    mapie = pytest.importorskip("mapie.regression")
+    inner = LinearGaussian().fit(data.X[:100], data.y[:100])
+    X, y = data.X[100:], data.y[100:]
+    model = ConformalRegressor(FrozenEstimator(inner)).fit(X, y)
+    theirs = mapie.SplitConformalRegressor(inner, confidence_level=[0.5, 0.8, 0.9])
+    state = np.random.get_state()  # which MAPIE draws from
+    _, expected = theirs.conformalize(X, y).predict_interval(data.X_new)
+    np.random.set_state(state)
+    found = model.predict_interval(data.X_new, [0.5, 0.8, 0.9])
+    np.testing.assert_allclose(found, expected.swapaxes(1, 2), rtol=1e-9)
+
+
+def test_many_rows_go_in_blocks(data, monkeypatch):
+    model = ConformalRegressor(LinearGaussian(), method="cv+").fit(data.X, data.y)
+    whole = model.predict_interval(data.X_new, 0.8)
+    monkeypatch.setattr("skbayesnn._meta.conformal.BLOCK", 7)
+    np.testing.assert_array_equal(model.predict_interval(data.X_new, 0.8), whole)
+
+
+# ------------------------------------------------------------------------- widths
+
+
+def test_width_is_proportional_to_the_std(data):
+    model = ConformalRegressor(LinearGaussian(uneven=0.5), random_state=SEED).fit(
+        data.X, data.y
+    )
+    interval = model.predict_interval(data.X_new, [0.5, 0.9])
+    assert interval.shape == (100, 2, 2)
+    [inner] = model.estimators_
+    std = inner.predict_uncertainty(data.X_new)
+    ratio = np.diff(interval)[..., 0] / std[:, None]
+    np.testing.assert_allclose(ratio, ratio[:1].repeat(100, 0), rtol=1e-9)
+    np.testing.assert_allclose(interval.mean(-1)[:, 0], inner.predict(data.X_new))
+    np.testing.assert_array_equal(
+        interval[:, 1], model.predict_interval(data.X_new, 0.9)
+    )
+
+
+@METHODS
+def test_wider_for_more_coverage(data, method):
+    model = ConformalRegressor(LinearGaussian(), method=method, random_state=SEED)
+    model.fit(data.X, data.y)
+    width = np.diff(model.predict_interval(data.X_new, [0.3, 0.6, 0.9]))[..., 0]
+    assert (np.diff(width, axis=1) > 0).all()
+
+
+@METHODS
+def test_too_few_rows(data, method):
+    model = ConformalRegressor(LinearGaussian(), method=method, cv=2)
+    model.fit(data.X[:16], data.y[:16])
+    few = model.n_calibration_
+    with pytest.warns(UserWarning, match=f"at least 19 rows that calibrate; got {few}"):
+        interval = model.predict_interval(data.X_new, [0.5, 0.95])
+    assert np.isfinite(interval[:, 0]).all()
+    np.testing.assert_array_equal(interval[:, 1], [[-np.inf, np.inf]] * 100)
+
+
+def test_sets_of_too_few_rows(data):
+    model = ConformalClassifier(LogisticRegression(), calibration_size=9).fit(
+        data.X, data.labels
+    )
+    with pytest.warns(UserWarning, match="at least 19 rows that calibrate; got 9"):
+        assert model.predict_set(data.X_new, 0.95).all()
+
+
+# --------------------------------------------------------------------------- sets
+
+
+def test_sets_are_nested(data):
+    model = ConformalClassifier(LogisticRegression(), random_state=SEED).fit(
+        data.X, data.labels
+    )
+    sets = model.predict_set(data.X_new, [0.5, 0.8, 0.95])
+    assert sets.shape == (100, 3, 3) and sets.dtype == bool
+    assert (sets[:, 0] <= sets[:, 1]).all() and (sets[:, 1] <= sets[:, 2]).all()
+    assert sets.sum() > sets[:, :1].sum() * 3
+    np.testing.assert_array_equal(model.classes_, ["no", "so-so", "yes"])
+    np.testing.assert_array_equal(
+        model.predict(data.X_new), model.estimator_.predict(data.X_new)
+    )
+    # The likeliest labels are in the set first.
+    probability = model.predict_proba(data.X_new)
+    for row, chosen in zip(probability, sets[:, 1], strict=True):
+        assert not chosen.any() or row[chosen].min() >= row[~chosen].max(initial=0)
+
+
+def test_sets_calibrate_on_rows_chosen_without_their_labels(data):
+    """As many of each class as there are would not be exchangeable with new rows."""
+    model = ConformalClassifier(
+        LogisticRegression(), calibration_size=60, random_state=SEED
+    ).fit(data.X, data.labels)
+    train, rest = train_test_split(np.arange(240), test_size=60, random_state=SEED)
+    inner = LogisticRegression().fit(data.X[train], data.labels[train])
+    frozen = ConformalClassifier(FrozenEstimator(inner))
+    frozen.fit(data.X[rest], data.labels[rest])
+    np.testing.assert_array_equal(
+        model.predict_set(data.X_new, [0.5, 0.9]),
+        frozen.predict_set(data.X_new, [0.5, 0.9]),
+    )
+
+
+def test_targets_of_sets_are_labels(data):
+    with pytest.raises(ValueError, match="continuous"):
+        ConformalClassifier(LogisticRegression()).fit(data.X, data.y)
+
+
+def test_labels_that_the_model_does_not_know(data):
+    model = FrozenEstimator(
+        LogisticRegression().fit(
+            data.X[data.labels != "yes"], data.labels[data.labels != "yes"]
+        )
+    )
+    with pytest.raises(ValueError, match=r"labels the model knows; got .*yes"):
+        ConformalClassifier(model).fit(data.X, data.labels)
+
+
+# ------------------------------------------------------------- rows that calibrate
+
+
+def test_rows_that_calibrate_are_held_out(data):
+    model = ConformalRegressor(
+        LinearGaussian(), calibration_size=40, random_state=SEED
+    ).fit(data.X, data.y)
+    assert model.n_calibration_ == 40
+    [inner] = model.estimators_
+    train, rest = train_test_split(np.arange(240), test_size=40, random_state=SEED)
+    np.testing.assert_array_equal(inner.seen_, data.X[train, 0])
+    assert len(np.intersect1d(inner.seen_, data.X[rest, 0])) == 0
+
+
+def test_every_fold_is_left_out_once(data):
+    folds = list(KFold(3, shuffle=True, random_state=SEED).split(data.X))
+    model = ConformalRegressor(LinearGaussian(), method="cv+", cv=folds)
+    model.fit(data.X, data.y)
+    for inner, (train, _) in zip(model.estimators_, folds, strict=True):
+        np.testing.assert_array_equal(inner.seen_, data.X[train, 0])
+    means = [inner.predict(data.X_new) for inner in model.estimators_]
+    np.testing.assert_allclose(model.predict(data.X_new), np.mean(means, 0))
+    assert model.n_calibration_ == 240
+
+
+def test_a_frozen_estimator_is_taken_as_fitted(data):
+    inner = LinearGaussian().fit(data.X, data.y)
+    model = ConformalRegressor(FrozenEstimator(inner)).fit(data.X_new, data.y_new)
+    assert model.n_calibration_ == 100
+    np.testing.assert_array_equal(inner.seen_, data.X[:, 0])
+
+
+def test_rows_of_no_weight_do_not_calibrate(data):
+    inner = FrozenEstimator(LinearGaussian().fit(data.X, data.y))
+    weight = np.arange(100) % 2
+    some = ConformalRegressor(inner).fit(data.X_new, data.y_new, sample_weight=weight)
+    removed = ConformalRegressor(inner).fit(data.X_new[1::2], data.y_new[1::2])
+    assert some.n_calibration_ == 50
+    np.testing.assert_array_equal(
+        some.predict_interval(data.X), removed.predict_interval(data.X)
+    )
+
+
+def test_a_fold_of_no_weight_calibrates_nothing(data):
+    inner = FrozenEstimator(LinearGaussian().fit(data.X, data.y))
+    weight = np.repeat([1.0, 0.0], [75, 25])
+    some = ConformalRegressor(inner, method="cv+", cv=4)
+    some.fit(data.X_new, data.y_new, sample_weight=weight)
+    removed = clone(some).set_params(cv=3).fit(data.X_new[:75], data.y_new[:75])
+    assert some.n_calibration_ == 75
+    np.testing.assert_allclose(
+        some.predict_interval(data.X), removed.predict_interval(data.X), rtol=1e-12
+    )
+
+
+def test_folds_must_be_a_partition(data):
+    model = ConformalRegressor(
+        LinearGaussian(), method="cv+", cv=ShuffleSplit(3, random_state=SEED)
+    )
+    with pytest.raises(ValueError, match=r"hold every row out once .* never held out"):
+        model.fit(data.X, data.y)
+
+
+# ------------------------------------------------------- as a scikit-learn estimator
+
+
+@METHODS
+def test_around_a_network(data, method):
+    network = MCDropoutRegressor((8,), max_iter=20, n_draws=10, random_state=SEED)
+    model = ConformalRegressor(
+        make_pipeline(StandardScaler(), network), method=method, cv=2
+    ).fit(data.X, data.y)
+    interval = predict_interval(model, data.X_new, 0.8)
+    np.testing.assert_array_equal(interval, model.predict_interval(data.X_new, 0.8))
+    prediction = model.predict(data.X_new)
+    assert (interval[:, 0] < prediction).all() and (prediction < interval[:, 1]).all()
+    with pytest.raises(TypeError, match="a predictive can be had from"):
+        predict_quantile(model, data.X_new, 0.5)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_interval(data.X_new, 0.8), interval)
+
+
+def test_sets_around_a_network(data):
+    network = MCDropoutClassifier((8,), max_iter=20, n_draws=10, random_state=SEED)
+    model = ConformalClassifier(network, random_state=SEED).fit(data.X, data.labels)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(
+        again.predict_set(data.X_new), model.predict_set(data.X_new)
+    )
+
+
+@METHODS
+def test_in_pipelines_and_searches(data, method):
+    model = ConformalRegressor(LinearGaussian(), method=method, random_state=0)
+    copied = clone(model).set_params(estimator__uneven=0.5)
+    assert copied.get_params()["estimator__uneven"] == 0.5
+    assert model.estimator.uneven == 0.0
+    pipeline = make_pipeline(StandardScaler(), model).fit(data.X, data.y)
+    assert predict_interval(pipeline, data.X_new).shape == (100, 2)
+    search = GridSearchCV(model, {"estimator__factor": [0.5, 2.0]}, cv=2)
+    search.fit(data.X, data.y)
+    assert predict_interval(search, data.X_new, [0.5, 0.8]).shape == (100, 2, 2)
+    assert np.isfinite(cross_val_score(model, data.X, data.y, cv=3)).all()
+
+
+def test_without_crepes(data, monkeypatch):
+    """Said before anything is fitted; CV+ does not need it."""
+    monkeypatch.setitem(sys.modules, "crepes", None)
+
+    class Never(LinearGaussian):
+        def fit(self, X, y):
+            raise AssertionError("fitted")
+
+    for model in (ConformalRegressor(Never()), ConformalClassifier(ProbabilityOfX())):
+        with pytest.raises(ImportError, match=r"pip install \"skbayesnn\[conformal\]"):
+            model.fit(data.X, data.labels)
+    model = ConformalRegressor(LinearGaussian(), method="cv+").fit(data.X, data.y)
+    assert np.isfinite(model.predict_interval(data.X_new)).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "message"),
+    [
+        (
+            ConformalRegressor(LinearGaussian(), method="jackknife"),
+            ValueError,
+            "'split' or 'cv\\+'; got 'jackknife'",
+        ),
+        (ConformalRegressor(LogisticRegression()), TypeError, "ConformalClassifier"),
+        (ConformalClassifier(LinearGaussian()), TypeError, "ConformalRegressor"),
+    ],
+    ids=["method", "classifier", "regressor"],
+)
+def test_wrong_parameters(data, model, error, message):
+    with pytest.raises(error, match=message):
+        model.fit(data.X, data.y)
+
+
+def test_one_kind_of_interval(data):
+    model = ConformalRegressor(LinearGaussian(), method="cv+").fit(data.X, data.y)
+    with pytest.raises(ValueError, match="must be 'equal_tailed'; got 'highest_den"):
+        predict_interval(model, data.X_new, kind="highest_density")
+
+
+def test_several_targets(data):
+    with pytest.raises(ValueError, match="MultiOutputRegressor"):
+        ConformalRegressor(LinearGaussian()).fit(data.X, np.c_[data.y, data.y])
+    one_by_one = MultiOutputRegressor(ConformalRegressor(LinearGaussian()))
+    for model in one_by_one.fit(data.X, np.c_[data.y, data.y]).estimators_:
+        assert model.predict_interval(data.X_new).shape == (100, 2)
+
+
+def test_a_failed_fit_changes_nothing(data):
+    model = ConformalRegressor(LinearGaussian(), method="cv+").fit(data.X, data.y)
+    before = dict(vars(model))
+    with pytest.raises(ValueError, match="one target"):
+        model.fit(data.X, np.c_[data.y, data.y])
+    assert vars(model) == before
+
+
+def test_unfitted(data):
+    for model, method in (
+        (ConformalRegressor(LinearGaussian()), "predict_interval"),
+        (ConformalClassifier(LogisticRegression()), "predict_set"),
+    ):
+        with pytest.raises(NotFittedError):
+            getattr(model, method)(data.X)

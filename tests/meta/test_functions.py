@@ -1,0 +1,923 @@
+"""Uncertainty comes through scikit-learn's meta-estimators."""
+
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn import calibration
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.ensemble import (
+    BaggingClassifier,
+    BaggingRegressor,
+    RandomForestRegressor,
+    StackingClassifier,
+    StackingRegressor,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.metrics import make_scorer, r2_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    RandomizedSearchCV,
+    cross_validate,
+)
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    OneHotEncoder,
+    PolynomialFeatures,
+    QuantileTransformer,
+    StandardScaler,
+)
+
+import skbayesnn
+from skbayesnn import (
+    BBBClassifier,
+    BBBRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    VariationalDropoutClassifier,
+    VariationalDropoutRegressor,
+    crps,
+    log_predictive_density,
+    predict_interval,
+    predict_quantile,
+    predict_uncertainty,
+    predictive_cdf,
+    sample_f,
+    sample_y,
+)
+from skbayesnn.scoring import (
+    interval_coverage_scorer,
+    log_density_scorer,
+    neg_crps_scorer,
+    neg_interval_width_scorer,
+)
+
+SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
+ROWS, NEW = 43, 11
+TEMPERATURE = ("temperature",) if hasattr(calibration, "_TemperatureScaling") else ()
+SMALL = {
+    "hidden_layer_sizes": (8,),
+    "max_iter": 20,
+    "n_draws": 13,
+    "dropout": 0.1,
+    "length_scale": 0.1,
+    "device": "cpu",
+    "random_state": SEED,
+}
+
+
+def regressor(**parameters):
+    return MCDropoutRegressor(**SMALL | parameters)
+
+
+def classifier(**parameters):
+    return MCDropoutClassifier(**SMALL | parameters)
+
+
+@pytest.fixture(scope="module")
+def data():
+    random = np.random.default_rng([SEED, 2])
+    X = random.standard_normal((ROWS, 4))
+    Y = np.tanh(X) @ random.standard_normal((4, 2)) + 0.3 * random.standard_normal(
+        (ROWS, 2)
+    )
+    return SimpleNamespace(
+        X=X,
+        y=3 + Y[:, 0],
+        Y=Y * [1.0, 20.0],
+        positive=np.exp(Y[:, 0]),
+        # Three labels of equal number, not in the order of their first letters.
+        labels=np.array(["top", "low", "mid"])[
+            np.argsort(np.argsort(X[:, 0])) * 3 // ROWS
+        ],
+        X_new=random.standard_normal((NEW, 4)),
+        y_new=3 + random.standard_normal(NEW),
+        Y_new=random.standard_normal((NEW, 2)) * [1.0, 20.0],
+        random=random,
+    )
+
+
+def assert_regression_comes_through(model, X, inner=None, inner_X=None):
+    """Shapes, and equality with the network inside where it is asked directly."""
+    std = predict_uncertainty(model, X)
+    parts = predict_uncertainty(model, X, kind="all")
+    assert list(parts) == ["total", "epistemic", "aleatoric"]
+    np.testing.assert_array_equal(parts["total"], std)
+    np.testing.assert_allclose(
+        std**2, parts["epistemic"] ** 2 + parts["aleatoric"] ** 2, rtol=1e-12
+    )
+    assert std.shape == np.shape(model.predict(X))
+    assert (parts["epistemic"] > 0).all() and (parts["aleatoric"] > 0).all()
+    interval = predict_interval(model, X, coverage=0.8)
+    assert interval.shape == (*std.shape, 2)
+    assert (interval[..., 0] < interval[..., 1]).all()
+    np.testing.assert_array_equal(
+        predict_quantile(model, X, 0.5).shape, np.shape(model.predict(X))
+    )
+    assert_intervals_come_through(model, X, interval)
+    assert sample_y(model, X, 5).shape == (*std.shape, 5)
+    assert sample_f(model, X, 5).shape == (*std.shape, 5)
+    frame = predict_uncertainty(model, X, kind=["total", "aleatoric"], as_frame=True)
+    columns = [parts["total"], parts["aleatoric"]]
+    np.testing.assert_array_equal(
+        frame, np.column_stack([c.reshape(len(std), -1) for c in columns])
+    )
+    density = log_predictive_density(model, X, model.predict(X))
+    assert density.shape == (len(std),) and np.isfinite(density).all()
+    if inner is not None:
+        np.testing.assert_allclose(std, inner.predict_uncertainty(inner_X), rtol=1e-9)
+        np.testing.assert_allclose(
+            interval, inner.predict_interval(inner_X, 0.8), rtol=1e-9
+        )
+        np.testing.assert_allclose(
+            density,
+            inner.log_predictive_density(inner_X, inner.predict(inner_X)),
+            rtol=1e-9,
+            atol=1e-9,
+        )
+
+
+def assert_intervals_come_through(model, X, interval):
+    """Several coverages, the shortest intervals, and the distribution function."""
+    several = predict_interval(model, X, coverage=[0.5, 0.8, 0.95])
+    assert several.shape == (*interval.shape[:-1], 3, 2)
+    np.testing.assert_array_equal(several[..., 1, :], interval)
+    levels = [predictive_cdf(model, X, interval[..., end]) for end in (0, 1)]
+    assert levels[0].shape == np.shape(model.predict(X))
+    np.testing.assert_allclose(levels[0], 0.1, rtol=1e-6)
+    np.testing.assert_allclose(levels[1], 0.9, rtol=1e-6)
+    shortest = predict_interval(model, X, 0.8, kind="highest_density")
+    below, above = (predictive_cdf(model, X, shortest[..., end]) for end in (0, 1))
+    np.testing.assert_allclose(above - below, 0.8, rtol=1e-6)
+    # Golden sections end within 1e-5 of the best tail, where the width is flat.
+    width, shorter = (np.diff(ends)[..., 0] for ends in (interval, shortest))
+    assert (shorter <= width * (1 + 1e-4)).all()
+
+
+def assert_classification_comes_through(model, X, y, *, fixed_draws=False):
+    parts = predict_uncertainty(model, X, kind="all")
+    np.testing.assert_array_equal(parts["entropy"], predict_uncertainty(model, X))
+    assert set(parts) == {
+        "entropy",
+        "mutual_information",
+        "variation_ratio",
+        "expected_entropy",
+        "overlap",
+    }
+    assert (parts["mutual_information"] > 0).any()
+    frame = predict_uncertainty(model, X, kind="all", as_frame=True)
+    np.testing.assert_array_equal(frame["overlap"], parts["overlap"])
+    functions = sample_f(model, X, 7)
+    assert functions.shape == (len(X), len(model.classes_), 7)
+    np.testing.assert_allclose(functions.sum(1), 1, rtol=1e-6)
+    samples = sample_y(model, X, 300, random_state=1)
+    assert samples.shape == (len(X), 300)
+    assert set(np.unique(samples)) <= set(model.classes_)
+    # The predicted probability is the mean over the draws.
+    probability = model.predict_proba(X)
+    codes = np.searchsorted(model.classes_, y)
+    np.testing.assert_allclose(
+        np.exp(log_predictive_density(model, X, y)),
+        probability[np.arange(len(X)), codes],
+        rtol=1e-9,
+    )
+    if fixed_draws:
+        # Samples pick one of the fixed draws, then a label: binomial with the mean
+        # probability. 6 standard errors of 300, and two labels of a rare class.
+        share = (samples == np.asarray(y)[:, None]).mean(1)
+        p = probability[np.arange(len(X)), codes]
+        assert (np.abs(share - p) < 6 * np.sqrt(p * (1 - p) / 300) + 2 / 300).all()
+
+
+# ---- an estimator of the package
+
+
+def test_functions_are_the_methods(data):
+    model = regressor(n_estimators=2).fit(data.X, data.Y)
+    X = data.X_new
+    for function, arguments in (
+        (predict_uncertainty, (["epistemic", "total"],)),
+        (predict_quantile, ([0.1, 0.7],)),
+        (predict_interval, (0.8,)),
+        (predict_interval, ([0.5, 0.8], "highest_density")),
+        (predictive_cdf, (data.Y_new,)),
+        (sample_f, (5, 3)),
+        (sample_y, (5, 3)),
+        (log_predictive_density, (data.Y_new,)),
+    ):
+        ours, theirs = (
+            function(model, X, *arguments),
+            getattr(model, function.__name__)(X, *arguments),
+        )
+        if isinstance(ours, dict):
+            ours, theirs = (np.stack(list(v.values())) for v in (ours, theirs))
+        np.testing.assert_array_equal(ours, theirs)
+    assert predict_interval(model, X).shape == (11, 2, 2)
+    np.testing.assert_array_equal(
+        predict_uncertainty(model, X), model.predict_uncertainty(X)
+    )
+    assert_classification_comes_through(
+        classifier().fit(data.X, data.labels), data.X_new, data.labels[:11]
+    )
+
+
+def test_clone(data):
+    model = regressor(tau=[2.0], dropout=(0.1, 0.2), hidden_layer_sizes=np.array([5]))
+    copied = clone(model.fit(data.X, data.y))
+    assert not hasattr(copied, "parameters_")
+    copied.fit(data.X, data.y)
+    np.testing.assert_array_equal(
+        predict_uncertainty(copied, data.X_new), predict_uncertainty(model, data.X_new)
+    )
+
+
+# ---- one test for each meta-estimator
+
+
+def test_pipeline(data):
+    model = make_pipeline(
+        PolynomialFeatures(include_bias=False), StandardScaler(), regressor()
+    )
+    model.fit(data.X, data.y)
+    inner_X = model[:-1].transform(data.X_new)
+    assert_regression_comes_through(model, data.X_new, model[-1], inner_X)
+    alone = Pipeline([("network", regressor())]).fit(data.X, data.y)
+    assert_regression_comes_through(alone, data.X_new, alone[-1], data.X_new)
+    labels = make_pipeline(StandardScaler(), classifier()).fit(data.X, data.labels)
+    assert_classification_comes_through(labels, data.X_new, data.labels[:11])
+
+
+def test_frame_through_a_pipeline_keeps_the_index(data):
+    pandas = pytest.importorskip("pandas")
+    names = [f"row {i}" for i in range(NEW)]
+    frame = pandas.DataFrame(data.X_new, columns=list("abcd"), index=names)
+    X = pandas.DataFrame(data.X, columns=list("abcd"))
+    model = make_pipeline(StandardScaler(), regressor()).fit(X, data.y)
+    found = predict_uncertainty(model, frame, as_frame=True)
+    assert list(found.index) == names
+    np.testing.assert_array_equal(
+        found.to_numpy()[:, 0], predict_uncertainty(model, frame)
+    )
+
+
+def test_column_transformer_on_a_frame(data):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(data.X, columns=list("abcd"))
+    frame["colour"] = np.resize(["red", "green", "blue"], ROWS)
+    model = make_pipeline(
+        ColumnTransformer(
+            [
+                ("scale", StandardScaler(), list("abcd")),
+                ("encode", OneHotEncoder(handle_unknown="ignore"), ["colour"]),
+            ]
+        ),
+        regressor(),
+    )
+    model.fit(frame, data.y)
+    assert model[-1].n_features_in_ == 7
+    inner_X = model[:-1].transform(frame)
+    assert_regression_comes_through(model, frame, model[-1], inner_X)
+    # Rows are taken by position, whatever the index.
+    shuffled = frame.iloc[::-1]
+    np.testing.assert_allclose(
+        predict_uncertainty(model, shuffled), predict_uncertainty(model, frame)[::-1]
+    )
+
+
+@pytest.mark.slow
+def test_grid_search_in_two_processes(data):
+    grid = {"tau": [0.1, 1.0, 10.0]}
+    model = GridSearchCV(
+        regressor(), grid, scoring=log_density_scorer, cv=3, n_jobs=2
+    ).fit(data.X, data.y)
+    assert_regression_comes_through(
+        model, data.X_new, model.best_estimator_, data.X_new
+    )
+    # The score is the density of the left-out rows, of the network alone.
+    train, test = next(iter(KFold(3).split(data.X)))
+    for i, tau in enumerate(grid["tau"]):
+        alone = regressor(tau=tau).fit(data.X[train], data.y[train])
+        assert model.cv_results_["split0_test_score"][i] == pytest.approx(
+            alone.log_predictive_density(data.X[test], data.y[test]).mean(), rel=1e-6
+        )
+    assert model.score(data.X, data.y) == pytest.approx(
+        log_predictive_density(model, data.X, data.y).mean()
+    )
+
+
+def test_search_without_refit(data):
+    model = GridSearchCV(regressor(), {"tau": [1.0]}, cv=2, refit=False)
+    model.fit(data.X, data.y)
+    with pytest.raises((TypeError, NotFittedError), match=r"refit|not fitted"):
+        predict_uncertainty(model, data.X_new)
+
+
+def test_randomized_search_of_a_classifier(data):
+    model = RandomizedSearchCV(
+        classifier(),
+        {"dropout": [0.05, 0.2, 0.5]},
+        n_iter=2,
+        scoring=log_density_scorer,
+        cv=2,
+        random_state=0,
+    ).fit(data.X, data.labels)
+    assert_classification_comes_through(model, data.X_new, data.labels[:11])
+
+
+def test_cross_validate_with_several_scorers(data):
+    scoring = {
+        "density": log_density_scorer,
+        "crps": neg_crps_scorer,
+        "coverage": interval_coverage_scorer,
+        "width": neg_interval_width_scorer,
+        "r2": "r2",
+    }
+    results = cross_validate(
+        make_pipeline(StandardScaler(), regressor()),
+        data.X,
+        data.y,
+        cv=KFold(3),
+        scoring=scoring,
+        return_estimator=True,
+        return_indices=True,
+    )
+    for i, model in enumerate(results["estimator"]):
+        test = results["indices"]["test"][i]
+        X, y = data.X[test], data.y[test]
+        interval = predict_interval(model, X)
+        expected = {
+            "density": log_predictive_density(model, X, y).mean(),
+            "crps": -crps(model, X, y).mean(),
+            "coverage": np.mean((interval[:, 0] <= y) & (y <= interval[:, 1])),
+            "width": -np.diff(interval).mean(),
+            "r2": model.score(X, y),
+        }
+        for name, value in expected.items():
+            assert results[f"test_{name}"][i] == pytest.approx(value)
+
+
+@pytest.mark.parametrize("passthrough", [False, True])
+def test_stacking_regressor(data, passthrough):
+    model = StackingRegressor(
+        [("ridge", Ridge()), ("network", regressor(max_iter=5))],
+        final_estimator=regressor(),
+        passthrough=passthrough,
+        cv=3,
+    ).fit(data.X, data.y)
+    inner_X = model.transform(data.X_new)
+    assert inner_X.shape == (11, 6 if passthrough else 2)
+    assert_regression_comes_through(model, data.X_new, model.final_estimator_, inner_X)
+
+
+def test_stacking_classifier(data):
+    """The network inside has numbers for labels; labels come out."""
+    model = StackingClassifier(
+        [("logistic", LogisticRegression())],
+        final_estimator=make_pipeline(StandardScaler(), classifier()),
+        cv=3,
+    ).fit(data.X, data.labels)
+    assert_classification_comes_through(
+        model, data.X_new, data.labels[:11], fixed_draws=True
+    )
+
+
+def test_bagging_regressor(data):
+    """The equal-weight mixture of the members."""
+    model = BaggingRegressor(
+        regressor(), n_estimators=3, max_features=0.75, random_state=SEED
+    ).fit(data.X, data.y)
+    assert_regression_comes_through(model, data.X_new)
+    parts = [
+        (member, data.X_new[:, features])
+        for member, features in zip(
+            model.estimators_, model.estimators_features_, strict=True
+        )
+    ]
+    means, stds = zip(*[m.predict(X, return_std=True) for m, X in parts], strict=True)
+    np.testing.assert_allclose(model.predict(data.X_new), np.mean(means, 0))
+    np.testing.assert_allclose(
+        predict_uncertainty(model, data.X_new) ** 2,
+        np.mean(np.square(stds), 0) + np.var(means, 0),
+        rtol=1e-9,
+    )
+    densities = [m.log_predictive_density(X, data.y_new) for m, X in parts]
+    np.testing.assert_allclose(
+        log_predictive_density(model, data.X_new, data.y_new),
+        np.logaddexp.reduce(densities) - np.log(3),
+        rtol=1e-9,
+    )
+    quantile = predict_quantile(model, data.X_new, 0.7)
+    samples = sample_y(model, data.X_new, 4000, random_state=SEED)
+    # 6 binomial standard errors.
+    assert (np.abs((samples < quantile[:, None]).mean(1) - 0.7) < 0.044).all()
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+def test_bagging_classifier(data, numbers):
+    """The members have numbers for labels; labels come out."""
+    y = data.labels
+    if numbers:
+        y = np.array([7, -3, 50])[np.unique(y, return_inverse=True)[1]]
+    model = BaggingClassifier(classifier(), n_estimators=3, random_state=SEED)
+    model.fit(data.X, y)
+    assert_classification_comes_through(model, data.X_new, y[:11], fixed_draws=True)
+
+
+def test_multi_output_regressor(data):
+    model = MultiOutputRegressor(regressor()).fit(data.X, data.Y)
+    assert_regression_comes_through(model, data.X_new)
+    for name in ("predict_uncertainty", "predict_interval", "predict_quantile"):
+        function, q = getattr(skbayesnn, name), [0.2] if "quantile" in name else []
+        both = function(model, data.X_new, *q)
+        for i, member in enumerate(model.estimators_):
+            np.testing.assert_allclose(
+                both[:, i], getattr(member, name)(data.X_new, *q), rtol=1e-9
+            )
+    assert_samples_match_quantiles(model, data.X_new)
+
+
+def test_calibrated_classifier(data):
+    for ensemble in (True, False):
+        model = CalibratedClassifierCV(classifier(), ensemble=ensemble, cv=2)
+        model.fit(data.X, data.labels)
+        parts = predict_uncertainty(model, data.X_new, kind="all")
+        assert (parts["mutual_information"] > 0).all()
+        samples = sample_y(model, data.X_new, 7)
+        assert set(np.unique(samples)) <= {"low", "mid", "top"}
+        # Every draw is calibrated, and then their mean is taken: close to the
+        # calibrated mean, but not the same (calibration is not linear).
+        density = log_predictive_density(model, data.X_new, ["mid"] * 11)
+        assert np.isfinite(density).all()
+        total = sum(
+            np.exp(log_predictive_density(model, data.X_new, [label] * 11))
+            for label in model.classes_
+        )
+        np.testing.assert_allclose(total, 1, rtol=1e-9)
+
+
+def test_calibrated_deterministic_classifier(data):
+    """One draw: exactly the meta-estimator's own probabilities."""
+    for method in ("sigmoid", "isotonic", *TEMPERATURE):
+        model = CalibratedClassifierCV(classifier(dropout=0.0), method=method, cv=2)
+        model.fit(data.X, data.labels)
+        probability = model.predict_proba(data.X_new)
+        with np.errstate(divide="ignore"):
+            expected = np.log(probability)
+        for code, label in enumerate(model.classes_):
+            np.testing.assert_allclose(
+                log_predictive_density(model, data.X_new, [label] * 11),
+                expected[:, code],
+                rtol=1e-9,
+                atol=1e-9,
+            )
+
+
+@pytest.mark.skipif(not TEMPERATURE, reason="scikit-learn >= 1.8 scales temperatures")
+def test_temperature_of_an_overconfident_classifier():
+    """Labels are noise to one fifth; a network fitted to them by heart is too sure."""
+    random = np.random.default_rng([SEED, 5])
+    X = random.standard_normal((600, 4))
+    y = (X[:, 0] > 0) ^ (random.random(600) < 0.2)
+    network = classifier(
+        hidden_layer_sizes=(50,),
+        dropout=0.0,
+        length_scale=0.0,
+        max_iter=400,
+        learning_rate_init=0.03,
+    )
+    raw = clone(network).fit(X[:150], y[:150])
+    model = CalibratedClassifierCV(network, method="temperature", ensemble=False, cv=3)
+    model.fit(X[:150], y[:150])
+    densities = [
+        log_predictive_density(one, X[150:], y[150:]).mean() for one in (raw, model)
+    ]
+    # The best that can be had is -0.50; a coin has -0.69.
+    assert densities[0] < -1 < densities[1]
+
+
+def test_frozen_estimator(data):
+    network = regressor().fit(data.X, data.y)
+    frozen = FrozenEstimator(network)
+    assert_regression_comes_through(frozen, data.X_new, network, data.X_new)
+    labels = classifier().fit(data.X, data.labels)
+    model = CalibratedClassifierCV(FrozenEstimator(labels)).fit(data.X, data.labels)
+    parts = predict_uncertainty(model, data.X_new, kind="all")
+    assert (parts["mutual_information"] > 0).all()
+
+
+# ---- the other methods
+
+
+@pytest.mark.filterwarnings("ignore:the network explains")  # after a few epochs
+@pytest.mark.parametrize(
+    "network",
+    [
+        BBBRegressor(**SMALL),
+        BBBRegressor(**SMALL | {"dropout": 0.0}, prior="scale_mixture", kl="sampled"),
+        VariationalDropoutRegressor(**SMALL),
+        VariationalDropoutRegressor(**SMALL, noise="independent", alpha_per="weight"),
+        MCDropoutRegressor(**SMALL | {"dropout": "auto"}),
+    ],
+    ids=["spike and slab", "scale mixture", "type B", "type A", "concrete"],
+)
+def test_other_regressors(data, network):
+    pipeline = make_pipeline(StandardScaler(), network).fit(data.X, data.y)
+    assert_regression_comes_through(
+        pipeline, data.X_new, pipeline[-1], pipeline[:-1].transform(data.X_new)
+    )
+    search = GridSearchCV(network, {"tau": [1.0, 4.0]}, scoring=log_density_scorer)
+    search.set_params(cv=2).fit(data.X, data.y)
+    assert_regression_comes_through(
+        search, data.X_new, search.best_estimator_, data.X_new
+    )
+    bagging = BaggingRegressor(network, n_estimators=2, random_state=SEED)
+    assert_regression_comes_through(bagging.fit(data.X, data.y), data.X_new)
+    model = TransformedTargetRegressor(network, func=np.log, inverse_func=np.exp)
+    assert_samples_match_quantiles(model.fit(data.X, data.positive), data.X_new)
+
+
+@pytest.mark.filterwarnings("ignore:the network explains")  # after a few epochs
+@pytest.mark.parametrize("kind", [BBBClassifier, VariationalDropoutClassifier])
+def test_other_classifiers(data, kind):
+    network = kind(**SMALL)
+    models = [
+        make_pipeline(StandardScaler(), network),
+        BaggingClassifier(network, n_estimators=2, random_state=SEED),
+        StackingClassifier([("logistic", LogisticRegression())], network, cv=3),
+    ]
+    for model in models:
+        model.fit(data.X, data.labels)
+        assert_classification_comes_through(model, data.X_new, data.labels[:11])
+
+
+# ---- a target transform
+
+
+def assert_samples_match_quantiles(model, X):
+    levels = [0.1, 0.5, 0.9]
+    quantiles = predict_quantile(model, X, levels)
+    samples = sample_y(model, X, 4000, random_state=SEED)
+    below = (samples[..., None, :] < quantiles[..., None]).mean(-1)
+    # 6 binomial standard errors of 4000 samples of the same draws.
+    error = 6 * np.sqrt(np.multiply(levels, np.subtract(1, levels)) / 4000)
+    assert (np.abs(below - levels) < error).all()
+
+
+@pytest.fixture(scope="module")
+def log_target(data):
+    model = TransformedTargetRegressor(regressor(), func=np.log, inverse_func=np.exp)
+    return model.fit(data.X, data.positive)
+
+
+def test_log_target(data, log_target):
+    X = data.X_new
+    network = log_target.regressor_
+    interval = predict_interval(log_target, X)
+    np.testing.assert_allclose(interval, np.exp(network.predict_interval(X)), rtol=1e-9)
+    median = predict_quantile(log_target, X, 0.5)
+    assert (interval > 0).all()
+    # Skewed to the right: the upper arm is the longer one.
+    assert (interval[:, 1] - median > median - interval[:, 0]).all()
+    assert_samples_match_quantiles(log_target, X)
+    assert (sample_y(log_target, X, 50) > 0).all()
+    assert (predict_uncertainty(log_target, X) > 0).all()
+
+
+def test_density_behind_a_log_target(data, log_target):
+    """Change of variables, exactly; and the density integrates to one."""
+    X, y = data.X_new, np.exp(data.y_new - 3)
+    density = log_predictive_density(log_target, X, y)
+    np.testing.assert_allclose(
+        density,
+        log_target.regressor_.log_predictive_density(X, np.log(y)) - np.log(y),
+        rtol=1e-7,  # the slope is a central difference with relative steps of 1e-6
+        atol=1e-7,
+    )
+    ends = predict_quantile(log_target, X[:1], [1e-9, 1 - 1e-9])[0]
+    grid = np.geomspace(*ends, 4001)
+    values = np.exp(
+        log_predictive_density(log_target, np.repeat(X[:1], len(grid), axis=0), grid)
+    )
+    # Trapezoidal rule in log y over all but 2e-9 of the mass.
+    assert np.trapezoid(values * grid, np.log(grid)) == pytest.approx(1, abs=1e-5)
+    outside = log_predictive_density(log_target, X[:2], np.array([-1.0, 2.0]))
+    assert outside[0] == -np.inf and np.isfinite(outside[1])
+
+
+def test_moments_behind_a_log_target(data):
+    """Log-normal moments in closed form, for one Gaussian."""
+    model = TransformedTargetRegressor(
+        regressor(dropout=0.0), func=np.log, inverse_func=np.exp
+    ).fit(data.X, data.positive)
+    mean, std = model.regressor_.predict(data.X_new, return_std=True)
+    parts = predict_uncertainty(model, data.X_new, kind="all")
+    expected = np.exp(mean + std**2 / 2) * np.sqrt(np.expm1(std**2))
+    # 15 Gauss-Hermite nodes for exp(y) and its square.
+    np.testing.assert_allclose(parts["aleatoric"], expected, rtol=1e-4)
+    np.testing.assert_allclose(parts["epistemic"], 0, atol=1e-12)
+    # CRPS by quadrature of the node's steps against many samples.
+    y = np.exp(data.y_new - 3)
+    samples = np.exp(
+        mean[:, None] + std[:, None] * data.random.standard_normal((NEW, 4000))
+    )
+    by_samples = np.abs(samples - y[:, None]).mean(1) - 0.5 * np.abs(
+        samples[:, :2000] - samples[:, 2000:]
+    ).mean(1)
+    # The quadrature's steps: a few per cent of the spread; samples: less.
+    np.testing.assert_allclose(
+        crps(model, data.X_new, y), by_samples, atol=0.1 * expected.max()
+    )
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_linear_target_transform(data, sign):
+    """Of positive or negative slope: the network's predictive, moved."""
+    transform = FunctionTransformer(
+        func=lambda y: sign * 2 * y + 1, inverse_func=lambda z: sign * (z - 1) / 2
+    )
+    model = TransformedTargetRegressor(regressor(), transformer=transform)
+    model.fit(data.X, data.y)
+    network, X = model.regressor_, data.X_new
+    for kind in ("total", "epistemic", "aleatoric"):
+        np.testing.assert_allclose(
+            predict_uncertainty(model, X, kind),
+            network.predict_uncertainty(X, kind) / 2,
+            rtol=1e-9,
+        )
+    inner = sign * (network.predict_interval(X) - 1) / 2
+    np.testing.assert_allclose(predict_interval(model, X), inner[:, ::sign], rtol=1e-9)
+    np.testing.assert_allclose(
+        log_predictive_density(model, X, data.y_new),
+        network.log_predictive_density(X, sign * 2 * data.y_new + 1) + np.log(2),
+        rtol=1e-6,
+        atol=1e-6,
+    )
+    assert_samples_match_quantiles(model, X)
+
+
+def test_scaled_targets(data):
+    """Several targets, of which one is large: slopes are taken target by target."""
+    Y = data.Y * [1e-6, 1e6]
+    model = TransformedTargetRegressor(regressor(), transformer=StandardScaler())
+    model.fit(data.X, Y)
+    scaler = model.transformer_
+    assert predict_interval(model, data.X_new).shape == (11, 2, 2)
+    density = log_predictive_density(model, data.X_new, Y[:11])
+    np.testing.assert_allclose(
+        density,
+        model.regressor_.log_predictive_density(data.X_new, scaler.transform(Y[:11]))
+        - np.log(scaler.scale_).sum(),
+        rtol=1e-6,
+    )
+    # A row's density is its own, among whichever rows; also at y = 0.
+    zeros = np.zeros((NEW, 2))
+    np.testing.assert_allclose(
+        log_predictive_density(model, data.X_new, zeros),
+        model.regressor_.log_predictive_density(data.X_new, scaler.transform(zeros))
+        - np.log(scaler.scale_).sum(),
+        rtol=1e-6,
+    )
+
+
+def test_target_transform_within_a_target_transform(data):
+    inner = TransformedTargetRegressor(regressor(), func=np.log, inverse_func=np.exp)
+    model = TransformedTargetRegressor(
+        inner, func=lambda y: y / 1000, inverse_func=lambda y: y * 1000
+    ).fit(data.X, data.positive * 1000)
+    plain = clone(inner).fit(data.X, data.positive)
+    # (1000 y) / 1000 is y to rounding, grown by 20 steps.
+    np.testing.assert_allclose(
+        predict_interval(model, data.X_new),
+        1000 * predict_interval(plain, data.X_new),
+        rtol=1e-6,
+    )
+    y = np.exp(data.y_new - 3)
+    np.testing.assert_allclose(
+        log_predictive_density(model, data.X_new, 1000 * y),
+        log_predictive_density(plain, data.X_new, y) - np.log(1000),
+        rtol=1e-6,
+        atol=1e-6,
+    )
+
+
+def test_target_transforms_inside_of_ensembles(data):
+    """One transform for all is fine; each its own is refused, not mixed up."""
+    log_target = TransformedTargetRegressor(
+        regressor(), func=np.log, inverse_func=np.exp
+    )
+    model = BaggingRegressor(log_target, n_estimators=2, random_state=SEED)
+    model.fit(data.X, data.positive)
+    assert (predict_interval(model, data.X_new) > 0).all()
+    assert_samples_match_quantiles(model, data.X_new)
+    own = TransformedTargetRegressor(
+        regressor(), transformer=QuantileTransformer(n_quantiles=7)
+    )
+    model = BaggingRegressor(own, n_estimators=2, random_state=SEED)
+    model.fit(data.X, data.positive)
+    with pytest.raises(TypeError, match=r"around the ensemble, not inside"):
+        predict_interval(model, data.X_new)
+    model = MultiOutputRegressor(log_target).fit(data.X, np.exp(data.Y / 20))
+    with pytest.raises(TypeError, match=r"around it, not inside"):
+        predict_interval(model, data.X_new)
+
+
+# ---- nested
+
+
+def test_search_of_a_pipeline_of_a_target_transform(data):
+    model = GridSearchCV(
+        make_pipeline(
+            StandardScaler(),
+            TransformedTargetRegressor(regressor(), func=np.log, inverse_func=np.exp),
+        ),
+        {"transformedtargetregressor__regressor__dropout": [0.05, 0.3]},
+        scoring=log_density_scorer,
+        cv=2,
+    ).fit(data.X, data.positive)
+    scaler, target = model.best_estimator_
+    inner_X = scaler.transform(data.X_new)
+    np.testing.assert_allclose(
+        predict_interval(model, data.X_new),
+        np.exp(target.regressor_.predict_interval(inner_X)),
+        rtol=1e-9,
+    )
+    assert_samples_match_quantiles(model, data.X_new)
+
+
+def test_bagging_of_pipelines_of_searches(data):
+    search = GridSearchCV(regressor(), {"tau": [1.0, 4.0]}, cv=2)
+    model = BaggingRegressor(
+        make_pipeline(StandardScaler(), search), n_estimators=2, random_state=SEED
+    ).fit(data.X, data.y)
+    assert_regression_comes_through(model, data.X_new)
+
+
+def test_members_with_different_numbers_of_draws(data):
+    """A member with deterministic weights has one draw, and the same weight."""
+    model = BaggingRegressor(regressor(), n_estimators=3, random_state=SEED)
+    model.fit(data.X, data.y)
+    model.estimators_[0] = regressor(dropout=0.0).fit(data.X, data.y)
+    model.estimators_[1] = regressor(n_draws=5).fit(data.X, data.y)
+    model.estimators_features_ = [np.arange(4)] * 3
+    means, stds = zip(
+        *[m.predict(data.X_new, return_std=True) for m in model.estimators_],
+        strict=True,
+    )
+    np.testing.assert_allclose(
+        predict_uncertainty(model, data.X_new) ** 2,
+        np.mean(np.square(stds), 0) + np.var(means, 0),
+        rtol=1e-9,
+    )
+
+
+def test_many_rows_go_in_blocks(data, monkeypatch):
+    """Blocks of rows change nothing."""
+    model = BaggingRegressor(regressor(), n_estimators=2, random_state=SEED)
+    model.fit(data.X, data.y)
+    X, y = data.X_new, data.y_new
+    whole = [
+        predict_uncertainty(model, X),
+        predict_interval(model, X),
+        log_predictive_density(model, X, y),
+        crps(model, X, y),
+    ]
+    monkeypatch.setattr(skbayesnn._predictive.mixin, "BLOCK", 3)
+    for value, function, arguments in zip(
+        whole,
+        (predict_uncertainty, predict_interval, log_predictive_density, crps),
+        ((), (), (y,), (y,)),
+        strict=True,
+    ):
+        np.testing.assert_allclose(function(model, X, *arguments), value, rtol=1e-9)
+    # Draws are coherent over blocks: with next to no noise (std 1e-4) the same row
+    # has the same samples in each, though they differ from draw to draw.
+    model.set_params(estimator__tau=1e8).fit(data.X, data.y)
+    same = sample_y(model, np.repeat(X[:1], 8, axis=0), 17, random_state=SEED)
+    assert np.ptp(same, axis=0).max() < 2e-3 < np.ptp(same, axis=1).min()
+
+
+@pytest.mark.parametrize("random_state", [3, None, np.random.RandomState(3)])
+def test_random_state_of_samples(data, random_state):
+    model = BaggingRegressor(regressor(), n_estimators=2, random_state=SEED)
+    model.fit(data.X, data.y)
+    assert sample_y(model, data.X_new, 5, random_state).shape == (11, 5)
+    if random_state == 3:
+        first, second = (sample_y(model, data.X_new, 5, 3) for _ in range(2))
+        np.testing.assert_array_equal(first, second)
+
+
+# ---- metadata routing
+
+
+def test_weights_reach_the_network(data):
+    weights = np.arange(ROWS) % 4
+    with sklearn.config_context(enable_metadata_routing=True):
+        network = regressor().set_fit_request(sample_weight=True)
+        scorer = make_scorer(r2_score).set_score_request(sample_weight=True)
+        scaler = StandardScaler().set_fit_request(sample_weight=True)
+        model = GridSearchCV(
+            make_pipeline(scaler, network),
+            {"mcdropoutregressor__tau": [1.0, 4.0]},
+            scoring=scorer,
+            cv=KFold(2),
+        ).fit(data.X, data.y, sample_weight=weights)
+        there = weights > 0
+        absent = clone(model.best_estimator_).fit(
+            data.X[there], data.y[there], sample_weight=weights[there]
+        )
+    np.testing.assert_allclose(
+        predict_uncertainty(model, data.X_new),
+        predict_uncertainty(absent, data.X_new),
+        rtol=1e-7,  # sums over other rows: rounding, grown by 20 steps
+    )
+    assert model.best_estimator_[-1].total_weight_ == weights.sum()
+
+
+# ---- what cannot be had
+
+
+POSSIBLE = (
+    "a predictive can be had from .*Pipeline.*Stacking.*TransformedTarget.*Bagging"
+)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [predict_uncertainty, predict_interval, sample_y],
+    ids=lambda function: function.__name__,
+)
+def test_unknown_estimators(data, function):
+    for model in (
+        LinearRegression(),
+        RandomForestRegressor(3, random_state=SEED),
+        make_pipeline(StandardScaler(), Ridge()),
+        BaggingRegressor(Ridge(), n_estimators=2, random_state=SEED),
+    ):
+        model.fit(data.X, data.y)
+        with pytest.raises(TypeError, match=POSSIBLE + ".* got [A-Z]"):
+            function(model, data.X_new)
+    with pytest.raises(TypeError, match="got LinearRegression"):
+        function(LinearRegression().fit(data.X, data.y), data.X_new)
+
+
+def test_unfitted(data):
+    for model in (
+        make_pipeline(StandardScaler(), regressor()),
+        GridSearchCV(regressor(), {"tau": [1.0]}),
+        BaggingRegressor(regressor()),
+        TransformedTargetRegressor(regressor(), func=np.log, inverse_func=np.exp),
+    ):
+        with pytest.raises(NotFittedError):
+            predict_uncertainty(model, data.X_new)
+
+
+def test_intervals_of_a_classifier(data):
+    models = [
+        classifier(),
+        make_pipeline(StandardScaler(), classifier()),
+        BaggingClassifier(classifier(), n_estimators=2, random_state=SEED),
+    ]
+    for model in models:
+        model.fit(data.X, data.labels)
+        with pytest.raises(
+            TypeError, match=r"`interval` needs a regressor; .*predict_proba"
+        ):
+            predict_interval(model, data.X_new)
+        with pytest.raises(TypeError, match="`crps` needs a regressor"):
+            crps(model, data.X_new, np.zeros(NEW))
+
+
+def test_unknown_kind(data):
+    model = BaggingRegressor(regressor(), n_estimators=2, random_state=SEED)
+    model.fit(data.X, data.y)
+    with pytest.raises(ValueError, match="`kind` must be 'all' or among 'total'"):
+        predict_uncertainty(model, data.X_new, kind="entropy")
+
+
+def test_targets_of_another_number(data):
+    """As the network itself refuses them; nothing is broadcast."""
+    model = BaggingRegressor(regressor(), n_estimators=2, random_state=SEED)
+    model.fit(data.X, data.Y)
+    for function in (log_predictive_density, predictive_cdf, crps):
+        with pytest.raises(ValueError, match="the 2 targets of the fit; got 1"):
+            function(model, data.X_new, data.y_new)
+        with pytest.raises(ValueError, match="must not contain NaN; got 22"):
+            function(model, data.X_new, np.full((NEW, 2), np.nan))
+    with pytest.raises(ValueError, match="at least one row"):
+        predict_uncertainty(model, data.X_new[:0])
+
+
+def test_rows_of_another_number(data):
+    model = regressor().fit(data.X, data.y)
+    for function in (log_predictive_density, crps):
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            function(model, data.X_new, data.y)

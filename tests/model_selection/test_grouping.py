@@ -1,0 +1,322 @@
+"""Which members share a program, on how much memory, and where."""
+
+import threading
+import time
+import warnings
+import weakref
+
+import joblib
+import pytest
+import torch
+from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
+
+from skbayesnn.estimators import _program
+from skbayesnn.model_selection import BatchedGridSearchCV, _grouping, _worker
+from tests.model_selection.comparison import (
+    SMALL,
+    assert_same_results,
+    assert_same_table,
+    classifier,
+    regressor,
+)
+
+SHARED = {
+    "tau": [0.5, 2.0],
+    "dropout": [0.1, 0.2],
+    "length_scale": [0.1, 0.3],
+    "random_state": [3, 4],
+}
+# All folds have 30 training rows.
+EQUAL = ShuffleSplit(3, train_size=30, random_state=0)
+
+
+def batched(data, grid, **options):
+    search = BatchedGridSearchCV(regressor(), grid, **{"refit": False} | options)
+    return search.fit(data.X, data.y)
+
+
+def plain(data, grid, **options):
+    search = GridSearchCV(regressor(), grid, **{"refit": False} | options)
+    return search.fit(data.X, data.y)
+
+
+def sizes(programs):
+    return sorted(size for size, _ in programs)
+
+
+# ---- what shares a program
+
+
+def test_one_program_for_what_may_differ(data, programs, monkeypatch):
+    monkeypatch.setattr(_grouping, "WIDEST_BYTES", 2**40)
+    search = batched(data, SHARED, cv=EQUAL)
+    assert sizes(programs) == [3 * 16]
+    assert_same_results(plain(data, SHARED, cv=EQUAL), search)
+
+
+@pytest.mark.parametrize(
+    ("further", "n_programs"),
+    [
+        ({"hidden_layer_sizes": [3, 4, (3, 3)]}, 3),
+        ({"max_iter": [2, 3]}, 2),
+        ({"noise": ["bernoulli", "gaussian"]}, 2),
+        ({"tau": ["auto", 1.0]}, 2),
+        ({"likelihood": ["gaussian", "heteroscedastic"]}, 2),
+        ({"n_draws": [2, 3]}, 1),
+        ({"standardize": [True, False]}, 1),
+        ({"n_estimators": [1, 2]}, 1),
+    ],
+    ids=repr,
+)
+def test_further_programs(data, programs, further, n_programs):
+    batched(data, {"length_scale": [0.1, 0.2]} | further, cv=EQUAL)
+    assert len(programs) == n_programs
+    assert sum(sizes(programs)) == 3 * 2 * len(next(iter(further.values())))
+
+
+def test_folds_of_unequal_size(data, programs):
+    """47 rows in four folds: three of 12, one of 11."""
+    batched(data, {"tau": [0.5, 2.0]}, cv=KFold(4))
+    assert sizes(programs) == [2, 6]
+
+
+def test_candidates_that_fail_are_not_trained(data, programs):
+    grid = {"tau": [-1.0, 0.5, 2.0]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        batched(data, grid, cv=EQUAL)
+    assert sizes(programs) == [2 * 3]
+
+
+def test_no_candidate_is_trained_twice(data, programs):
+    batched(data, {"tau": [0.5, 0.5, 2.0]}, cv=EQUAL)
+    assert sizes(programs) == [2 * 3]
+
+
+# ---- memory
+
+
+def test_memory_budget_cuts_programs(data, programs):
+    """What does not fit together is trained one after the other."""
+    grid = {"tau": [0.5, 2.0], "dropout": [0.1, 0.2]}
+    expected = plain(data, grid, cv=EQUAL)
+    assert_same_results(expected, batched(data, grid, cv=EQUAL, memory_budget=1e-6))
+    assert sizes(programs) == [1] * 12
+    programs.clear()
+    assert_same_results(expected, batched(data, grid, cv=EQUAL, memory_budget=500))
+    assert sizes(programs) == [12]
+
+
+def test_memory_of_a_member_bounds_it(data):
+    """The estimate is no smaller than what a program holds: weights and activations."""
+    found = []
+    for units, n_estimators in ((5, 1), (50, 1), (50, 3)):
+        estimator = regressor(hidden_layer_sizes=units, n_estimators=n_estimators)
+        prepared = estimator._prepared(data.X, data.y)
+        job = _grouping.Job(estimator, 0, prepared, prepared.task_of(estimator))
+        found.append(_grouping.bytes_of(job))
+        weights = n_estimators * 8 * (units * (4 + 1) + units + 1)
+        activations = n_estimators * 8 * SMALL["batch_size"] * (4 + units + 1)
+        # Values, gradient and two moments of Adam at least.
+        assert found[-1] > 4 * weights + activations
+    assert found[0] < found[1] < found[2]
+
+
+def fail_in_python():
+    raise MemoryError("too much")
+
+
+def fail_in_torch():
+    torch.empty(2**60, dtype=torch.int8)
+
+
+def fail_on_gpu():
+    raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+@pytest.fixture
+def little_memory(monkeypatch):
+    """A function that lets programs of more than so many members fail."""
+    train_together, tried = _program.train_together, []
+
+    def little(n_members, fail=fail_in_python):
+        def train(estimators, *arguments):
+            if len(estimators) > 1:
+                tried.append(len(estimators))
+            if len(estimators) > n_members:
+                fail()
+            return train_together(estimators, *arguments)
+
+        monkeypatch.setattr(_program, "train_together", train)
+        return tried
+
+    return little
+
+
+@pytest.mark.parametrize("fail", [fail_in_python, fail_in_torch, fail_on_gpu])
+def test_out_of_memory_halves_a_program(data, little_memory, fail):
+    grid = {"tau": [0.5, 2.0], "dropout": [0.1, 0.2]}
+    expected = plain(data, grid, cv=EQUAL)
+    tried = little_memory(3, fail)
+    with warnings.catch_warnings(record=True) as caught:
+        # Python's own filter: a warning of one text and place is shown once.
+        warnings.simplefilter("default")
+        search = batched(data, grid, cv=EQUAL)
+    assert tried[:2] == [12, 6] and tried.count(3) == 4 and set(tried) == {12, 6, 3}
+    told = [str(w.message) for w in caught if "out of memory" in str(w.message)]
+    assert len(told) == 2
+    for message, size in zip(told, (12, 6), strict=True):
+        assert f"{size} members" in message and "memory_budget" in message
+    assert_same_results(expected, search)
+
+
+def test_failed_program_is_gone_before_its_halves_begin(data, monkeypatch):
+    """The traceback of the error would keep its tensors."""
+    train_together, of_failed = _program.train_together, []
+
+    def train(estimators, *arguments):
+        held = torch.zeros(3)
+        if len(estimators) > 3:
+            of_failed.append(weakref.ref(held))
+            raise MemoryError
+        alive.extend(found() is not None for found in of_failed)
+        return train_together(estimators, *arguments)
+
+    alive = []
+    monkeypatch.setattr(_program, "train_together", train)
+    with pytest.warns(UserWarning, match="out of memory with 6 members"):
+        batched(data, {"tau": [0.5, 2.0]}, cv=EQUAL)
+    assert alive == [False, False]
+
+
+def test_size_that_was_too_large_is_not_tried_again(data, little_memory):
+    """Once per size, not once per program."""
+    grid = {"tau": [0.5, 2.0], "hidden_layer_sizes": [3, 4, 5]}
+    tried = little_memory(2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        batched(data, grid, cv=EQUAL)
+    assert tried.count(6) == 1
+
+
+def test_out_of_memory_with_one_member(data, little_memory):
+    """Then the member has failed."""
+    little_memory(0)
+    with pytest.warns(UserWarning, match="out of memory with [23] members"):
+        with pytest.raises(ValueError, match=r"All the 3 fits failed[\s\S]*too much"):
+            batched(data, {"tau": [0.5]}, cv=EQUAL)
+        with pytest.raises(MemoryError, match="too much"):
+            batched(data, {"tau": [0.5]}, cv=EQUAL, error_score="raise")
+
+
+def test_other_errors_are_not_out_of_memory(data, monkeypatch):
+    tried = []
+
+    def fail(estimators, *arguments):
+        tried.append(len(estimators))
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr(_program, "train_together", fail)
+    with pytest.raises(ValueError, match="something else"):
+        batched(data, {"tau": [0.5, 2.0]}, cv=EQUAL)
+    assert tried == [6]
+
+
+# ---- where
+
+
+def test_programs_with_two_jobs(data, programs):
+    """As many programs as with one; torch has its threads again afterwards."""
+    grid = {"hidden_layer_sizes": [3, 4], "tau": [0.5, 2.0]}
+    n_threads = torch.get_num_threads()
+    search = batched(data, grid, cv=EQUAL, n_jobs=2)
+    assert torch.get_num_threads() == n_threads
+    assert sizes(programs) == [6, 6]
+    assert_same_results(plain(data, grid, cv=EQUAL), search)
+
+
+@pytest.mark.parametrize("pre_dispatch", ["2*n_jobs", "all"])
+def test_one_program_at_a_time_on_a_device(data, monkeypatch, pre_dispatch):
+    """However long its programs take."""
+    train_group, busy, seen = _worker.train_group, [], []
+
+    def train(jobs, judge, room, device):
+        assert device not in busy
+        busy.append(device)
+        time.sleep(0.02 * (device == "cpu"))
+        found = train_group(jobs, judge, room, device)
+        busy.remove(device)
+        seen.append(device)
+        return found
+
+    monkeypatch.setattr(_worker, "train_group", train)
+    grid = {"hidden_layer_sizes": [3, 4, 5, 6, 7, 8], "tau": [0.5, 2.0]}
+    options = {"cv": EQUAL, "pre_dispatch": pre_dispatch}
+    for context in ({}, {"backend": "loky"}):
+        with joblib.parallel_config(**context):
+            search = batched(data, grid, devices=["cpu", "cpu:0"], **options)
+    assert len(seen) == 12 and set(seen) == {"cpu", "cpu:0"}
+    assert_same_table(plain(data, grid, cv=EQUAL).cv_results_, search.cv_results_)
+
+
+def test_devices_work_side_by_side(data, monkeypatch):
+    """Two devices train two programs at a time, on different devices."""
+    train_group, together = _worker.train_group, threading.Barrier(2)
+    waiting, seen = [], []
+
+    def train(jobs, judge, room, device):
+        waiting.append(device)
+        together.wait(timeout=3)
+        seen.append(sorted(waiting[:2]))
+        return train_group(jobs, judge, room, device)
+
+    monkeypatch.setattr(_worker, "train_group", train)
+    grid = {"hidden_layer_sizes": [3, 4]}
+    batched(data, grid, cv=EQUAL, devices=["cpu", "cpu:0"], error_score="raise")
+    assert seen == [["cpu", "cpu:0"]] * 2
+
+
+@pytest.mark.parametrize("device", ["gpu7", 3])
+def test_unknown_device(data, device):
+    with pytest.raises(ValueError, match=rf"`device` must be .*{device!r}"):
+        batched(data, {"tau": [0.5]}, cv=EQUAL, devices=[device])
+
+
+@pytest.mark.cuda
+def test_members_on_a_gpu(data):
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no CUDA device")
+    grid = {"tau": [0.5, 2.0], "hidden_layer_sizes": [3, 4]}
+    of_gpu = BatchedGridSearchCV(
+        regressor(device="cuda"), grid, cv=EQUAL, refit=False
+    ).fit(data.X, data.y)
+    of_plain = GridSearchCV(regressor(device="cuda"), grid, cv=EQUAL, refit=False)
+    assert_same_results(of_plain.fit(data.X, data.y), of_gpu)
+    assert_same_table(
+        of_gpu.cv_results_,
+        batched(data, grid, cv=EQUAL, devices=["cuda:0"]).cv_results_,
+    )
+
+
+def test_threads_are_independent_of_each_other(data):
+    """Two searches at a time, of different kinds, in two threads."""
+    found = {}
+
+    def search(name, estimator, y):
+        result = BatchedGridSearchCV(estimator, {"tau": [0.5, 2.0]}, cv=3)
+        found[name] = result.fit(data.X, y)
+
+    threads = [
+        threading.Thread(target=search, args=arguments)
+        for arguments in (
+            ("numbers", regressor(), data.y),
+            ("labels", classifier(), data.labels),
+        )
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for name, y in (("numbers", data.y), ("labels", data.labels)):
+        alone = GridSearchCV(found[name].estimator, {"tau": [0.5, 2.0]}, cv=3)
+        assert_same_results(alone.fit(data.X, y), found[name])

@@ -1,0 +1,371 @@
+"""Recalibrated mixtures, in closed form and by numerical integration; float64.
+
+What ``tests/test_meta.py`` says of mixtures behind meta-estimators is not said again.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import ndtr
+from scipy.stats import norm
+from sklearn.preprocessing import FunctionTransformer
+
+from skbayesnn._predictive.mixtures import GaussianMixture
+from skbayesnn._predictive.recalibration import QuantileMap
+
+DRAWS, ROWS, TARGETS = 6, 5, 2
+IDENTITY = QuantileMap(np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+TRANSFORMS = {
+    "none": None,
+    "rising": FunctionTransformer(np.log, np.exp),
+    "falling": FunctionTransformer(np.negative, np.negative),
+    "falling and bent": FunctionTransformer(
+        lambda y: -np.log(y), lambda target: np.exp(-target)
+    ),
+}
+
+
+def _bent(power):
+    """A map with 8 pieces near ``level ** power``."""
+    level = np.linspace(0, 1, 9)
+    return QuantileMap(level, level**power)
+
+
+MAPS = (_bent(0.6), _bent(1.8))
+
+
+@pytest.fixture(params=[1, 2], ids=["one target", "two targets"])
+def plain(request, seed):
+    return _mixture(seed, request.param)
+
+
+def _mixture(seed, targets, transform=None):
+    random = np.random.default_rng([seed, targets])
+    mean = 0.5 * random.normal(size=(DRAWS, ROWS, targets))
+    variance = random.uniform(0.1, 0.5, size=mean.shape)
+    return GaussianMixture(mean, variance, flat=targets == 1, transform=transform)
+
+
+def _mapped(mixture):
+    return mixture.mapped(MAPS[: mixture.mean.shape[-1]])
+
+
+def _y(mixture, seed):
+    """A value for every row and target, near the middle."""
+    shape = mixture.mean.shape[1:]
+    y = np.random.default_rng([seed, 9]).normal(size=shape)
+    return y[:, 0] if mixture.flat else y
+
+
+def _row(mixture, row, times=1):
+    """The mixture of one row, as so many rows."""
+    rows = [row] * times
+    return GaussianMixture(
+        mixture.mean[:, rows],
+        mixture.variance[:, rows],
+        mixture.flat,
+        mixture.transform,
+        mixture.maps,
+    )
+
+
+# ---- one factor
+
+
+def test_scaling_spreads_draws_and_noise_about_the_mean(plain):
+    factor = np.array([3.0, 0.2])[: plain.mean.shape[-1]]
+    scaled = plain.scaled(factor)
+    np.testing.assert_allclose(scaled.mean.mean(0), plain.mean.mean(0), rtol=1e-12)
+    before, after = plain.uncertainty(plain.kinds), scaled.uncertainty(plain.kinds)
+    per_target = factor[0] if plain.flat else factor
+    for kind in plain.kinds:
+        np.testing.assert_allclose(after[kind], per_target * before[kind], rtol=1e-12)
+
+
+def test_scaling_is_a_change_of_variables(plain, seed):
+    """y' = m + s (y - m)."""
+    factor = np.array([3.0, 0.2])[: plain.mean.shape[-1]]
+    scaled, y = plain.scaled(factor), _y(plain, seed)
+    centre = plain.mean.mean(0)
+    moved = centre + factor * (y.reshape(centre.shape) - centre)
+    moved = moved[:, 0] if plain.flat else moved
+    np.testing.assert_allclose(scaled.cdf(moved), plain.cdf(y), rtol=1e-12)
+    np.testing.assert_allclose(
+        scaled.log_density(moved), plain.log_density(y) - np.log(factor).sum()
+    )
+    if plain.flat:
+        np.testing.assert_allclose(
+            scaled.crps(moved), factor * plain.crps(y), rtol=1e-12
+        )
+
+
+def test_scaling_by_one_changes_nothing(plain, seed):
+    same, y = plain.scaled(np.ones(plain.mean.shape[-1])), _y(plain, seed)
+    np.testing.assert_allclose(same.log_density(y), plain.log_density(y), rtol=1e-12)
+    np.testing.assert_allclose(same.quantile(0.9), plain.quantile(0.9), rtol=1e-9)
+
+
+def test_scaling_behind_a_transform_is_in_its_units(seed):
+    """Of a log target the factor is a power of y over its median."""
+    plain = _mixture(seed, 1, TRANSFORMS["rising"])
+    inner = _mixture(seed, 1).scaled(np.array([2.0]))
+    scaled = plain.scaled(np.array([2.0]))
+    np.testing.assert_allclose(scaled.quantile(0.8), np.exp(inner.quantile(0.8)))
+
+
+# ---- a map
+
+
+def test_identity_map_changes_nothing(plain, seed):
+    same, y = plain.mapped([IDENTITY] * plain.mean.shape[-1]), _y(plain, seed)
+    np.testing.assert_allclose(same.cdf(y), plain.cdf(y), rtol=1e-12)
+    np.testing.assert_allclose(
+        same.log_density(y),
+        plain.log_density(y),
+        atol=1e-6,  # a root found to 1e-8 of the std, twice
+    )
+    np.testing.assert_allclose(
+        same.interval([0.5, 0.9], "equal_tailed"),
+        plain.interval([0.5, 0.9], "equal_tailed"),
+        rtol=1e-9,
+    )
+    np.testing.assert_allclose(
+        same.uncertainty(["total"])["total"],
+        plain.uncertainty(["total"])["total"],
+        rtol=0.02,  # 32 nodes for a mixture, which has several modes at worst
+    )
+    np.testing.assert_allclose(
+        same.crps(y),
+        plain.crps(y),
+        rtol=1e-3,  # 200 levels
+    )
+
+
+def test_map_is_of_the_distribution_function(plain, seed):
+    y = _y(plain, seed)
+    before = plain.cdf(y).reshape(ROWS, -1)
+    expected = [one(level) for one, level in zip(MAPS, before.T, strict=False)]
+    found = _mapped(plain).cdf(y).reshape(ROWS, -1)
+    np.testing.assert_allclose(found, np.transpose(expected), rtol=1e-12)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("level", [0.01, 0.3, 0.5, 0.97])
+def test_quantile_is_the_inverse_of_the_distribution_function(seed, transform, level):
+    for targets in (1, 2):
+        mixture = _mapped(_mixture(seed, targets, TRANSFORMS[transform]))
+        np.testing.assert_allclose(mixture.cdf(mixture.quantile(level)), level)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_intervals_hold_their_probability(seed, transform):
+    for targets in (1, 2):
+        mixture = _mapped(_mixture(seed, targets, TRANSFORMS[transform]))
+        ends = mixture.interval([0.5, 0.9], "equal_tailed")
+        for i, coverage in enumerate((0.5, 0.9)):
+            below, above = (mixture.cdf(ends[..., i, side]) for side in (0, 1))
+            np.testing.assert_allclose(below, (1 - coverage) / 2)
+            np.testing.assert_allclose(above, (1 + coverage) / 2)
+
+
+@pytest.mark.parametrize("transform", ["none", "rising", "falling and bent"])
+def test_density_integrates_to_the_distribution_function(seed, transform):
+    whole = _mapped(_mixture(seed, 1, TRANSFORMS[transform]))
+    for row in range(2):
+        one = _row(whole, row)
+        falling = transform.startswith("falling")
+        shares = 1 - MAPS[0].share[::-1] if falling else MAPS[0].share
+        shares = np.clip(shares, 1e-10, 1 - 1e-10)
+        ends = [one.quantile(share).item() for share in shares]
+        for (low, below), (high, above) in itertools.pairwise(
+            zip(ends, shares, strict=True)
+        ):
+            mass, _ = quad(
+                lambda y, one=one: np.exp(one.log_density(np.array([y]))).item(),
+                low,
+                high,
+            )
+            # The slope of a transform is a central difference, good to 1e-7.
+            assert mass == pytest.approx(above - below, rel=1e-5, abs=1e-8)
+
+
+def test_density_is_the_slope_of_the_distribution_function(seed):
+    """At the middle of the map's pieces: at their ends the slope jumps."""
+    mixture, step = _mapped(_mixture(seed, 1)), 1e-5
+    for low, high in zip(MAPS[0].share[:-1], MAPS[0].share[1:], strict=True):
+        y = mixture.quantile((low + high) / 2)
+        slope = (mixture.cdf(y + step) - mixture.cdf(y - step)) / (2 * step)
+        # Errors of the central difference: 1e-10 of the curvature, 1e-16 / step.
+        np.testing.assert_allclose(np.exp(mixture.log_density(y)), slope, rtol=1e-6)
+
+
+def test_joint_density_has_the_recalibrated_margins(seed):
+    plain = _mixture(seed, 2)
+    joint = _mapped(plain)
+    margin = GaussianMixture(plain.mean[..., :1], plain.variance[..., :1], flat=True)
+    margin = margin.mapped(MAPS[:1])
+    first = _y(margin, seed)
+    for row in range(2):
+        one = _row(joint, row)
+        shares = np.clip(MAPS[1].share, 1e-9, 1 - 1e-9)
+        ends = [one.quantile(share)[0, 1] for share in shares]
+
+        def density(second, one=one, row=row):
+            y = np.array([[first[row], second]])
+            return np.exp(one.log_density(y)).item()
+
+        mass = sum(
+            quad(density, low, high, epsabs=1e-8, epsrel=1e-6)[0]
+            for low, high in itertools.pairwise(ends)
+        )
+        expected = np.exp(_row(margin, row).log_density(first[[row]])).item()
+        assert mass == pytest.approx(expected, rel=1e-5)
+
+
+def test_independent_targets_stay_independent(seed):
+    """One draw has no epistemic correlation: the joint density is the product."""
+    plain = _mixture(seed, 2)
+    y = _y(plain, seed)
+    one = GaussianMixture(plain.mean[:1], plain.variance[:1], flat=False)
+    parts = [
+        GaussianMixture(one.mean[..., [j]], one.variance[..., [j]], flat=True)
+        .mapped([MAPS[j]])
+        .log_density(y[:, j])
+        for j in range(2)
+    ]
+    np.testing.assert_allclose(one.mapped(MAPS).log_density(y), sum(parts), atol=1e-6)
+
+
+@pytest.mark.parametrize("transform", ["none", "rising", "falling and bent"])
+def test_std_and_mean_by_integration(seed, transform):
+    mixture = _mapped(_mixture(seed, 1, TRANSFORMS[transform]))
+    found = mixture.uncertainty(mixture.kinds)
+    # The integral over levels in normal scores, from which the tails are not left out.
+    score = np.linspace(-7, 7, 4001)
+    weights = norm.pdf(score) / norm.pdf(score).sum()
+    expected = np.empty(ROWS)
+    for row in range(ROWS):
+        nodes = _row(mixture, row, len(score)).quantile(ndtr(score)[:, None])
+        expected[row] = np.sqrt(weights @ np.square(nodes - weights @ nodes))
+    # 32 Gauss-Hermite nodes for a function with 7 kinks.
+    np.testing.assert_allclose(found["total"], expected, rtol=0.02)
+    np.testing.assert_allclose(
+        np.hypot(found["epistemic"], found["aleatoric"]), found["total"], rtol=1e-12
+    )
+    # The parts keep their ratio.
+    before = _mixture(seed, 1, TRANSFORMS[transform]).uncertainty(mixture.kinds)
+    np.testing.assert_allclose(
+        found["epistemic"] / found["total"], before["epistemic"] / before["total"]
+    )
+
+
+@pytest.mark.parametrize("transform", ["none", "rising", "falling and bent"])
+def test_crps_by_integration(seed, transform):
+    """The integral of (F(z) - 1[z >= y])^2."""
+    mixture = _mapped(_mixture(seed, 1, TRANSFORMS[transform]))
+    y = mixture.quantile(0.5) * np.array([1.0, 1.1, 1.5, 0.7, 0.5])
+    found = mixture.crps(y)
+    ends = mixture.quantile(1e-7), mixture.quantile(1 - 1e-7)
+    for row in range(ROWS):
+        z = np.linspace(min(ends[0][row], y[row]), max(ends[1][row], y[row]), 20_001)
+        share = _row(mixture, row, len(z)).cdf(z)
+        expected = np.trapezoid(np.square(share - (z >= y[row])), z)
+        std = mixture.uncertainty(["total"])["total"][row]
+        # 200 steps in place of a smooth function: half a step of the spread at most.
+        assert found[row] == pytest.approx(expected, abs=0.005 * std)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_behind_a_transform(seed, transform):
+    """Shares of the network's target, counted from the other end where y falls."""
+    inner = _mapped(_mixture(seed, 1))
+    mixture = _mapped(_mixture(seed, 1, TRANSFORMS[transform]))
+    target = inner.quantile(0.35)
+    forward = TRANSFORMS[transform]
+    y = target if forward is None else forward.inverse_transform(target)
+    falls = transform.startswith("falling")
+    np.testing.assert_allclose(mixture.cdf(y), 0.65 if falls else 0.35, rtol=1e-9)
+    np.testing.assert_allclose(mixture.quantile(0.65 if falls else 0.35), y)
+    bent = transform in ("rising", "falling and bent")
+    expected = inner.log_density(target) - (np.log(y) if bent else 0)
+    np.testing.assert_allclose(mixture.log_density(y), expected, atol=1e-6)
+
+
+def test_outside_of_the_domain_of_a_transform(seed):
+    mixture = _mapped(_mixture(seed, 1, TRANSFORMS["rising"]))
+    y = np.full(ROWS, -0.1)
+    np.testing.assert_array_equal(mixture.cdf(y), 0)
+    np.testing.assert_array_equal(mixture.log_density(y), -np.inf)
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_samples_are_of_the_recalibrated_mixture(seed, transform):
+    n = 500
+    random = np.random.default_rng([seed, 5])
+    for targets in (1, 2):
+        mixture = _mapped(_mixture(seed, targets, TRANSFORMS[transform]))
+        samples = mixture.sample(random.integers(DRAWS, size=n), random)
+        assert samples.shape == (*mixture.quantile(0.5).shape, n)
+        for level in (0.1, 0.5, 0.8):
+            below = (samples < mixture.quantile(level)[..., None]).mean(-1)
+            # Six binomial standard errors.
+            error = 6 * np.sqrt(level * (1 - level) / n)
+            np.testing.assert_allclose(below, level, atol=error)
+
+
+def test_far_from_all_draws(seed):
+    """Fifty standard deviations away levels are 0 or 1 to rounding."""
+    for targets in (1, 2):
+        plain = _mixture(seed, targets)
+        for sign in (-50, 50):
+            y = np.full((ROWS, targets), float(sign))
+            density = _mapped(plain).log_density(y)
+            assert np.isfinite(density).all() and (density < -500).all()
+            np.testing.assert_array_equal(_mapped(plain).cdf(y), sign > 0)
+
+
+def test_single_precision_is_computed_in_double(seed):
+    plain = _mixture(seed, 2)
+    mean, variance = (x.astype(np.float32) for x in (plain.mean, plain.variance))
+    single = _mapped(GaussianMixture(mean, variance, flat=False))
+    double = _mapped(
+        GaussianMixture(mean.astype(float), variance.astype(float), flat=False)
+    )
+    y = _y(plain, seed)
+    np.testing.assert_array_equal(single.cdf(y), double.cdf(y))
+    np.testing.assert_array_equal(single.quantile(0.3), double.quantile(0.3))
+
+
+# ---- put together
+
+
+def test_targets_side_by_side_keep_their_maps(seed):
+    plain = _mixture(seed, 2)
+    parts = [
+        GaussianMixture(plain.mean[..., [j]], plain.variance[..., [j]], flat=True)
+        for j in range(2)
+    ]
+    y = _y(plain, seed)
+    for own in ([True, True], [True, False], [False, True]):
+        mapped = [
+            part.mapped([one]) if used else part
+            for part, one, used in zip(parts, MAPS, own, strict=True)
+        ]
+        joint = GaussianMixture.side_by_side(mapped)
+        expected = [part.cdf(y[:, j]) for j, part in enumerate(mapped)]
+        np.testing.assert_allclose(joint.cdf(y), np.transpose(expected), rtol=1e-12)
+
+
+def test_a_map_is_the_last_step(plain):
+    mapped = _mapped(plain)
+    with pytest.raises(TypeError, match=r"cannot be recalibrated again. Put one"):
+        _mapped(mapped)
+    with pytest.raises(TypeError, match=r"cannot be recalibrated again. Put one"):
+        mapped.scaled(np.ones(plain.mean.shape[-1]))
+    with pytest.raises(TypeError, match=r"around the ensemble, not inside"):
+        GaussianMixture.pooled([plain, mapped])
+    with pytest.raises(TypeError, match=r"noise-free functions: take sample_y"):
+        mapped.sample_f(np.arange(2))
+    assert _mapped(plain.scaled(np.full(plain.mean.shape[-1], 2.0))).maps is not None

@@ -1,0 +1,280 @@
+"""Summaries of draws against hand-made cases, NumPy and scipy; float64."""
+
+import sys
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+from skbayesnn._predictive.summaries import (
+    CLASSIFICATION_KINDS,
+    REGRESSION_KINDS,
+    GaussianMoments,
+    LogDensity,
+    MeanProbability,
+    checked_coverages,
+    chosen,
+    classification_uncertainty,
+    entropy,
+    framed,
+    gaussian_log_density,
+    overlap,
+    variation_ratio,
+)
+
+DRAWS, ROWS, TARGETS, CLASSES = 50, 5, 2, 3
+
+
+def _measures(probability, uniform=None):
+    """All measures of one row; probability (draws, classes)."""
+    n = len(probability)
+    uniform = (np.arange(n) + 0.5) / n if uniform is None else uniform
+    draws = np.asarray(probability, dtype=float)[:, None]
+    return {
+        kind: classification_uncertainty(draws, kind, uniform).item()
+        for kind in CLASSIFICATION_KINDS
+    }
+
+
+# ------------------------------------------- the three cases of Gal's thesis, 3.3.1
+
+
+def test_sure_of_one_class():
+    """All draws (1, 0): nothing is uncertain."""
+    measures = _measures([[1, 0]] * DRAWS)
+    assert measures["variation_ratio"] == 0
+    assert measures["entropy"] == 0
+    assert measures["expected_entropy"] == 0
+    assert measures["mutual_information"] == 0
+    assert measures["overlap"] == 0
+
+
+def test_sure_that_it_is_noise():
+    """All draws (1/2, 1/2): the entropy is all noise, the model is certain."""
+    measures = _measures([[0.5, 0.5]] * DRAWS)
+    assert measures["variation_ratio"] == 0.5
+    assert measures["entropy"] == pytest.approx(np.log(2), rel=1e-14)
+    assert measures["expected_entropy"] == pytest.approx(np.log(2), rel=1e-14)
+    assert measures["mutual_information"] == pytest.approx(0, abs=1e-14)
+    assert measures["overlap"] == pytest.approx(1, rel=1e-14)
+
+
+def test_draws_contradict_each_other():
+    """Half (1, 0), half (0, 1): the entropy is all in the model."""
+    measures = _measures([[1, 0], [0, 1]] * (DRAWS // 2))
+    assert measures["variation_ratio"] == 0.5
+    assert measures["entropy"] == pytest.approx(np.log(2), rel=1e-14)
+    assert measures["expected_entropy"] == 0
+    assert measures["mutual_information"] == pytest.approx(np.log(2), rel=1e-14)
+    assert measures["overlap"] == pytest.approx(1, rel=1e-14)
+
+
+# -------------------------------------------------------------------- any draws
+
+
+@pytest.fixture
+def probability(seed):
+    random = np.random.default_rng(seed)
+    return random.dirichlet(np.ones(CLASSES), size=(DRAWS, ROWS))
+
+
+def test_entropies_are_eq_7(probability):
+    uniform = np.zeros(DRAWS)
+    mean = probability.mean(0)
+    total = -(mean * np.log(mean)).sum(-1)
+    expected = -(probability * np.log(probability)).sum(-1).mean(0)
+    for kind, value in [
+        ("entropy", total),
+        ("expected_entropy", expected),
+        ("mutual_information", total - expected),
+    ]:
+        found = classification_uncertainty(probability, kind, uniform)
+        np.testing.assert_allclose(found, value, rtol=1e-10)
+
+
+def test_entropy_is_between_zero_and_log_classes():
+    assert entropy(np.eye(CLASSES)).tolist() == [0, 0, 0]
+    uniform = np.full(CLASSES, 1 / CLASSES)
+    assert entropy(uniform) == pytest.approx(np.log(CLASSES), rel=1e-14)
+
+
+def test_variation_ratio_counts_sampled_labels(probability, seed):
+    """Labels are sampled, not the likeliest ones; one uniform number per draw."""
+    uniform = np.random.default_rng(seed + 1).random(DRAWS)
+    expected = []
+    for row in range(ROWS):
+        labels = [
+            np.searchsorted(np.cumsum(p), u, side="right")
+            for p, u in zip(probability[:, row], uniform, strict=True)
+        ]
+        counts = np.bincount(labels, minlength=CLASSES)
+        expected.append(1 - counts.max() / DRAWS)
+    np.testing.assert_allclose(variation_ratio(probability, uniform), expected)
+
+
+def test_variation_ratio_tends_to_one_minus_the_largest_mean(seed):
+    """Of one p in all draws: 1 - max p, within 6 standard errors."""
+    n = 20_000
+    p = np.array([0.6, 0.3, 0.1])
+    draws = np.broadcast_to(p, (n, 1, CLASSES))
+    uniform = np.random.default_rng(seed).random(n)
+    error = np.sqrt(0.6 * 0.4 / n)
+    assert abs(variation_ratio(draws, uniform).item() - 0.4) < 6 * error
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_label_is_sampled_whatever_the_rounding(dtype):
+    """The largest uniform number takes the last class that has any probability."""
+    probability = np.full((1, 1, 10), 0.1, dtype=dtype)
+    assert variation_ratio(probability, np.array([1 - 2**-53])).item() == 0
+
+
+def test_overlap_of_the_two_likeliest_classes():
+    """Equal histograms overlap wholly, disjoint ones not; a third class is ignored."""
+    apart = np.tile([[[0.7, 0.28, 0.02]]], (DRAWS, 1, 1))
+    assert overlap(apart).item() == 0
+    half = np.array([[[0.6, 0.3, 0.1]], [[0.3, 0.6, 0.1]], [[0.6, 0.3, 0.1]]])
+    # two thirds and one third in either bin, the other way round
+    assert overlap(half).item() == pytest.approx(2 * np.sqrt(2) / 3, rel=1e-14)
+
+
+# -------------------------------------------------------------- streaming moments
+
+
+@pytest.fixture
+def gaussians(seed):
+    """Means and variances (draws, rows, targets) of a mixture."""
+    random = np.random.default_rng(seed)
+    mean = 3 * random.normal(size=(DRAWS, ROWS, TARGETS))
+    return mean, random.uniform(0.05, 4, size=mean.shape)
+
+
+def _chunks(*arrays, sizes=(1, 7, 30, 12)):
+    ends = np.cumsum(sizes)
+    assert ends[-1] == len(arrays[0])
+    for start, end in zip(ends - sizes, ends, strict=True):
+        yield tuple(values[start:end] for values in arrays)
+
+
+def test_moments_in_chunks_are_those_of_numpy(gaussians):
+    mean, variance = gaussians
+    moments = GaussianMoments()
+    for chunk in _chunks(mean, variance):
+        moments.add(*chunk)
+    np.testing.assert_allclose(moments.mean, mean.mean(0), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(moments.epistemic, mean.var(0), rtol=1e-12)
+    np.testing.assert_allclose(moments.aleatoric, variance.mean(0), rtol=1e-12)
+
+
+def test_small_spread_on_a_large_mean(gaussians):
+    """A spread of 1 on 10^8: squares of the values themselves would lose it all."""
+    mean, variance = gaussians
+    large = mean + 1e8
+    moments = GaussianMoments()
+    for chunk in _chunks(large, variance):
+        moments.add(*chunk)
+    # 10^8 itself is held to 1.5e-8; nothing is lost beyond that.
+    np.testing.assert_allclose(moments.epistemic, large.var(0), rtol=1e-10)
+    np.testing.assert_allclose(moments.mean, mean.mean(0) + 1e8, rtol=1e-15)
+
+
+def test_moments_are_summed_in_float64():
+    """Draws in float32, more of them than float32 can add up."""
+    mean = np.full((100_000, 1, 1), 0.1, dtype=np.float32)
+    moments = GaussianMoments()
+    moments.add(mean, mean)
+    exactly = float(np.float32(0.1))
+    assert moments.mean.item() == pytest.approx(exactly, rel=1e-12)
+    assert moments.aleatoric.item() == pytest.approx(exactly, rel=1e-12)
+    assert moments.epistemic.item() == 0
+
+
+def test_mean_probability_in_chunks(probability):
+    mean = MeanProbability()
+    for chunk in _chunks(probability):
+        mean.add(*chunk)
+    np.testing.assert_allclose(mean.mean, probability.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(mean.mean.sum(-1), 1, rtol=1e-14)
+
+
+def test_log_density_in_chunks_is_eq_8(gaussians, seed):
+    mean, variance = gaussians
+    y = np.random.default_rng(seed + 1).normal(size=(ROWS, TARGETS))
+    of_draw = gaussian_log_density(mean, variance, y)
+    expected = norm(mean, np.sqrt(variance)).logpdf(y).sum(-1)
+    np.testing.assert_allclose(of_draw, expected, rtol=1e-12)
+    density = LogDensity()
+    for (chunk,) in _chunks(of_draw):
+        density.add(chunk)
+    direct = logsumexp(expected, axis=0) - np.log(DRAWS)
+    np.testing.assert_allclose(density.value, direct, rtol=1e-12)
+
+
+def test_log_density_far_below_underflow():
+    """Densities of e^-10^6 and of zero have logarithms too."""
+    density = LogDensity()
+    density.add(np.array([[-1e6, -np.inf], [-1e6 - np.log(3), -np.inf]]))
+    density.add(np.array([[-np.inf, -np.inf], [-np.inf, -np.inf]]))
+    np.testing.assert_allclose(density.value, [-1e6 + np.log(1 / 3), -np.inf])
+
+
+# ------------------------------------------------------------- what is asked for
+
+
+def _computed(kinds):
+    return {kind: kind.upper() for kind in (*kinds, "besides")}
+
+
+def test_one_kind_is_an_array_and_several_are_a_dict():
+    assert chosen("total", REGRESSION_KINDS, _computed) == "TOTAL"
+    several = chosen(["total", "aleatoric"], REGRESSION_KINDS, _computed)
+    assert several == {"total": "TOTAL", "aleatoric": "ALEATORIC"}
+    everything = chosen("all", REGRESSION_KINDS, _computed)
+    assert tuple(everything) == REGRESSION_KINDS
+
+
+@pytest.mark.parametrize("kind", ["entropy", ["total", "entropy"], ["all"]], ids=str)
+def test_unknown_kind_is_refused(kind):
+    with pytest.raises(ValueError, match="`kind` must be 'all' or among 'total'"):
+        chosen(kind, REGRESSION_KINDS, _computed)
+
+
+def test_coverages_are_checked():
+    assert checked_coverages(0.9) == [0.9]
+    assert checked_coverages(np.array([0.5, 0.8])) == [0.5, 0.8]
+    for coverage in (0, 1, 1.5, -0.1, [0.5, 1.0]):
+        with pytest.raises(ValueError, match=r"`coverage` must be in \(0, 1\)"):
+            checked_coverages(coverage)
+    for coverage in ("0.9", True, None, [0.5, "0.9"]):
+        with pytest.raises(TypeError, match="`coverage` must be a number"):
+            checked_coverages(coverage)
+
+
+# ----------------------------------------------------------------------- frames
+
+
+def test_frame_has_a_column_per_kind():
+    values = {"total": np.arange(5.0), "epistemic": np.arange(5.0) / 2}
+    frame = framed(values, "all", np.zeros((5, 3)))
+    assert list(frame) == ["total", "epistemic"]
+    np.testing.assert_array_equal(frame["epistemic"], values["epistemic"])
+    assert list(framed(values["total"], "total", None)) == ["total"]
+
+
+def test_frame_has_a_column_per_target():
+    frame = framed(np.arange(10.0).reshape(5, 2), "total", None)
+    assert list(frame) == ["total_0", "total_1"]
+    np.testing.assert_array_equal(frame["total_1"], [1, 3, 5, 7, 9])
+
+
+def test_frame_has_the_index_of_x():
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame({"a": [1.0, 2.0, 3.0]}, index=["x", "y", "z"])
+    assert list(framed(np.arange(3.0), "total", X).index) == ["x", "y", "z"]
+
+
+def test_frame_without_pandas(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="needs pandas"):
+        framed(np.arange(3.0), "total", None)

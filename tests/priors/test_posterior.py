@@ -1,0 +1,184 @@
+"""Normal priors against scipy's densities, in float64."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+
+from skbayesnn._priors import GaussianPrior, PosteriorPrior
+from skbayesnn._priors.posterior import Normal
+
+DRAWS, MEMBERS, INPUTS, OUTPUTS = 7, 3, 4, 2
+LENGTH_SCALE = np.array([0.1, 1.0, 7.0])
+# Sums of a few terms, most of them of order 1 to 100, in float64; scipy's densities
+# cancel, ours have fewer terms.
+EXACT = {"rtol": 1e-12, "atol": 1e-12}
+
+
+class Problem:
+    """N(centre, std^2) on an array of weights, and another one, q, of both moments."""
+
+    def __init__(self, seed, isotropic):
+        self.random = np.random.default_rng(seed)
+        self.centre = self._normal(isotropic)
+        self.std = np.exp(0.5 * self._normal(isotropic))
+        self.mean, self.std_q = self._normal(), np.exp(0.5 * self._normal())
+        self.prior = Normal(*map(torch.as_tensor, (self.centre, self.std**-2)))
+
+    def _normal(self, isotropic=False):
+        axes = (1, 1) if isotropic else (INPUTS, OUTPUTS)
+        return self.random.normal(size=(MEMBERS, *axes))
+
+    def log_prior(self, values):
+        """(..., members, inputs, outputs) -> (..., members)."""
+        return norm(self.centre, self.std).logpdf(values).sum((-1, -2))
+
+
+@pytest.fixture(params=[False, True], ids=["per weight", "isotropic"])
+def problem(request, seed):
+    return Problem(seed, request.param)
+
+
+def test_log_density_is_scipys(problem):
+    """With any number of axes in front; those of the array are summed over."""
+    values = problem.random.normal(size=(DRAWS, MEMBERS, INPUTS, OUTPUTS))
+    found = problem.prior.log_density(torch.as_tensor(values))
+    assert found.shape == (DRAWS, MEMBERS)
+    np.testing.assert_allclose(found, problem.log_prior(values), **EXACT)
+    alone = problem.prior.log_density(torch.as_tensor(values[0]))
+    np.testing.assert_allclose(alone, problem.log_prior(values[0]), **EXACT)
+
+
+def test_score_is_the_slope_of_log_density(problem):
+    """(centre - w) / std^2, and the gradient of ``log_density`` by autograd."""
+    values = problem.random.normal(size=(DRAWS, MEMBERS, INPUTS, OUTPUTS))
+    found = problem.prior.score(torch.as_tensor(values))
+    expected = (problem.centre - values) / problem.std**2
+    np.testing.assert_allclose(found, expected, **EXACT)
+    leaf = torch.tensor(values, requires_grad=True)
+    [slope] = torch.autograd.grad(problem.prior.log_density(leaf).sum(), leaf)
+    np.testing.assert_allclose(found, slope, **EXACT)
+
+
+def test_energy_of_a_point_is_minus_log_density_up_to_its_normaliser(problem):
+    """log p(centre) - log p(W)."""
+    found = problem.prior.energy(torch.as_tensor(problem.mean))
+    at_centre = np.broadcast_to(problem.centre, problem.mean.shape)
+    expected = problem.log_prior(at_centre) - problem.log_prior(problem.mean)
+    np.testing.assert_allclose(found, expected, **EXACT)
+
+
+def test_energy_is_the_expectation_under_any_q(problem):
+    """Only the moments count: at a symmetric two-point q, mean +- std, enumerated."""
+    mean, std = problem.mean, problem.std_q
+    found = problem.prior.energy(*map(torch.as_tensor, (mean, std**2)))
+    energy = [
+        norm(problem.centre, problem.std).logpdf(problem.centre)
+        - norm(problem.centre, problem.std).logpdf(values)
+        for values in (mean - std, mean + std)
+    ]
+    np.testing.assert_allclose(found, np.mean(energy, 0).sum((1, 2)), **EXACT)
+
+
+def test_energy_and_spread_are_the_kl_of_two_normals(problem):
+    """E_q[log q - log p] by Gauss-Hermite quadrature, exact for a quadratic."""
+    mean, std = problem.mean, problem.std_q
+    node, weight = np.polynomial.hermite_e.hermegauss(5)
+    weight = weight / weight.sum()
+    values = mean + std * node.reshape(-1, 1, 1, 1)
+    log_q = norm(mean, std).logpdf(values).sum((-1, -2))
+    expected = weight @ (log_q - problem.log_prior(values))
+    variance = torch.as_tensor(std**2)
+    kl = problem.prior.energy(torch.as_tensor(mean)) + problem.prior.spread(variance)
+    np.testing.assert_allclose(kl, expected, **EXACT)
+    # A mean of its own and a variance count apart; spread is the KL at the centre.
+    parts = problem.prior.energy(torch.as_tensor(mean), variance)
+    entropy = norm(mean, std).entropy().sum((1, 2))
+    normaliser = problem.log_prior(np.broadcast_to(problem.centre, mean.shape))
+    np.testing.assert_allclose(parts, expected + entropy + normaliser, **EXACT)
+
+
+def test_kl_to_itself_is_zero(problem):
+    shape = (MEMBERS, INPUTS, OUTPUTS)
+    centre, variance = (
+        torch.as_tensor(np.broadcast_to(values, shape).copy())
+        for values in (problem.centre, problem.std**2)
+    )
+    kl = problem.prior.energy(centre) + problem.prior.spread(variance)
+    # Sums of eight terms that are zero to rounding.
+    np.testing.assert_allclose(kl, 0, atol=1e-14)
+
+
+def test_flat_prior_has_no_slope():
+    """Length scale 0: nothing depends on the weights, and nothing is infinite.
+
+    What is left out is a normaliser, the same in the closed form and in the density:
+    the KL is minus the entropy of q, plus log sqrt(2 pi) for each weight.
+    """
+    prior = GaussianPrior(torch.zeros(MEMBERS, dtype=torch.float64))
+    wide = torch.tensor([0.0, 1.0, 1e9], dtype=torch.float64).view(-1, 1, 1)
+    wide = wide.expand(-1, INPUTS, OUTPUTS)
+    assert not prior.weight.energy(wide).any()
+    assert not prior.weight.energy(wide, wide).any()
+    assert not prior.bias.energy(wide[:, 0]).any()
+    assert not prior.weight.score(wide).any()
+    missing = INPUTS * OUTPUTS * np.log(2 * np.pi) / 2
+    density = prior.weight.log_density(wide)
+    np.testing.assert_allclose(density, -missing, rtol=1e-14)
+    std = np.array([0.1, 1.0, 30.0])
+    variance = torch.as_tensor(std**2).view(-1, 1, 1).expand_as(wide)
+    entropy = INPUTS * OUTPUTS * norm(scale=std).entropy()
+    expected = missing - entropy
+    np.testing.assert_allclose(prior.weight.spread(variance), expected, **EXACT)
+
+
+def test_flat_for_some_members_only(seed):
+    """Every member has its own length scale."""
+    length_scale = LENGTH_SCALE.copy()
+    length_scale[1] = 0
+    weights = torch.as_tensor(np.random.default_rng(seed).normal(size=(3, 4, 2)))
+    some, all_of = (
+        GaussianPrior(torch.as_tensor(v)).weight for v in (length_scale, LENGTH_SCALE)
+    )
+    for function in ("energy", "log_density"):
+        found = getattr(some, function)(weights)
+        expected = getattr(all_of, function)(weights)
+        assert torch.equal(found[[0, 2]], expected[[0, 2]])
+        assert torch.isfinite(found[1])
+        assert found[1] != expected[1]
+
+
+@pytest.mark.parametrize("part", ["weight", "bias"])
+def test_gaussian_prior_is_isotropic_about_zero(seed, part):
+    """N(0, 1 / l^2) on weights and biases alike."""
+    axes = (INPUTS, OUTPUTS) if part == "weight" else (OUTPUTS,)
+    values = np.random.default_rng(seed).normal(size=(DRAWS, MEMBERS, *axes))
+    std = (1 / LENGTH_SCALE).reshape(-1, *(1,) * len(axes))
+    density = norm(scale=std)
+    of_array = tuple(range(-len(axes), 0))
+    prior = getattr(GaussianPrior(torch.as_tensor(LENGTH_SCALE)), part)
+    found = prior.log_density(torch.as_tensor(values))
+    np.testing.assert_allclose(found, density.logpdf(values).sum(of_array), **EXACT)
+    found = prior.energy(torch.as_tensor(values[0]))
+    expected = (density.logpdf(0) - density.logpdf(values[0])).sum(of_array)
+    np.testing.assert_allclose(found, expected, **EXACT)
+
+
+@pytest.mark.parametrize("part", ["weight", "bias"])
+def test_normal_prior_is_the_posterior_that_it_was(seed, part):
+    """N(mean, std^2) for each weight and bias by itself."""
+    random = np.random.default_rng(seed)
+    fields = {
+        "mean": random.normal(size=(MEMBERS, INPUTS, OUTPUTS)),
+        "std": np.exp(random.normal(size=(MEMBERS, INPUTS, OUTPUTS))),
+        "bias_mean": random.normal(size=(MEMBERS, OUTPUTS)),
+        "bias_std": np.exp(random.normal(size=(MEMBERS, OUTPUTS))),
+    }
+    prior = PosteriorPrior(**{n: torch.as_tensor(v) for n, v in fields.items()})
+    prefix = "" if part == "weight" else "bias_"
+    mean, std = fields[f"{prefix}mean"], fields[f"{prefix}std"]
+    values = random.normal(size=(DRAWS, *mean.shape))
+    found = getattr(prior, part).log_density(torch.as_tensor(values))
+    of_array = tuple(range(2, values.ndim))
+    expected = norm(mean, std).logpdf(values).sum(of_array)
+    np.testing.assert_allclose(found, expected, **EXACT)

@@ -1,0 +1,331 @@
+"""Three estimators of one gradient: exact expectations, and what each needs of f.
+
+F(mu, sigma) = E f(x), x ~ N(mu, sigma^2), has a closed form for all f below. The
+estimators are functions of standard normal numbers e, so that with the nodes of
+Gauss-Hermite quadrature in the place of e their expectations, and their variances,
+come out exactly; random numbers have to agree with both.
+"""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn.gradient_estimators import (
+    characteristic_function,
+    leave_one_out,
+    pathwise,
+    score_function,
+)
+
+ESTIMATORS = (score_function, pathwise, characteristic_function)
+SMOOTH = (pathwise, characteristic_function)
+DRAWS = 200_000
+NODES = 60
+# Two random numbers that should agree, in standard errors: 6 is one in 500 million.
+ERRORS = 6
+
+
+def _damped(sigma):
+    return torch.exp(-sigma.square() / 2)
+
+
+# f, and the derivatives of E f with respect to mu and sigma.
+CLOSED_FORMS = {
+    "x": (
+        lambda x: x,
+        lambda m, s: torch.ones_like(m + s),
+        lambda m, s: torch.zeros_like(m + s),
+    ),
+    "x^2": (torch.square, lambda m, s: 2 * m, lambda m, s: 2 * s),
+    "x^3": (
+        lambda x: x**3,
+        lambda m, s: 3 * m**2 + 3 * s**2,
+        lambda m, s: 6 * m * s,
+    ),
+    "x^4": (
+        lambda x: x**4,
+        lambda m, s: 4 * m**3 + 12 * m * s**2,
+        lambda m, s: 12 * m**2 * s + 12 * s**3,
+    ),
+    "sin": (
+        torch.sin,
+        lambda m, s: m.cos() * _damped(s),
+        lambda m, s: -s * m.sin() * _damped(s),
+    ),
+    "cos": (
+        torch.cos,
+        lambda m, s: -m.sin() * _damped(s),
+        lambda m, s: -s * m.cos() * _damped(s),
+    ),
+    "exp": (
+        torch.exp,
+        lambda m, s: m.exp() / _damped(s),
+        lambda m, s: s * m.exp() / _damped(s),
+    ),
+}
+
+by_estimator = pytest.mark.parametrize(
+    "estimator", ESTIMATORS, ids=lambda estimator: estimator.__name__
+)
+by_function = pytest.mark.parametrize("name", CLOSED_FORMS)
+
+
+def _normals(seed, *shape):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def _means_and_stds(seed, *shape):
+    """mu of both signs, sigma between 0.2 and 1."""
+    generator = torch.Generator().manual_seed(1000 + seed)
+    mu = 3 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1.5
+    sigma = 0.2 + 0.8 * torch.rand(shape, generator=generator, dtype=torch.float64)
+    return mu, sigma
+
+
+def _quadrature():
+    """Nodes and weights of E g(e), e standard normal; exact to degree 2 NODES - 1."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    weights = weights / math.sqrt(2 * math.pi)
+    return torch.as_tensor(nodes), torch.as_tensor(weights)
+
+
+def _exact(estimator, f, mu, sigma):
+    """Mean and standard deviation of both estimates, [(mean, std), (mean, std)]."""
+    nodes, weights = _quadrature()
+    nodes = nodes.view(-1, *(1,) * mu.ndim).expand(-1, *mu.shape)
+    found = []
+    for values in estimator(f, mu, sigma, nodes):
+        mean = torch.tensordot(weights, values, 1)
+        variance = torch.tensordot(weights, (values - mean).square(), 1)
+        found.append((mean, variance.sqrt()))
+    return found
+
+
+def _assert_mean(values, expected, std):
+    """The mean over the draws, within ERRORS standard errors (and rounding)."""
+    error = ERRORS * std / math.sqrt(len(values)) + 1e-12
+    assert torch.all((values.mean(0) - expected).abs() <= error)
+
+
+@by_function
+@by_estimator
+def test_expectation_is_the_gradient(seed, name, estimator):
+    f, *of_both = CLOSED_FORMS[name]
+    mu, sigma = _means_and_stds(seed, 3, 7)
+    for (mean, _), of_one in zip(_exact(estimator, f, mu, sigma), of_both, strict=True):
+        torch.testing.assert_close(mean, of_one(mu, sigma), rtol=1e-9, atol=1e-9)
+
+
+@by_function
+@by_estimator
+def test_mean_over_draws_is_the_gradient(seed, name, estimator):
+    f, *of_both = CLOSED_FORMS[name]
+    mu, sigma = _means_and_stds(seed, 2, 3)
+    estimates = estimator(f, mu, sigma, _normals(seed, DRAWS, 2, 3))
+    stds = [std for _, std in _exact(estimator, f, mu, sigma)]
+    for values, of_one, std in zip(estimates, of_both, stds, strict=True):
+        assert values.shape == (DRAWS, 2, 3)
+        _assert_mean(values, of_one(mu, sigma), std)
+
+
+@by_function
+@by_estimator
+def test_each_element_is_estimated_by_itself(seed, name, estimator):
+    f = CLOSED_FORMS[name][0]
+    mu, sigma = _means_and_stds(seed, 2, 5)
+    normal = _normals(seed, 11, 2, 5)
+    together = estimator(f, mu, sigma, normal)
+    for place in np.ndindex(2, 5):
+        alone = estimator(f, mu[place], sigma[place], normal[:, *place])
+        for of_all, of_one in zip(together, alone, strict=True):
+            torch.testing.assert_close(of_all[:, *place], of_one)
+
+
+@by_estimator
+def test_standard_deviation_shared_by_the_means(seed, estimator):
+    """sigma of one element broadcasts over mu."""
+    mu, _ = _means_and_stds(seed, 5)
+    sigma = torch.tensor(0.4, dtype=torch.float64)
+    normal = _normals(seed, 11, 5)
+    shared = estimator(torch.sin, mu, sigma, normal)
+    repeated = estimator(torch.sin, mu, sigma.expand(5), normal)
+    for of_shared, of_repeated in zip(shared, repeated, strict=True):
+        torch.testing.assert_close(of_shared, of_repeated)
+
+
+def test_draws_of_a_square(seed):
+    """Every draw by hand: f' = 2 x, f'' = 2."""
+    mu, sigma = _means_and_stds(seed, 3)
+    e = _normals(seed, 11, 3)
+    x = mu + sigma * e
+    by_hand = {
+        score_function: (x**2 * e / sigma, x**2 * (e**2 - 1) / sigma),
+        pathwise: (2 * x, 2 * x * e),
+        characteristic_function: (2 * x, (2 * sigma).expand_as(x)),
+    }
+    for estimator, expected in by_hand.items():
+        found = estimator(torch.square, mu, sigma, e)
+        for values, of_one in zip(found, expected, strict=True):
+            torch.testing.assert_close(values, of_one)
+
+
+@by_function
+def test_characteristic_function_and_pathwise_agree_on_the_mean(seed, name):
+    mu, sigma = _means_and_stds(seed, 3)
+    e = _normals(seed, 11, 3)
+    first, second = (
+        estimator(CLOSED_FORMS[name][0], mu, sigma, e)[0] for estimator in SMOOTH
+    )
+    assert torch.equal(first, second)
+
+
+CONSTANT_SLOPE = {
+    "x": lambda x: x,
+    "3 x - 2": lambda x: 3 * x - 2,
+    "x / 4, of a slope that wants a gradient itself": lambda x: (
+        x * torch.full((), 0.25, dtype=x.dtype, requires_grad=True)
+    ),
+    "2 x, in two halves": lambda x: x + x,
+    "sum of (x + 1)^2 and -x^2": lambda x: (x + 1) ** 2 - x**2,
+}
+
+
+@pytest.mark.parametrize("f", CONSTANT_SLOPE.values(), ids=CONSTANT_SLOPE)
+def test_no_curvature_where_the_slope_is_constant(seed, f):
+    mu, sigma = _means_and_stds(seed, 3)
+    e = _normals(seed, 11, 3)
+    of_mu, of_sigma = characteristic_function(f, mu, sigma, e)
+    zero, one = torch.zeros_like(mu), torch.ones_like(mu)
+    torch.testing.assert_close(of_mu, (f(one) - f(zero)).detach().expand_as(e))
+    assert torch.all(of_sigma == 0)
+    _, by_path = pathwise(f, mu, sigma, e)
+    torch.testing.assert_close(by_path, of_mu * e)
+
+
+CONSTANTS = {
+    "a number for every element": torch.ones_like,
+    "times zero": lambda x: 0 * x + 5,
+    "a step": lambda x: (x > 0).to(x.dtype),
+    "a step that torch can differentiate": torch.sign,
+}
+
+
+@pytest.mark.parametrize("estimator", SMOOTH, ids=["pathwise", "characteristic"])
+@pytest.mark.parametrize("f", CONSTANTS.values(), ids=CONSTANTS)
+def test_no_gradient_where_nothing_depends_on_x(seed, f, estimator):
+    mu, sigma = _means_and_stds(seed, 3)
+    for values in estimator(f, mu, sigma, _normals(seed, 11, 3)):
+        assert values.shape == (11, 3)
+        assert torch.all(values == 0)
+
+
+def test_score_function_needs_no_derivative(seed):
+    """A step: d Phi(mu / sigma), which the other two estimators do not see."""
+    mu, sigma = _means_and_stds(seed, 3)
+
+    def step(x):
+        return torch.as_tensor(np.heaviside(x.numpy(), 0.5))
+
+    ratio = mu / sigma
+    density = torch.exp(-ratio.square() / 2) / (math.sqrt(2 * math.pi) * sigma)
+    estimates = score_function(step, mu, sigma, _normals(seed, DRAWS, 3))
+    for values, of_one in zip(estimates, (density, -ratio * density), strict=True):
+        _assert_mean(values, of_one, values.std(0))
+
+
+def test_pathwise_takes_a_kink_and_the_characteristic_function_does_not(seed):
+    """ReLU: d/dsigma is the density at the kink; f'' is zero on both its sides."""
+    mu, sigma = _means_and_stds(seed, 3)
+    e = _normals(seed, DRAWS, 3)
+    ratio = mu / sigma
+    of_mu = 0.5 * (1 + torch.erf(ratio / math.sqrt(2)))
+    of_sigma = torch.exp(-ratio.square() / 2) / math.sqrt(2 * math.pi)
+    for values, of_one in zip(
+        pathwise(torch.relu, mu, sigma, e), (of_mu, of_sigma), strict=True
+    ):
+        _assert_mean(values, of_one, values.std(0))
+    by_mean, by_curvature = characteristic_function(torch.relu, mu, sigma, e)
+    _assert_mean(by_mean, of_mu, by_mean.std(0))
+    assert torch.all(by_curvature == 0)
+
+
+@by_estimator
+def test_callers_gradients_are_left_alone(seed, estimator):
+    """Under no_grad, and with arguments that want gradients."""
+    mu, sigma = _means_and_stds(seed, 3)
+    e = _normals(seed, 11, 3)
+    expected = estimator(torch.sin, mu, sigma, e)
+    with torch.no_grad():
+        without = estimator(torch.sin, mu, sigma, e)
+    leaves = [value.clone().requires_grad_() for value in (mu, sigma)]
+    wanted = estimator(torch.sin, *leaves, e)
+    for plain, in_no_grad, of_leaves in zip(expected, without, wanted, strict=True):
+        assert not plain.requires_grad
+        assert torch.equal(plain, in_no_grad)
+        assert torch.equal(plain, of_leaves.detach())
+    assert all(leaf.grad is None for leaf in leaves)
+
+
+def test_none_has_the_lowest_variance_for_every_function():
+    """Of d/dsigma at N(0, 1) [Gal16 3.1.1]."""
+    mu, sigma = torch.tensor([0.0, 1.0], dtype=torch.float64)
+    wins = {
+        "score_function": lambda x: torch.sin(10 * x),
+        "pathwise": lambda x: 10 + torch.sin(5 * x),
+        "characteristic_function": lambda x: x + x**3,
+    }
+    for winner, f in wins.items():
+        std = {e.__name__: _exact(e, f, mu, sigma)[1][1].item() for e in ESTIMATORS}
+        assert min(std, key=std.get) == winner, std
+
+
+@pytest.mark.parametrize("n_draws", [2, 3, 8])
+def test_leave_one_out_is_what_it_says(seed, n_draws):
+    values = _normals(seed, n_draws, 3, 5)
+    found = leave_one_out(values)
+    for i in range(n_draws):
+        others = torch.cat([values[:i], values[i + 1 :]])
+        torch.testing.assert_close(found[i], values[i] - others.mean(0))
+    torch.testing.assert_close(found.sum(0), torch.zeros(3, 5, dtype=torch.float64))
+
+
+def test_leave_one_out_does_not_see_a_constant(seed):
+    values = _normals(seed, 4, 3)
+    torch.testing.assert_close(leave_one_out(values + 7), leave_one_out(values))
+    assert torch.all(leave_one_out(torch.full_like(values, 7.0)) == 0)
+
+
+def _with_baseline(f, mu, sigma, e):
+    """The score function of a few draws with leave-one-out, (..., *shape)."""
+    values = leave_one_out(f(mu + sigma * e))
+    return (values * e / sigma).mean(0), (values * (e**2 - 1) / sigma).mean(0)
+
+
+@by_function
+def test_leave_one_out_is_unbiased(seed, name):
+    """Two draws, each at all nodes of the quadrature: the exact expectation."""
+    f, *of_both = CLOSED_FORMS[name]
+    mu, sigma = _means_and_stds(seed, 3)
+    nodes, weights = _quadrature()
+    e = torch.stack(torch.meshgrid(nodes, nodes, indexing="ij")).unsqueeze(-1)
+    estimates = _with_baseline(f, mu, sigma, e)
+    for values, of_one in zip(estimates, of_both, strict=True):
+        mean = torch.einsum("i,j,ijk->k", weights, weights, values)
+        torch.testing.assert_close(mean, of_one(mu, sigma), rtol=1e-9, atol=1e-9)
+
+
+def test_leave_one_out_takes_away_the_variance_of_an_offset(seed):
+    mu, sigma = _means_and_stds(seed, 3)
+    e = _normals(seed, 8, 5000, 3)
+
+    def f(x):
+        return 100 + torch.sin(x)
+
+    plain = [v.mean(0) for v in score_function(f, mu, sigma, e)]
+    for values, with_baseline in zip(
+        plain, _with_baseline(f, mu, sigma, e), strict=True
+    ):
+        assert torch.all(with_baseline.var(0) < 0.01 * values.var(0))
