@@ -20,7 +20,8 @@ import torch
 from torch import nn
 
 from skbayesnn import __version__
-from skbayesnn.estimators._program import fit_together
+from skbayesnn.estimators._base import Prepared
+from skbayesnn.estimators._program import train_together
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS_OF = ("torch", "numpy", "scikit-learn", "skorch")
@@ -239,10 +240,17 @@ def fit_splits(estimators: Sequence, X, y, rows: Sequence[np.ndarray]) -> Sequen
     """
     checked = [est._check(X, y, None, reset=True) for est in estimators]
     checked_table, of_y = checked[0]
-    together = fit_together(
-        estimators, checked_table, rows, classes=of_y.get("classes_")
-    )
+    together = train_on(checked_table, rows, estimators, of_y)
     for estimator, fitted in zip(estimators, together, strict=True):
         estimator._adopt(fitted, of_y, seen=0.0)
         estimator.n_epochs_seen_ = estimator.n_iter_
     return estimators
+
+
+def train_on(table, rows, estimators, of_y=None):
+    """Estimators trained on their rows of a table, as members of one program."""
+    tasks = [
+        Prepared(table, of_one, None, of_y or {}).task_of(estimator)
+        for of_one, estimator in zip(rows, estimators, strict=True)
+    ]
+    return train_together(estimators, tasks)

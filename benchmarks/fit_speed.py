@@ -32,13 +32,13 @@ from common import (
     ratio,
     skorch_regressor,
     table,
+    train_on,
     verdict,
 )
 from torch import nn
 
 from skbayesnn import MCDropoutRegressor
 from skbayesnn._data.validate import Table
-from skbayesnn.estimators._program import fit_together
 
 N_ROWS, N_INPUTS, HIDDEN = 5_000, 13, 50
 BATCH, EPOCHS, DROPOUT, LEARNING_RATE = 128, 20, 0.05, 0.01
@@ -114,7 +114,7 @@ def shared_seed(X, y, device: str, n_members: int):
         many(device, tau=TAU * 1.01**i, random_state=0) for i in range(n_members)
     ]
     rows = Table(X, y.astype(float)[:, None], np.ones(N_ROWS))
-    return fit_together(candidates, rows, [np.arange(N_ROWS)] * n_members)
+    return train_on(rows, [np.arange(N_ROWS)] * n_members, candidates)
 
 
 class Products:

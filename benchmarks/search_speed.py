@@ -46,6 +46,7 @@ from common import (
     ratio,
     skorch_regressor,
     table,
+    train_on,
     verdict,
 )
 from sklearn.base import clone
@@ -57,7 +58,6 @@ from uci import OF_GRID_SEARCH, grid_search, inner, load, names, with_error
 
 from skbayesnn import MCDropoutRegressor
 from skbayesnn._data.validate import Table
-from skbayesnn.estimators._program import fit_together
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.scoring import log_density_scorer
 
@@ -309,7 +309,7 @@ def many_at_once(X, y, folds, n_taus: int, n_dropouts: int, options) -> list[lis
             for train, _ in folds
         ]
         checked = Table(X, y.astype(float)[:, None], np.ones(len(X)))
-        fit_together([e for e, _ in members], checked, [rows for _, rows in members])
+        train_on(checked, [rows for _, rows in members], [e for e, _ in members])
 
     def search():
         BatchedGridSearchCV(

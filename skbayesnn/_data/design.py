@@ -14,61 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from scipy import sparse
-from sklearn.preprocessing import StandardScaler
 
+from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validate import Table
 
 # Inputs that are gathered at once for several batches: they stay in a core's cache.
 _NUMBERS_AT_ONCE = 1 << 19
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """Standardisation of inputs and targets, in the units of the data.
-
-    Parameters
-    ----------
-    x_mean, x_scale : ndarray of shape (inputs,), float64
-    y_mean, y_scale : ndarray of shape (targets,), float64
-        0 and 1 for classifiers.
-    """
-
-    x_mean: np.ndarray
-    x_scale: np.ndarray
-    y_mean: np.ndarray
-    y_scale: np.ndarray
-
-    @classmethod
-    def of(cls, table: Table, rows: np.ndarray, weights, standardize: bool, classes):
-        """Weighted mean and std of the rows ``rows``; constant columns get scale 1.
-
-        Computed once for the same rows of a table: a search asks for each candidate.
-
-        classes : bool, whether y holds class numbers, which are not scaled
-        """
-        key = (rows.tobytes(), weights.tobytes(), standardize)
-        if key not in table.scalings:
-            table.scalings[key] = cls._of(table, rows, weights, standardize, classes)
-        return table.scalings[key]
-
-    @classmethod
-    def _of(cls, table, rows, weights, standardize, classes):
-        n_inputs = table.X.shape[1]
-        n_targets = 1 if classes else table.y.shape[1]
-        x_mean, x_scale = np.zeros(n_inputs), np.ones(n_inputs)
-        y_mean, y_scale = np.zeros(n_targets), np.ones(n_targets)
-        if standardize:
-            x_mean, x_scale = _mean_and_scale(table.X[rows], weights)
-            if not classes:
-                y_mean, y_scale = _mean_and_scale(table.y[rows], weights)
-        return cls(x_mean, x_scale, y_mean, y_scale)
-
-
-def _mean_and_scale(values, weights):
-    """Weighted mean and std per column, by scikit-learn's StandardScaler."""
-    scaler = StandardScaler(with_mean=not sparse.issparse(values))
-    scaler.fit(values, sample_weight=weights)
-    return scaler.mean_, scaler.scale_
 
 
 @dataclass(frozen=True)
@@ -241,20 +192,20 @@ class Design:
         one no share's rows are rounded away by the outliers of another.
         """
         scalings = [share.scaling for share in shares]
-        base = _finest(scalings)
+        base = Scaling.finest(scalings)
         self._sparse = table.X if sparse.issparse(table.X) else None
         if self._sparse is None:
-            self._x = self._tensor((table.X - base.x_mean) / base.x_scale)
-            x_affine = self._affine(scalings, "x", base.x_mean, base.x_scale)
+            self._x = self._tensor(base.x_to_network(table.X))
+            x_affine = self._affine([base.x_affine_to(one) for one in scalings])
         else:
-            zeros, ones = np.zeros_like(base.x_mean), np.ones_like(base.x_scale)
-            x_affine = self._affine(scalings, "x", zeros, ones)
+            raw = Scaling.none(table.X.shape[1], base.n_targets)
+            x_affine = self._affine([raw.x_affine_to(one) for one in scalings])
         y_affine = None
         if table.y.ndim == 1:
             self._y = torch.as_tensor(table.y, dtype=torch.int64).to(self._device)
         else:
-            self._y = self._tensor((table.y - base.y_mean) / base.y_scale)
-            y_affine = self._affine(scalings, "y", base.y_mean, base.y_scale)
+            self._y = self._tensor(base.y_to_network(table.y))
+            y_affine = self._affine([base.y_affine_to(one) for one in scalings])
         train = np.stack([share.rows for share in shares])
         weights = np.stack([share.weights for share in shares])
         validation = np.stack([share.validation for share in shares])
@@ -268,11 +219,9 @@ class Design:
             y_affine=y_affine,
         )
 
-    def _affine(self, scalings, axis, mean, scale):
+    def _affine(self, of_shares):
         """(shift, factor), (shares or 1, 1, columns): held -> each share's scale."""
-        means = np.stack([getattr(s, f"{axis}_mean") for s in scalings])
-        scales = np.stack([getattr(s, f"{axis}_scale") for s in scalings])
-        shift, factor = (means - mean) / scale, scale / scales
+        shift, factor = map(np.stack, zip(*of_shares, strict=True))
         if not shift.any() and (factor == 1).all():
             return None
         return self._tensor(shift[:, None]), self._tensor(factor[:, None])
@@ -295,18 +244,6 @@ def _distinct(shares: Sequence[Share]) -> tuple[list[Share], np.ndarray]:
             distinct.append(share)
         of_share.append(numbers[key])
     return distinct, np.array(of_share)
-
-
-def _finest(scalings: Sequence[Scaling]) -> Scaling:
-    """Per column the mean and scale of the share with the smallest scale."""
-
-    def of(axis):
-        means = np.stack([getattr(s, f"{axis}_mean") for s in scalings])
-        scales = np.stack([getattr(s, f"{axis}_scale") for s in scalings])
-        chosen = scales.argmin(0), np.arange(scales.shape[1])
-        return means[chosen], scales[chosen]
-
-    return Scaling(*of("x"), *of("y"))
 
 
 def _rescale(values, affine):

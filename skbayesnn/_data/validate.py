@@ -2,18 +2,19 @@
 
 import numbers
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import (
-    _check_sample_weight,
     check_array,
     check_consistent_length,
     column_or_1d,
     validate_data,
 )
+
+from skbayesnn._sklearn_compat import check_sample_weight
 
 FLOATS = (np.float64, np.float32)
 
@@ -28,14 +29,11 @@ class Table:
     y : ndarray
         Regression: (rows, targets), float64. Classification: (rows,), class numbers.
     sample_weight : ndarray of shape (rows,), float64
-    scalings : dict
-        What :class:`skbayesnn._data.design.Scaling` has computed of the rows.
     """
 
     X: np.ndarray | sparse.csr_array
     y: np.ndarray
     sample_weight: np.ndarray
-    scalings: dict = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def n_rows(self) -> int:
@@ -159,7 +157,7 @@ def check_inputs_with_target(estimator, X, y, *, reset):
 
 def check_weights(sample_weight, X):
     """Row weights, (rows,), float64, finite and not negative; ones by default."""
-    weights = _check_sample_weight(
+    weights = check_sample_weight(
         sample_weight, X, dtype=np.float64, ensure_non_negative=True
     )
     if not weights.any():

@@ -1,17 +1,18 @@
 """Predictions where the model is sure enough, and none where it is not."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
-from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._meta import functions
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator, one_target
+from skbayesnn._sklearn_compat import safe_indexing
+from skbayesnn._warnings import warn
 from skbayesnn.metrics import risk_coverage_curve
 
 
@@ -206,7 +207,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         score = accuracy_score if is_classifier(self) else r2_score
         if sample_weight is not None:
             sample_weight = np.asarray(sample_weight)[accepted]
-        predicted = self.estimator_.predict(_safe_indexing(X, accepted))
+        predicted = self.estimator_.predict(safe_indexing(X, accepted))
         return score(np.asarray(y)[accepted], predicted, sample_weight=sample_weight)
 
     def _check_parameters(self):
@@ -250,7 +251,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         """The largest threshold whose error on held-out rows is within the target."""
         uncertainty, losses, kept = [], [], []
         for model, rows in held_out:
-            inputs = _safe_indexing(X, rows)
+            inputs = safe_indexing(X, rows)
             uncertainty.append(functions.predict_uncertainty(model, inputs, self.kind))
             losses.append(self._losses(model, inputs, y[rows]))
             kept.append(weights[rows])
@@ -260,12 +261,11 @@ class Abstainer(BaseHeldOutMetaEstimator):
         error = np.array([self._error(value) for value in risk])
         within = np.flatnonzero(error <= self.target_error)
         if len(within) == 0:
-            warnings.warn(
+            warn(
                 f"No threshold keeps the error among the accepted rows at or below "
                 f"{self.target_error:g}; the smallest on held-out rows is "
                 f"{error.min():.3g}, with {coverage[error.argmin()]:.1%} of the rows. "
                 "All rows are refused. Give a larger `target_error`.",
-                stacklevel=3,
             )
             return {"threshold_": -np.inf, "coverage_": 0.0, "error_": np.nan}
         last = within[-1]

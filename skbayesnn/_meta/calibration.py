@@ -4,13 +4,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin, clone, is_classifier
-from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._meta.functions import mixture_of, mixtures
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator
 from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._predictive.recalibration import QuantileMap, likeliest_scale
+from skbayesnn._sklearn_compat import safe_indexing
 
 # More held-out rows than this add nothing: the scale is within 0.5 % of its value.
 MOST_ROWS = 20_000
@@ -158,7 +159,7 @@ class CalibratedUncertaintyRegressor(
 def _predicted(held_out, X, y):
     """The mixtures of held-out rows, a block at a time, and y there."""
     for model, rows in held_out:
-        for block, mixture in mixtures(model, _safe_indexing(X, rows)):
+        for block, mixture in mixtures(model, safe_indexing(X, rows)):
             mixture._check_not_mapped()
             yield mixture, y[rows[block]]
 

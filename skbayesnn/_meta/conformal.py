@@ -1,7 +1,5 @@
 """Intervals and label sets of guaranteed coverage around any of our models."""
 
-import warnings
-
 import numpy as np
 from sklearn.base import (
     ClassifierMixin,
@@ -9,7 +7,6 @@ from sklearn.base import (
     is_classifier,
     is_regressor,
 )
-from sklearn.utils import _safe_indexing
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,6 +14,8 @@ from skbayesnn._meta.functions import predict_with_std
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator, one_target
 from skbayesnn._predictive.mixin import BLOCK
 from skbayesnn._predictive.summaries import checked_coverages
+from skbayesnn._sklearn_compat import safe_indexing
+from skbayesnn._warnings import warn
 
 
 class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
@@ -132,7 +131,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
             _check_each_row_once(held_out, len(y))
         parts = []
         for model, rows in held_out:
-            mean, std = predict_with_std(model, _safe_indexing(X, rows))
+            mean, std = predict_with_std(model, safe_indexing(X, rows))
             kept = weights[rows] > 0
             parts.append(((y[rows] - mean)[kept], std[kept]))
         if engine:
@@ -287,7 +286,7 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
         check_classification_targets(y)
         model, rows = self._split_fit(X, y, routed)
         rows = rows[weights[rows] > 0]
-        unlikely = 1 - model.predict_proba(_safe_indexing(X, rows))
+        unlikely = 1 - model.predict_proba(safe_indexing(X, rows))
         unknown = np.setdiff1d(y[rows], model.classes_)
         if len(unknown):
             raise ValueError(
@@ -351,11 +350,10 @@ def _too_few(n_rows, coverage) -> bool:
     """Whether so few rows say nothing of a coverage, with a warning."""
     few = (coverage - _NUDGE) * (n_rows + 1) > n_rows
     if few:
-        warnings.warn(
+        warn(
             f"A coverage of {coverage:g} needs at least "
             f"{int(np.ceil(coverage / (1 - coverage) - _NUDGE))} rows that calibrate; "
             f"got {n_rows}: everything is inside.",
-            stacklevel=3,
         )
     return few
 

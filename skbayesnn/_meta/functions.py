@@ -24,14 +24,13 @@ from sklearn.ensemble import (
     StackingRegressor,
 )
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection._search import BaseSearchCV
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import Pipeline
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._predictive.mixtures import GaussianMixture, LabelMixture
+from skbayesnn._sklearn_compat import BaseSearchCV, safe_indexing
 from skbayesnn.estimators._base import BayesianNetwork
 
 
@@ -185,7 +184,7 @@ def mixture_of(model, X):
         return inner.behind(model.transformer_, flat=model._training_dim == 1)
     if isinstance(model, BaggingRegressor | BaggingClassifier):
         parts = [
-            mixture_of(member, _safe_indexing(X, features, axis=1))
+            mixture_of(member, safe_indexing(X, features, axis=1))
             for member, features in zip(
                 model.estimators_, model.estimators_features_, strict=True
             )

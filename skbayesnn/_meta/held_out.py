@@ -10,20 +10,21 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv, train_test_split
 from sklearn.pipeline import Pipeline
-from sklearn.utils import Bunch, _safe_indexing, get_tags, indexable
+from sklearn.utils import Bunch, get_tags, indexable
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
     MethodMapping,
-    _routing_enabled,
     process_routing,
 )
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import (
-    _check_method_params,
-    _check_sample_weight,
-    column_or_1d,
-)
+from sklearn.utils.validation import column_or_1d
 
+from skbayesnn._sklearn_compat import (
+    check_method_params,
+    check_sample_weight,
+    routing_enabled,
+    safe_indexing,
+)
 from skbayesnn.estimators._validation import random_source
 
 
@@ -43,7 +44,7 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
                 "None."
             )
         X, y = indexable(X, y)
-        if _routing_enabled():
+        if routing_enabled():
             routed = process_routing(
                 self, "fit", sample_weight=sample_weight, **fit_params
             )
@@ -54,7 +55,7 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
             if sample_weight is not None:
                 self._check_takes_weights()
                 routed.estimator.fit["sample_weight"] = sample_weight
-        weights = _check_sample_weight(
+        weights = check_sample_weight(
             sample_weight, X, dtype=np.float64, ensure_non_negative=True
         )
         return X, np.asarray(y), weights, routed
@@ -145,7 +146,7 @@ def one_target(y, way_out: str):
 
 def fitted_to(estimator, X, y, rows, fit_params):
     """A clone fitted to some rows."""
-    params = _check_method_params(X, fit_params, indices=rows)
+    params = check_method_params(X, fit_params, indices=rows)
     return clone(estimator).fit(
-        _safe_indexing(X, rows), _safe_indexing(y, rows), **params
+        safe_indexing(X, rows), safe_indexing(y, rows), **params
     )

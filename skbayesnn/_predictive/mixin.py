@@ -1,11 +1,11 @@
 """Mixtures of a few rows -> the methods of a predictive, block by block of rows."""
 
 import numpy as np
-from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples, check_consistent_length
+from sklearn.utils.validation import check_consistent_length
 
 from skbayesnn._predictive.mixtures import GaussianMixture, LabelMixture
 from skbayesnn._predictive.summaries import checked_coverages, chosen, framed
+from skbayesnn._sklearn_compat import num_samples, safe_indexing
 
 # Rows of which all draws are held at once.
 BLOCK = 512
@@ -129,11 +129,11 @@ class PredictiveMixin:
 
     def _blocks(self, X, need=None):
         """The mixture of every block of rows; ``need`` is a method it must have."""
-        if _num_samples(X) == 0:
+        if num_samples(X) == 0:
             raise ValueError("`X` must have at least one row; got none.")
-        for start in range(0, _num_samples(X), BLOCK):
-            rows = slice(start, min(start + BLOCK, _num_samples(X)))
-            mixture = self._mixture(_safe_indexing(X, rows))
+        for start in range(0, num_samples(X), BLOCK):
+            rows = slice(start, min(start + BLOCK, num_samples(X)))
+            mixture = self._mixture(safe_indexing(X, rows))
             if need is not None and not hasattr(mixture, need):
                 raise TypeError(
                     f"`{need}` needs a regressor; got the predictive of classes. For "

@@ -1,10 +1,9 @@
 """What the estimators of all methods have in common: ``fit`` and the way to draws."""
 
-import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import numpy as np
 import sklearn
@@ -15,20 +14,23 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.design import Design
+from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validate import Table, check_inputs
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._inference.predictive import all_draws, stream
 from skbayesnn._predictive.mixin import stream_of
+from skbayesnn._sklearn_compat import CallbackSupportMixin, with_callbacks
+from skbayesnn._warnings import warn
 from skbayesnn.estimators import _program, _serialization, _underfit, _validation
-from skbayesnn.estimators._progress import CallbackSupportMixin, with_callbacks
 from skbayesnn.estimators._variational_spec import VariationalSpec
 
 # Steps of `partial_fit` after which the likelihood's warm-up is over.
 PARTIAL_FIT_HORIZON = 2000
 
 
-class Prepared(NamedTuple):
-    """What ``fit`` was given, checked.
+@dataclass(frozen=True)
+class Prepared:
+    """What ``fit`` was given, checked; the candidates of a search share one per fold.
 
     Parameters
     ----------
@@ -45,16 +47,23 @@ class Prepared(NamedTuple):
     rows: np.ndarray
     validation: np.ndarray | None
     of_y: dict
+    _scalings: dict = field(default_factory=dict, repr=False, compare=False)
+
+    def scaling(self, rows: np.ndarray, weights: np.ndarray, **which) -> Scaling:
+        """That of some rows; computed once for the same ones."""
+        key = rows.tobytes(), weights.tobytes(), *which.values()
+        if key not in self._scalings:
+            X, y = self.table.X[rows], self.table.y[rows]
+            self._scalings[key] = Scaling.of(X, y, weights, **which)
+        return self._scalings[key]
+
+    def forget_scalings(self) -> None:
+        """Those computed so far, one for each candidate's own rows."""
+        self._scalings.clear()
 
     def task_of(self, estimator) -> _program.Task:
         """An estimator's part of a program that trains on this."""
-        return _program.make_task(
-            estimator,
-            self.table,
-            self.rows,
-            self.validation,
-            self.of_y.get("classes_"),
-        )
+        return _program.make_task(estimator, self)
 
 
 class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
@@ -118,32 +127,14 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         with self._restored_on_failure():
             warm = _validation.check_bool("warm_start", self.warm_start)
             warm = warm and hasattr(self, "parameters_")
-            prepared = self._prepared(X, y, sample_weight, X_val, y_val, reset=not warm)
+            prepared = prepare(self, X, y, sample_weight, X_val, y_val, reset=not warm)
             if warm:
-                fitted = self._continue(*prepared, "warm")
+                fitted = self._continue(prepared, "warm")
             else:
                 task = prepared.task_of(self)
-                [fitted] = _program.train_together([self], [task], [prepared.table])
-            self._finish(prepared, fitted, self.n_epochs_seen_ if warm else 0)
+                [fitted] = _program.train_together([self], [task])
+            adopt(self, prepared, fitted, self.n_epochs_seen_ if warm else 0)
         return self
-
-    def _prepared(
-        self, X, y, sample_weight=None, X_val=None, y_val=None, *, reset=True
-    ) -> "Prepared":
-        """Checked arguments of ``fit``."""
-        table, of_y = self._check(X, y, sample_weight, reset=reset)
-        _warn_of_constants(table, of_y.get("classes_"))
-        rows = np.flatnonzero(table.sample_weight > 0)
-        table, validation = self._with_validation(table, X_val, y_val, of_y)
-        return Prepared(table, rows, validation, of_y)
-
-    def _finish(self, prepared: "Prepared", fitted, n_epochs_before: int = 0) -> None:
-        """Make trained networks the fitted state, and say where it is doubtful."""
-        self._adopt(fitted, prepared.of_y, seen=0.0)
-        self.n_epochs_seen_ = self.n_iter_ + n_epochs_before
-        if self._can_collapse:
-            share = fitted.task.share
-            self._warn_if_collapsed(prepared.table, share.rows, share.weights)
 
     def _warn_if_collapsed(self, table, rows, weights):
         """Compare the fit of some training rows with a linear model's."""
@@ -168,8 +159,9 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             first = not hasattr(self, "parameters_")
             table, of_y = self._check(X, y, sample_weight, reset=first, **check_params)
             rows = np.flatnonzero(table.sample_weight > 0)
+            prepared = Prepared(table, rows, None, of_y)
             how = "renew" if renew else "first" if first else "stream"
-            fitted = self._continue(table, rows, None, of_y, how)
+            fitted = self._continue(prepared, how)
             self._adopt(
                 fitted, of_y, seen=self.total_weight_ if how == "stream" else 0.0
             )
@@ -178,17 +170,17 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             self.n_iter_ = self.n_epochs_seen_
         return self
 
-    def _continue(self, table, rows, validation, of_y, how):
+    def _continue(self, prepared: Prepared, how: str):
         """Train on from the present weights, in the present scaling.
 
         how : "warm", a fit to the end; "first" or "stream", an epoch over the first
             or further rows of a stream; "renew", a fit to the end whose prior is the
             posterior so far
         """
-        classes = of_y.get("classes_")
+        table = prepared.table
         device = _validation.device_for_fit(self.device)
         dtype = _program.precision(table, device)
-        task = _program.make_task(self, table, rows, validation, classes)
+        task = prepared.task_of(self)
         if how in ("first", "stream"):
             task = task.for_streaming(PARTIAL_FIT_HORIZON)
         if how == "first":
@@ -197,7 +189,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             trained = _program.run([self], task.plan, task.members, design, posterior)
             return _program.Fitted(task, trained)
 
-        self._check_same_shape(task, of_y)
+        self._check_same_shape(task, prepared.of_y)
         task = task.going_on(_serialization.scaling_of(self), self.seeds_)
         posterior = _serialization.posterior_of(self, device, dtype).at_rates_of(
             _program.start(task.plan, task.members, device, dtype)
@@ -274,19 +266,17 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         failed = fitted.trained.failed
         if failed.any():
             epochs = failed[failed > 0]
-            warnings.warn(
+            warn(
                 f"{len(epochs)} of {len(failed)} networks were left out: their loss "
                 f"became infinite or NaN, first in epoch {epochs.min()}. Lower "
                 f"learning_rate_init ({self.learning_rate_init:g} here).",
                 ConvergenceWarning,
-                stacklevel=5,
             )
         if fitted.trained.interrupted:
-            warnings.warn(
+            warn(
                 f"the fit was interrupted; {fitted.trained.n_epochs.max()} finished "
                 "epochs are kept (warm_start=True), a further fit goes on from there.",
                 ConvergenceWarning,
-                stacklevel=5,
             )
         total_weight = seen + float(fitted.task.share.weights.sum())
         attributes = _serialization.fitted_attributes(fitted, total_weight)
@@ -368,6 +358,41 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         return tags
 
 
+def prepare(
+    estimator: BayesianNetwork,
+    X,
+    y,
+    sample_weight=None,
+    X_val=None,
+    y_val=None,
+    *,
+    reset: bool = True,
+) -> Prepared:
+    """Checked arguments of an estimator's ``fit``.
+
+    reset : bool, whether the columns of X are new to the estimator
+    """
+    table, of_y = estimator._check(X, y, sample_weight, reset=reset)
+    _warn_of_constants(table, of_y.get("classes_"))
+    rows = np.flatnonzero(table.sample_weight > 0)
+    table, validation = estimator._with_validation(table, X_val, y_val, of_y)
+    return Prepared(table, rows, validation, of_y)
+
+
+def adopt(
+    estimator: BayesianNetwork,
+    prepared: Prepared,
+    fitted: _program.Fitted,
+    n_epochs_before: int = 0,
+) -> None:
+    """Make trained networks the fitted state, and say where it is doubtful."""
+    estimator._adopt(fitted, prepared.of_y, seen=0.0)
+    estimator.n_epochs_seen_ = estimator.n_iter_ + n_epochs_before
+    if estimator._can_collapse:
+        share = fitted.task.share
+        estimator._warn_if_collapsed(prepared.table, share.rows, share.weights)
+
+
 def _given(value):
     return None if value is None else type(value).__name__
 
@@ -380,18 +405,14 @@ def _warn_of_constants(table: Table, classes) -> None:
     span = span.toarray().ravel() if sparse.issparse(span) else span
     columns = np.flatnonzero(span == 0)
     if len(columns):
-        warnings.warn(
+        warn(
             f"{len(columns)} columns of X are constant in the training rows (numbers "
             f"{columns[:10].tolist()}): nothing can be learned from them, and other "
             "values at prediction give arbitrary results. Remove them, for instance "
             "with sklearn.feature_selection.VarianceThreshold.",
-            UserWarning,
-            stacklevel=4,
         )
     if classes is None and (table.y[used] == table.y[used][0]).all(0).any():
-        warnings.warn(
+        warn(
             "y is constant in the training rows: its noise cannot be told, and the "
             "predicted uncertainty is that of the smallest noise allowed.",
-            UserWarning,
-            stacklevel=4,
         )

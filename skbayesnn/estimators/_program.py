@@ -1,13 +1,12 @@
 """Estimators + one table -> one batched program -> each estimator's trained networks.
 
-``fit_together`` is the engine's door: a single ``fit`` is the case of one estimator.
+``train_together`` is the engine's door: a single ``fit`` is the case of one estimator.
 What the members of one program must share is collected in a :class:`Plan`; tau,
 dropout, prior scales, seed and rows may differ.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
 
 import numpy as np
 import torch
@@ -32,8 +31,9 @@ class Task:
     plan : Plan
     members : Members
         The estimator's networks.
+    table : Table
     share : Share
-        The rows that they see.
+        The rows of it that they see.
     dropout, length_scale : ndarray of shape (layers,)
     tau : ndarray of shape (targets,), or None
         Given precision in y's units; None where it is learned.
@@ -41,6 +41,7 @@ class Task:
 
     plan: Plan
     members: Members
+    table: Table
     share: Share
     dropout: np.ndarray
     length_scale: np.ndarray
@@ -88,55 +89,21 @@ class Fitted:
     trained: Trained
 
 
-def fit_together(
+def train_together(
     estimators: Sequence,
-    table: Table,
-    rows: Sequence[np.ndarray],
-    validation: Sequence[np.ndarray | None] | None = None,
-    classes: np.ndarray | None = None,
+    tasks: Sequence[Task],
+    device: str | None = None,
 ) -> list[Fitted]:
-    """Train the networks of several estimators as the members of one program.
+    """Train estimators whose tasks are made.
 
-    Parameters
-    ----------
-    estimators : sequence of estimators
-        Alike in everything that the members of a program share.
-    table : Table
-        The rows that any of them sees.
-    rows : sequence of ndarray of int
-        Training rows of each estimator, equally many for all.
-    validation : sequence of ndarray of int, optional
-        Rows that stop the training early; by default a part of ``rows`` where
-        ``early_stopping`` is set.
-    classes : ndarray, optional
-        Labels of a classification.
+    On the first one's ``device`` unless another is named.
 
     Raises
     ------
     ValueError
-        A parameter outside of its range, or estimators that cannot share a program.
+        Estimators that cannot share a program.
     FloatingPointError
         All networks' losses became infinite or NaN.
-    """
-    tasks = [
-        make_task(estimator, table, r, v, classes)
-        for estimator, r, v in zip(
-            estimators, rows, validation or repeat(None), strict=False
-        )
-    ]
-    return train_together(estimators, tasks, [table] * len(tasks))
-
-
-def train_together(
-    estimators: Sequence,
-    tasks: Sequence[Task],
-    tables: Sequence[Table],
-    device: str | None = None,
-) -> list[Fitted]:
-    """Train estimators whose tasks are made, each with its own table.
-
-    On the first one's ``device`` unless another is named. Raises as
-    :func:`fit_together` does.
     """
     plan = tasks[0].plan
     for estimator, task in zip(estimators, tasks, strict=True):
@@ -152,7 +119,7 @@ def train_together(
             "estimators of one program must be trained on equally many rows; got "
             f"{sorted(sizes)} rows."
         )
-    table, starts = stacked(tables)
+    table, starts = stacked([task.table for task in tasks])
     shares = [
         task.share.shifted(start) for task, start in zip(tasks, starts, strict=True)
     ]
@@ -205,8 +172,10 @@ def precision(table: Table, device: torch.device) -> torch.dtype:
     return torch.float64
 
 
-def make_task(estimator, table: Table, rows, validation, classes) -> Task:
+def make_task(estimator, prepared) -> Task:
     """Checked parameters and rows of one estimator."""
+    table, rows, validation = prepared.table, prepared.rows, prepared.validation
+    classes = prepared.of_y.get("classes_")
     random_state = _validation.random_source(estimator.random_state)
     n_members = _validation.check_number(
         "n_estimators", estimator.n_estimators, kind=_validation.Integral, low=1
@@ -224,7 +193,9 @@ def make_task(estimator, table: Table, rows, validation, classes) -> Task:
         rows, weights = rows[weights > 0], weights[weights > 0]
 
     standardize = _validation.check_bool("standardize", estimator.standardize)
-    scaling = Scaling.of(table, rows, weights, standardize, classes is not None)
+    scaling = prepared.scaling(
+        rows, weights, inputs=standardize, targets=standardize and classes is None
+    )
     n_targets = len(scaling.y_mean)
     tau = _validation.precisions(estimator.tau, n_targets)
     likelihood = estimator._likelihood(
@@ -250,6 +221,7 @@ def make_task(estimator, table: Table, rows, validation, classes) -> Task:
             estimator, method, network, likelihood, len(rows), len(validation) > 0
         ),
         members=members,
+        table=table,
         share=Share(n_members, rows, weights, validation, scaling),
         dropout=method.dropout,
         length_scale=length_scale,

@@ -10,16 +10,7 @@ from contextlib import contextmanager
 
 from sklearn.pipeline import Pipeline
 
-try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # scikit-learn < 1.9
-
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands in where scikit-learn has no callbacks."""
-
-    def with_callbacks(method):
-        """Stands in where scikit-learn has no callbacks."""
-        return method
+from skbayesnn._sklearn_compat import with_callbacks
 
 
 @contextmanager

@@ -13,6 +13,8 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
+from skbayesnn._warnings import warn
+
 # Rows that are looked at, evenly spread over the table.
 _ROWS = 2000
 # Share of y's variance, or of its entropy, by which a network may fall behind: a mean
@@ -32,7 +34,7 @@ class Explained(NamedTuple):
 def warn_if_collapsed(explained: Explained) -> None:
     """Where a linear model is better by more than the margin."""
     if explained.network < explained.linear - explained.margin:
-        warnings.warn(
+        warn(
             f"the network explains {explained.network:.0%} of y in its training rows, "
             f"a linear model {explained.linear:.0%}: the KL to the prior outweighs the "
             "data (posterior collapse), or the training was too short. Raise a "
@@ -40,7 +42,6 @@ def warn_if_collapsed(explained: Explained) -> None:
             "a classifier's (1 lets it be sure), raise max_iter, take fewer or "
             "narrower hidden layers, or let the KL come in later (kl_warm_up).",
             ConvergenceWarning,
-            stacklevel=6,
         )
 
 

@@ -5,7 +5,6 @@ own parameters; the networks of all candidates are then trained on what came out
 """
 
 import queue
-import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,11 +15,11 @@ import joblib
 import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _check_method_params
 
-from skbayesnn.estimators._base import Prepared
+from skbayesnn._sklearn_compat import check_method_params, safe_split
+from skbayesnn._warnings import warn
+from skbayesnn.estimators._base import Prepared, prepare
 from skbayesnn.model_selection import _worker
 from skbayesnn.model_selection._grouping import Job, Room, groups_of, network_of
 from skbayesnn.model_selection._worker import Judge, Outcome, without_frames
@@ -173,8 +172,8 @@ class Workshop:
         """Fit what stands before the network, and check what arrives there."""
         train, judge = self.judge.splits[fold][0], self.judge
         try:
-            params = _check_method_params(judge.X, self.fit_params, indices=train)
-            X, y = _safe_split(estimator, judge.X, judge.y, train)
+            params = check_method_params(judge.X, self.fit_params, indices=train)
+            X, y = safe_split(estimator, judge.X, judge.y, train)
             return _Arrived(estimator, _received(estimator, X, y, params))
         except Exception as error:
             return _Arrived(estimator, without_frames(error))
@@ -243,7 +242,7 @@ class _Arrived:
     def forget_scalings(self) -> None:
         """Drop the table's memory of scalings, one for each candidate's own rows."""
         if isinstance(self._outcome, Prepared):
-            self._outcome.table.scalings.clear()
+            self._outcome.forget_scalings()
 
 
 @contextmanager
@@ -282,11 +281,9 @@ def _halves(group: list) -> list[list]:
 
 
 def _warn_of_halving(n_members: int) -> None:
-    warnings.warn(
+    warn(
         f"out of memory with {n_members} members in one program; going on with half as "
         "many. Lower `memory_budget` to start with fewer.",
-        UserWarning,
-        stacklevel=2,
     )
 
 
@@ -340,7 +337,7 @@ def _received(estimator, X, y, fit_params) -> Prepared:
     received: list[Prepared] = []
 
     def receive(X, y=None, **params):
-        received.append(network._prepared(X, y, **params))
+        received.append(prepare(network, X, y, **params))
         return network
 
     # An attribute of the instance goes before the method of its class.

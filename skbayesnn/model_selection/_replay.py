@@ -10,10 +10,10 @@ from copy import copy
 from functools import partial
 
 from sklearn.base import BaseEstimator, clone
-from sklearn.metrics._scorer import _MultimetricScorer
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
+from skbayesnn._sklearn_compat import MultimetricScorer
 from skbayesnn.estimators._progress import tell_afterwards
 from skbayesnn.model_selection._worker import Outcome
 
@@ -140,13 +140,13 @@ class _Recalling:
         return dict(score) if isinstance(score, dict) else score
 
 
-class _RecallingMany(_Recalling, _MultimetricScorer):
+class _RecallingMany(_Recalling, MultimetricScorer):
     """The same of several metrics."""
 
 
 def _recalling(scorer) -> _Recalling:
     result = _Recalling()
-    if isinstance(scorer, _MultimetricScorer):
+    if isinstance(scorer, MultimetricScorer):
         result = _RecallingMany(scorers=scorer._scorers, raise_exc=scorer._raise_exc)
     result._of = scorer
     return result

@@ -4,14 +4,13 @@ Candidates in all folds are planned, trained and scored as members of batched pr
 scikit-learn's own search then runs over what they were scored.
 """
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Sequence
 
 import joblib
 import numpy as np
 import sklearn
-from sklearn.base import BaseEstimator, _fit_context, is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import (
     GridSearchCV,
@@ -20,10 +19,10 @@ from sklearn.model_selection import (
     RandomizedSearchCV,
     check_cv,
 )
-from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import indexable
-from sklearn.utils.validation import _check_method_params
 
+from skbayesnn._sklearn_compat import BaseSearchCV, check_method_params, fit_context
+from skbayesnn._warnings import warn
 from skbayesnn.estimators._progress import members_reported
 from skbayesnn.model_selection._executor import Hands, Workshop
 from skbayesnn.model_selection._grouping import network_of
@@ -103,7 +102,7 @@ class _Batched(BaseSearchCV):
     def _candidates(self):
         """The settings to be tried, as dicts."""
 
-    @_fit_context(prefer_skip_nested_validation=False)
+    @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y=None, **params):
         """Train all candidates of all folds together, score and refit.
 
@@ -122,7 +121,7 @@ class _Batched(BaseSearchCV):
         network_of(self.estimator)
         scorers = self._get_scorers()
         X, y = indexable(X, y)
-        routed = self._get_routed_params_for_fit(_check_method_params(X, params))
+        routed = self._get_routed_params_for_fit(check_method_params(X, params))
         cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         splits = list(cv.split(X, y, **routed.splitter.split))
         expected = cv.get_n_splits(X, y, **routed.splitter.split)
@@ -160,12 +159,11 @@ class _Batched(BaseSearchCV):
             whole = ledger.whole(candidates)
             if len(whole) in (0, len(candidates)):
                 raise
-            warnings.warn(
+            warn(
                 f"the search was interrupted; `cv_results_` has {len(whole)} of "
                 f"{len(candidates)} candidates, and nothing was refitted. `fit` on the "
                 "same data goes on from there.",
                 ConvergenceWarning,
-                stacklevel=2,
             )
             replay = learn(whole, lambda *_: None, refit=False)
         for name in learned(self):

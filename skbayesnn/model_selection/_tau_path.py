@@ -16,10 +16,9 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 from sklearn.utils.metaestimators import available_if
 
-from skbayesnn._data.design import Scaling
+from skbayesnn._sklearn_compat import with_callbacks
 from skbayesnn.estimators import _program, _validation
-from skbayesnn.estimators._base import BayesianNetwork, Prepared
-from skbayesnn.estimators._progress import with_callbacks
+from skbayesnn.estimators._base import BayesianNetwork, Prepared, adopt, prepare
 from skbayesnn.model_selection._search import BatchedGridSearchCV
 from skbayesnn.scoring import log_density_scorer
 
@@ -76,7 +75,7 @@ class TauPathCV(BayesianNetwork):
             before.
         """
         with self._restored_on_failure():
-            prepared = self._prepared(X, y, sample_weight, X_val, y_val)
+            prepared = prepare(self, X, y, sample_weight, X_val, y_val)
             taus = self._path(prepared)
             network = self._network().set_params(tau=taus[0])
             # What is wrong is told here once, and not for every member.
@@ -92,8 +91,8 @@ class TauPathCV(BayesianNetwork):
                 {name: value for name, value in given.items() if value is not None},
             )
             task = prepared.task_of(network.set_params(tau=taus[search.best_index_]))
-            [fitted] = _program.train_together([self], [task], [prepared.table])
-            self._finish(prepared, fitted)
+            [fitted] = _program.train_together([self], [task])
+            adopt(self, prepared, fitted)
             self.taus_ = np.array(taus)
             self.scores_ = _scores_of(search)
             self.best_score_ = float(search.best_score_)
@@ -185,6 +184,7 @@ def _spaced(n: int, prepared: Prepared) -> np.ndarray:
     if "classes_" in prepared.of_y:
         return np.geomspace(*CLASSES_ENDS, n)
     table, rows = prepared.table, prepared.rows
-    scaling = Scaling.of(table, rows, table.sample_weight[rows], True, False)
-    path = np.geomspace(*REGRESSION_ENDS, n)[:, None] / scaling.y_scale**2
+    weights = table.sample_weight[rows]
+    scaling = prepared.scaling(rows, weights, inputs=True, targets=True)
+    path = np.geomspace(*REGRESSION_ENDS, n)[:, None] * scaling.signal_precision()
     return path[:, 0] if path.shape[1] == 1 else path

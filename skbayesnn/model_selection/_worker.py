@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import _safe_split
-from sklearn.utils.validation import _check_method_params
 
+from skbayesnn._sklearn_compat import check_method_params, safe_split
 from skbayesnn.estimators import _program
+from skbayesnn.estimators._base import adopt
 from skbayesnn.model_selection._grouping import Job, Room
 
 
@@ -87,8 +87,8 @@ class Judge:
         """Test rows, and training rows if asked for, as the scorer's arguments."""
         train, test = self.splits[fold]
         for rows in (test, train) if self.train_scores else (test,):
-            X, y = _safe_split(estimator, self.X, self.y, rows, train)
-            params = _check_method_params(self.X, self.params, indices=rows)
+            X, y = safe_split(estimator, self.X, self.y, rows, train)
+            params = check_method_params(self.X, self.params, indices=rows)
             yield (X,) if y is None else (X, y), params
 
 
@@ -106,7 +106,6 @@ def train_group(
         fitted = _program.train_together(
             [job.network for job in jobs],
             [job.task for job in jobs],
-            [job.prepared.table for job in jobs],
             device,
         )
     except Exception as error:
@@ -139,7 +138,7 @@ def _trained(job: Job, fitted: _program.Fitted, seconds: float) -> Outcome:
     try:
         if fitted.trained.failed.all():
             raise _program.all_failed(job.task.plan, fitted.trained)
-        job.network._finish(job.prepared, fitted)
+        adopt(job.network, job.prepared, fitted)
     except Exception as error:
         return Outcome(without_frames(error), seconds=seconds)
     n_epochs = job.network.n_iter_

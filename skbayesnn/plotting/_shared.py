@@ -1,7 +1,8 @@
 """What the displays share: colours, axes, and the position of rows on them."""
 
 import numpy as np
-from sklearn.utils import _safe_indexing
+
+from skbayesnn._sklearn_compat import safe_indexing
 
 # Colours that colour-blind people can tell apart (Okabe & Ito), with grey in place of
 # yellow, which is faint on white.
@@ -137,7 +138,7 @@ def column(X, feature):
             f"`feature` must be a column of X; got {feature!r} for X of shape "
             f"{X.shape}" + (f" with columns {names}." if names else " without names.")
         )
-    values = _safe_indexing(X, place, axis=1)
+    values = safe_indexing(X, place, axis=1)
     values = values.toarray() if hasattr(values, "toarray") else values
     try:
         values = np.asarray(values, dtype=np.float64).ravel()

@@ -40,7 +40,13 @@ def shares(request, table, seed):
         weights = table.sample_weight[rows]
         if request.param == "no weights":
             weights = np.ones(TRAINING)
-        scaling = Scaling.of(table, rows, weights, True, table.y.ndim == 1)
+        scaling = Scaling.of(
+            table.X[rows],
+            table.y[rows],
+            weights,
+            inputs=True,
+            targets=table.y.ndim == 2,
+        )
         found.append(Share(n_members, rows, weights, validation, scaling))
     return found
 

@@ -17,8 +17,8 @@ from sklearn.model_selection import GridSearchCV, KFold
 
 from skbayesnn._data.validate import Table
 from skbayesnn.estimators import _serialization
-from skbayesnn.estimators._program import fit_together
 from tests.estimators.posteriors import CASES, REGRESSORS
+from tests.together import fit_together
 
 # Networks of a few units in twenty epochs are worse than a straight line, of course.
 pytestmark = pytest.mark.filterwarnings(

@@ -14,9 +14,9 @@ from skbayesnn._inference.objective import Objective, kl_weight
 from skbayesnn._inference.training import train
 from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn._priors import PRIORS
-from skbayesnn.estimators._program import fit_together
 from skbayesnn.estimators._serialization import arrays_of
 from tests.families.cases import CASES
+from tests.together import fit_together
 
 KINDS = ["gaussian", "gaussian, tau learned", "heteroscedastic", "categorical"]
 

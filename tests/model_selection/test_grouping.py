@@ -11,6 +11,7 @@ import torch
 from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 
 from skbayesnn.estimators import _program
+from skbayesnn.estimators._base import prepare
 from skbayesnn.model_selection import BatchedGridSearchCV, _grouping, _worker
 from tests.model_selection.comparison import (
     SMALL,
@@ -112,7 +113,7 @@ def test_memory_of_a_member_bounds_it(data):
     found = []
     for units, n_estimators in ((5, 1), (50, 1), (50, 3)):
         estimator = regressor(hidden_layer_sizes=units, n_estimators=n_estimators)
-        prepared = estimator._prepared(data.X, data.y)
+        prepared = prepare(estimator, data.X, data.y)
         job = _grouping.Job(estimator, 0, prepared, prepared.task_of(estimator))
         found.append(_grouping.bytes_of(job))
         weights = n_estimators * 8 * (units * (4 + 1) + units + 1)

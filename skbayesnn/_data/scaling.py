@@ -1,0 +1,134 @@
+"""Units: between those of the data and the network's, which sees standardised numbers.
+
+The only place where the two meet; all other code has values in one of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from sklearn.preprocessing import StandardScaler
+
+# Shift and factor from one scale to another: (values - shift) * factor.
+Affine = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Standardisation of inputs and targets, in the units of the data.
+
+    Parameters
+    ----------
+    x_mean, x_scale : ndarray of shape (inputs,), float64
+    y_mean, y_scale : ndarray of shape (targets,), float64
+        0 and 1 where y is not standardised.
+    """
+
+    x_mean: np.ndarray
+    x_scale: np.ndarray
+    y_mean: np.ndarray
+    y_scale: np.ndarray
+
+    @classmethod
+    def of(cls, X, y, weights: np.ndarray, *, inputs: bool, targets: bool):
+        """Weighted mean and std of some rows; constant columns get scale 1.
+
+        Parameters
+        ----------
+        X : (rows, inputs), array or sparse
+        y : ndarray of shape (rows, targets), or (rows,) of class numbers
+        weights : ndarray of shape (rows,)
+        inputs, targets : bool
+            Whether these are standardised.
+        """
+        none = cls.none(X.shape[1], 1 if y.ndim == 1 else y.shape[1])
+        of_x, of_y = (none.x_mean, none.x_scale), (none.y_mean, none.y_scale)
+        if inputs:
+            of_x = _mean_and_scale(X, weights)
+        if targets:
+            of_y = _mean_and_scale(y, weights)
+        return cls(*of_x, *of_y)
+
+    @classmethod
+    def none(cls, n_inputs: int, n_targets: int) -> "Scaling":
+        """The data's own units."""
+        return cls(*_unit(n_inputs), *_unit(n_targets))
+
+    @classmethod
+    def finest(cls, scalings: Sequence["Scaling"]) -> "Scaling":
+        """Per column the mean and scale of the one with the smallest scale."""
+
+        def of(means, scales):
+            means, scales = np.stack(means), np.stack(scales)
+            chosen = scales.argmin(0), np.arange(scales.shape[1])
+            return means[chosen], scales[chosen]
+
+        return cls(
+            *of([s.x_mean for s in scalings], [s.x_scale for s in scalings]),
+            *of([s.y_mean for s in scalings], [s.y_scale for s in scalings]),
+        )
+
+    @property
+    def n_targets(self) -> int:
+        """Targets; 1 for class numbers."""
+        return len(self.y_mean)
+
+    def x_to_network(self, X):
+        """Inputs, (rows, inputs)."""
+        return (X - self.x_mean) / self.x_scale
+
+    def y_to_network(self, y):
+        """Targets, (rows, targets)."""
+        return (y - self.y_mean) / self.y_scale
+
+    def y_from_network(self, values):
+        """Values of y, (rows, targets, ...); undoes ``y_to_network``."""
+        scale, mean = (
+            v.reshape(-1, *(1,) * (values.ndim - 2))
+            for v in (self.y_scale, self.y_mean)
+        )
+        return values * scale + mean
+
+    def std_from_network(self, std):
+        """Standard deviations of y, (..., targets)."""
+        return std * self.y_scale
+
+    def log_density_shift(self) -> float:
+        """What a log density of y, joint over targets, has more than the network's."""
+        return -np.log(self.y_scale).sum()
+
+    def tau_to_network(self, tau):
+        """Precisions, 1 / variance, (..., targets)."""
+        return tau * self.y_scale**2
+
+    def tau_from_network(self, variance):
+        """Precision in y's units of a noise variance in the network's, (targets,)."""
+        return 1 / (variance * self.y_scale**2)
+
+    def signal_precision(self) -> np.ndarray:
+        """1 / variance of y itself, in y's units, (targets,)."""
+        return 1 / self.y_scale**2
+
+    def x_affine_to(self, other: "Scaling") -> Affine:
+        """From this scale of the inputs to another one's, (inputs,) each."""
+        return _affine(self.x_mean, self.x_scale, other.x_mean, other.x_scale)
+
+    def y_affine_to(self, other: "Scaling") -> Affine:
+        """From this scale of the targets to another one's, (targets,) each."""
+        return _affine(self.y_mean, self.y_scale, other.y_mean, other.y_scale)
+
+
+def _unit(n: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros(n), np.ones(n)
+
+
+def _affine(mean, scale, other_mean, other_scale) -> Affine:
+    return (other_mean - mean) / scale, scale / other_scale
+
+
+def _mean_and_scale(values, weights):
+    """Weighted mean and std per column, by scikit-learn's StandardScaler."""
+    scaler = StandardScaler(with_mean=not sparse.issparse(values))
+    scaler.fit(values, sample_weight=weights)
+    return scaler.mean_, scaler.scale_

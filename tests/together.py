@@ -1,0 +1,21 @@
+"""Several estimators on the rows of one table, as the members of one program."""
+
+from itertools import repeat
+
+from skbayesnn.estimators import _program
+from skbayesnn.estimators._base import Prepared
+
+
+def fit_together(estimators, table, rows, validation=None, classes=None):
+    """The engine's door, ``train_together``, with a table that all have in common.
+
+    rows, validation : of each estimator; the latter stop its training
+    """
+    of_y = {} if classes is None else {"classes_": classes}
+    tasks = [
+        Prepared(table, of_one, held_out, of_y).task_of(estimator)
+        for estimator, of_one, held_out in zip(
+            estimators, rows, validation or repeat(None), strict=False
+        )
+    ]
+    return _program.train_together(estimators, tasks)
