@@ -20,6 +20,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from skbayesnn._sklearn_compat import check_method_params, safe_split
 from skbayesnn._warnings import warn
 from skbayesnn.estimators._base import Prepared, prepare
+from skbayesnn.estimators._program import task_of
 from skbayesnn.model_selection import _worker
 from skbayesnn.model_selection._grouping import Job, Room, groups_of, network_of
 from skbayesnn.model_selection._worker import Judge, Outcome, without_frames
@@ -161,7 +162,7 @@ class Workshop:
                 arrived[key] = self._arrive(clone(prototype), fold)
             estimator = _with_own_network(prototype)
             prepared = arrived[key].hand_over(estimator)
-            task = prepared.task_of(network_of(estimator))
+            task = task_of(network_of(estimator), prepared)
             # An interruption is the search's, also with `warm_start`.
             task = replace(task, plan=replace(task.plan, keep_interrupted=False))
             return Job(estimator, fold, prepared, task)
