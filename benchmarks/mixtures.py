@@ -18,8 +18,8 @@ import torch
 from common import CLOCKS, environment, interleaved, ratio, table
 from scipy.special import ndtr
 
-from skbayesnn._predictive.crps import gaussian_mixture_crps
-from skbayesnn._predictive.quantiles import intervals, mixture_quantile
+from skbayesnn._distributions.crps import gaussian_mixture_crps
+from skbayesnn._distributions.quantiles import intervals, mixture_quantile
 
 LEVELS = (0.05, 0.5, 0.95)
 CRPS_ROWS, CRPS_DRAWS = 2_000, 100

@@ -150,6 +150,7 @@ class Engine:
             keep=np.broadcast_to(keep, seeds.shape) ** of_layer,
             prior=prior,
             tau=tau * 2.0 ** np.arange(n_targets),
+            statistics=np.empty((len(seeds), 0)),
         )
 
     @staticmethod
@@ -189,13 +190,14 @@ class Engine:
                 for fields in members.prior
             ],
             tau=members.tau[i : i + 1],
+            statistics=members.statistics[i : i + 1],
         )
 
     @staticmethod
     def parameters(posterior):
         """All parameters by name, members first, as float64 arrays."""
         groups = {str(i): params for i, params in enumerate(posterior.layers)}
-        groups["noise"] = posterior.likelihood_params
+        groups["likelihood"] = posterior.likelihood_params
         return {
             f"{place}/{name}": value.detach().double().cpu().numpy()
             for place, group in groups.items()

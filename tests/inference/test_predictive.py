@@ -1,5 +1,7 @@
 """Prediction is a function: of the row, and of nothing else; eq. 5, 6 and 8."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 import sklearn
@@ -8,7 +10,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
-from skbayesnn._inference.predictive import all_draws, by_rows, stream
+from skbayesnn._inference.predictive import OpenPosterior
 from skbayesnn.estimators._serialization import posterior_of
 from tests.families.cases import LAWS, label
 
@@ -38,9 +40,9 @@ def _inputs(seed, n_rows):
     return np.random.default_rng(seed).normal(size=(n_rows, 4))
 
 
-def _streamed(q, x, n_draws, budget):
+def _opened(q, x, n_draws, budget):
     rows = torch.as_tensor(x).to(q.device, q.dtype)
-    return stream(q, lambda chunk: rows[chunk], len(x), n_draws, budget)
+    return OpenPosterior(q, lambda chunk: rows[chunk], len(x), n_draws, budget)
 
 
 # ------------------------------------------------------------------------- draws
@@ -144,30 +146,42 @@ def test_stream_does_not_depend_on_the_budget(untrained, seed, kind, family, bud
     x = _inputs(seed, n_rows)
     outputs = q.outputs(torch.as_tensor(x).unsqueeze(0), range(n_draws))
     expected = q.likelihood.components(q.likelihood_params, outputs)
-    rows_seen = []
-    for chunk, parts in all_draws(_streamed(q, x, n_draws, budget)):
+    expected = [values.flatten(0, 1) for values in expected]
+    opened, rows_seen = _opened(q, x, n_draws, budget), []
+    for chunk, parts in opened.by_rows():
         rows_seen += range(n_rows)[chunk]
-        for part, whole in zip(parts, expected, strict=True):
-            np.testing.assert_allclose(
-                part, whole.flatten(0, 1)[:, chunk], rtol=1e-12, atol=1e-12
-            )
+        n_seen = 0
+        for part in parts:
+            draws = slice(n_seen, n_seen + part.n_draws)
+            _assert_arrays(part, [values[draws, chunk] for values in expected])
+            n_seen += part.n_draws
+        assert n_seen == 3 * n_draws
     assert rows_seen == list(range(n_rows))
+    some = slice(3, 19)
+    _assert_arrays(opened.whole(some), [values[:, some] for values in expected])
+
+
+def _assert_arrays(part, expected):
+    """The fields of what a likelihood makes of outputs."""
+    for field, values in zip(fields(part), expected, strict=True):
+        found = getattr(part, field.name)
+        np.testing.assert_allclose(found, values, rtol=1e-12, atol=1e-12)
 
 
 def test_small_budget_makes_small_chunks(untrained, seed):
     q = untrained()
     shapes = [
-        mean.shape
-        for _, parts in by_rows(_streamed(q, _inputs(seed, 29), 11, 1))
-        for mean, _ in parts
+        part.mean.shape
+        for _, parts in _opened(q, _inputs(seed, 29), 11, 1).by_rows()
+        for part in parts
     ]
     assert shapes == [(3, 1, 2)] * (29 * 11)
 
 
 def test_deterministic_networks_have_one_draw(untrained, seed):
     q = untrained(family="point")
-    [(_, (mean, variance))] = all_draws(_streamed(q, _inputs(seed, 5), 11, 1 << 30))
-    assert mean.shape == variance.shape == (3, 5, 2)
+    gaussians = _opened(q, _inputs(seed, 5), 11, 1 << 30).whole()
+    assert gaussians.mean.shape == gaussians.variance.shape == (3, 5, 2)
 
 
 @pytest.fixture(scope="module")

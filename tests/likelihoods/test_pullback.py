@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from skbayesnn._likelihoods import Categorical, Gaussian, Heteroscedastic
-from skbayesnn._likelihoods.gaussian import LARGEST_LOG_TAU
+from skbayesnn._likelihoods.base import LARGEST_LOG_TAU
 
 MEMBERS, ROWS, TARGETS = 3, 5, 2
 

@@ -94,9 +94,9 @@ class Recorder(LinearGaussian):
         self.seen.append(self.seen_)
         return self
 
-    def _mixture(self, X):
+    def _open_predictive(self, X):
         self.asked.append(X[:, 0])
-        return super()._mixture(X)
+        return super()._open_predictive(X)
 
 
 @pytest.fixture

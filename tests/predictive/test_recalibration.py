@@ -5,6 +5,7 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import norm
 
+from skbayesnn._distributions.gaussian import Gaussians
 from skbayesnn._predictive.recalibration import QuantileMap, likeliest_scale
 
 DRAWS, ROWS = 7, 50
@@ -29,6 +30,12 @@ def _sampled(mean, variance, random, n=1):
     return mean[which, rows] + np.sqrt(variance[which, rows]) * noise
 
 
+def _likeliest_scale(mean, variance, y, weight):
+    """Of Gaussian components, (draws, rows)."""
+    components = Gaussians(mean[..., None], variance[..., None])
+    return likeliest_scale(components, y, weight)
+
+
 def _log_density(scale, mean, variance, y, weight):
     """Weighted mean log density of y, mixtures spread by ``scale`` about the mean."""
     centre = mean.mean(0)
@@ -44,7 +51,7 @@ def test_scale_of_gaussians_is_the_rms_of_standardised_residuals(predicted, seed
     y = 20 * np.random.default_rng([seed, 2]).normal(size=ROWS)
     squares = np.square(y - mean[0]) / variance[0]
     expected = np.sqrt(np.average(squares, weights=weight))
-    found = likeliest_scale(mean, variance, y, weight)
+    found = _likeliest_scale(mean, variance, y, weight)
     assert found == pytest.approx(expected, rel=OPTIMUM)
 
 
@@ -54,7 +61,7 @@ def test_no_scale_makes_y_likelier(predicted, seed, wrong):
     y = _sampled(mean, variance, np.random.default_rng([seed, 3]))[0]
     centre = mean.mean(0)
     y = centre + wrong * (y - centre)
-    found = likeliest_scale(mean, variance, y, weight)
+    found = _likeliest_scale(mean, variance, y, weight)
     best = _log_density(found, mean, variance, y, weight)
     around = found * np.geomspace(0.1, 10, 301)
     others = [_log_density(scale, mean, variance, y, weight) for scale in around]
@@ -72,12 +79,12 @@ def test_scale_counts_rows_by_weight(predicted, seed):
     mean, variance, weight = predicted
     y = 3 * np.random.default_rng([seed, 4]).normal(size=ROWS)
     rows = np.repeat(np.arange(ROWS), weight.astype(int))
-    repeated = likeliest_scale(
+    repeated = _likeliest_scale(
         mean[:, rows], variance[:, rows], y[rows], np.ones(len(rows))
     )
-    found = likeliest_scale(mean, variance, y, weight)
+    found = _likeliest_scale(mean, variance, y, weight)
     assert found == pytest.approx(repeated, rel=OPTIMUM)
-    assert likeliest_scale(mean, variance, y, 5 * weight) == pytest.approx(
+    assert _likeliest_scale(mean, variance, y, 5 * weight) == pytest.approx(
         found, rel=OPTIMUM
     )
 
@@ -85,8 +92,8 @@ def test_scale_counts_rows_by_weight(predicted, seed):
 def test_scale_has_no_unit(predicted, seed):
     mean, variance, weight = predicted
     y = 3 * np.random.default_rng([seed, 5]).normal(size=ROWS)
-    found = likeliest_scale(mean, variance, y, weight)
-    in_other_units = likeliest_scale(
+    found = _likeliest_scale(mean, variance, y, weight)
+    in_other_units = _likeliest_scale(
         1e4 * mean - 7, 1e8 * variance, 1e4 * y - 7, weight
     )
     assert in_other_units == pytest.approx(found, rel=OPTIMUM)
@@ -100,7 +107,7 @@ def test_scale_undoes_a_wrong_spread(predicted, seed, wrong):
     mean, variance = np.tile(mean, (1, n)), np.tile(variance, (1, n))
     centre = mean.mean(0)
     y = centre + wrong * (y - centre)
-    found = likeliest_scale(mean, variance, y, np.ones(len(y)))
+    found = _likeliest_scale(mean, variance, y, np.ones(len(y)))
     # The standard error of a Gaussian's log scale is 1 / sqrt(2 rows) = 1 %; tails of
     # these mixtures are as short. Five of them.
     assert found == pytest.approx(wrong, rel=0.05)

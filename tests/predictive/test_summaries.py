@@ -7,18 +7,18 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
+from skbayesnn._distributions.gaussian import gaussian_log_density
 from skbayesnn._predictive.summaries import (
     CLASSIFICATION_KINDS,
     REGRESSION_KINDS,
-    GaussianMoments,
     LogDensity,
     MeanProbability,
+    Moments,
     checked_coverages,
     chosen,
     classification_uncertainty,
     entropy,
     framed,
-    gaussian_log_density,
     overlap,
     variation_ratio,
 )
@@ -159,7 +159,7 @@ def _chunks(*arrays, sizes=(1, 7, 30, 12)):
 
 def test_moments_in_chunks_are_those_of_numpy(gaussians):
     mean, variance = gaussians
-    moments = GaussianMoments()
+    moments = Moments()
     for chunk in _chunks(mean, variance):
         moments.add(*chunk)
     np.testing.assert_allclose(moments.mean, mean.mean(0), rtol=1e-12, atol=1e-14)
@@ -171,7 +171,7 @@ def test_small_spread_on_a_large_mean(gaussians):
     """A spread of 1 on 10^8: squares of the values themselves would lose it all."""
     mean, variance = gaussians
     large = mean + 1e8
-    moments = GaussianMoments()
+    moments = Moments()
     for chunk in _chunks(large, variance):
         moments.add(*chunk)
     # 10^8 itself is held to 1.5e-8; nothing is lost beyond that.
@@ -182,7 +182,7 @@ def test_small_spread_on_a_large_mean(gaussians):
 def test_moments_are_summed_in_float64():
     """Draws in float32, more of them than float32 can add up."""
     mean = np.full((100_000, 1, 1), 0.1, dtype=np.float32)
-    moments = GaussianMoments()
+    moments = Moments()
     moments.add(mean, mean)
     exactly = float(np.float32(0.1))
     assert moments.mean.item() == pytest.approx(exactly, rel=1e-12)

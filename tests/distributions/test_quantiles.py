@@ -8,8 +8,8 @@ import pytest
 from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import norm
 
-from skbayesnn._predictive import quantiles
-from skbayesnn._predictive.quantiles import (
+from skbayesnn._distributions import quantiles
+from skbayesnn._distributions.quantiles import (
     intervals,
     mixture_cdf,
     mixture_quantile,

@@ -12,7 +12,8 @@ from scipy.special import ndtr
 from scipy.stats import norm
 from sklearn.preprocessing import FunctionTransformer
 
-from skbayesnn._predictive.mixtures import GaussianMixture
+from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._predictive.recalibration import QuantileMap
 
 DRAWS, ROWS, TARGETS = 6, 5, 2
@@ -41,20 +42,25 @@ def plain(request, seed):
     return _mixture(seed, request.param)
 
 
+def _gaussians(mean, variance, **about):
+    """The predictive of Gaussian components."""
+    return MixturePredictive(Gaussians(mean, variance), **about)
+
+
 def _mixture(seed, targets, transform=None):
     random = np.random.default_rng([seed, targets])
     mean = 0.5 * random.normal(size=(DRAWS, ROWS, targets))
     variance = random.uniform(0.1, 0.5, size=mean.shape)
-    return GaussianMixture(mean, variance, flat=targets == 1, transform=transform)
+    return _gaussians(mean, variance, flat=targets == 1, transform=transform)
 
 
 def _mapped(mixture):
-    return mixture.mapped(MAPS[: mixture.mean.shape[-1]])
+    return mixture.mapped(MAPS[: mixture.components.mean.shape[-1]])
 
 
 def _y(mixture, seed):
     """A value for every row and target, near the middle."""
-    shape = mixture.mean.shape[1:]
+    shape = mixture.components.mean.shape[1:]
     y = np.random.default_rng([seed, 9]).normal(size=shape)
     return y[:, 0] if mixture.flat else y
 
@@ -62,12 +68,12 @@ def _y(mixture, seed):
 def _row(mixture, row, times=1):
     """The mixture of one row, as so many rows."""
     rows = [row] * times
-    return GaussianMixture(
-        mixture.mean[:, rows],
-        mixture.variance[:, rows],
-        mixture.flat,
-        mixture.transform,
-        mixture.maps,
+    return _gaussians(
+        mixture.components.mean[:, rows],
+        mixture.components.variance[:, rows],
+        flat=mixture.flat,
+        transform=mixture.transform,
+        maps=mixture.maps,
     )
 
 
@@ -75,9 +81,11 @@ def _row(mixture, row, times=1):
 
 
 def test_scaling_spreads_draws_and_noise_about_the_mean(plain):
-    factor = np.array([3.0, 0.2])[: plain.mean.shape[-1]]
+    factor = np.array([3.0, 0.2])[: plain.components.mean.shape[-1]]
     scaled = plain.scaled(factor)
-    np.testing.assert_allclose(scaled.mean.mean(0), plain.mean.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(
+        scaled.components.mean.mean(0), plain.components.mean.mean(0), rtol=1e-12
+    )
     before, after = plain.uncertainty(plain.kinds), scaled.uncertainty(plain.kinds)
     per_target = factor[0] if plain.flat else factor
     for kind in plain.kinds:
@@ -86,9 +94,9 @@ def test_scaling_spreads_draws_and_noise_about_the_mean(plain):
 
 def test_scaling_is_a_change_of_variables(plain, seed):
     """y' = m + s (y - m)."""
-    factor = np.array([3.0, 0.2])[: plain.mean.shape[-1]]
+    factor = np.array([3.0, 0.2])[: plain.components.mean.shape[-1]]
     scaled, y = plain.scaled(factor), _y(plain, seed)
-    centre = plain.mean.mean(0)
+    centre = plain.components.mean.mean(0)
     moved = centre + factor * (y.reshape(centre.shape) - centre)
     moved = moved[:, 0] if plain.flat else moved
     np.testing.assert_allclose(scaled.cdf(moved), plain.cdf(y), rtol=1e-12)
@@ -102,7 +110,7 @@ def test_scaling_is_a_change_of_variables(plain, seed):
 
 
 def test_scaling_by_one_changes_nothing(plain, seed):
-    same, y = plain.scaled(np.ones(plain.mean.shape[-1])), _y(plain, seed)
+    same, y = plain.scaled(np.ones(plain.components.mean.shape[-1])), _y(plain, seed)
     np.testing.assert_allclose(same.log_density(y), plain.log_density(y), rtol=1e-12)
     np.testing.assert_allclose(same.quantile(0.9), plain.quantile(0.9), rtol=1e-9)
 
@@ -119,7 +127,10 @@ def test_scaling_behind_a_transform_is_in_its_units(seed):
 
 
 def test_identity_map_changes_nothing(plain, seed):
-    same, y = plain.mapped([IDENTITY] * plain.mean.shape[-1]), _y(plain, seed)
+    same, y = (
+        plain.mapped([IDENTITY] * plain.components.mean.shape[-1]),
+        _y(plain, seed),
+    )
     np.testing.assert_allclose(same.cdf(y), plain.cdf(y), rtol=1e-12)
     np.testing.assert_allclose(
         same.log_density(y),
@@ -204,7 +215,9 @@ def test_density_is_the_slope_of_the_distribution_function(seed):
 def test_joint_density_has_the_recalibrated_margins(seed):
     plain = _mixture(seed, 2)
     joint = _mapped(plain)
-    margin = GaussianMixture(plain.mean[..., :1], plain.variance[..., :1], flat=True)
+    margin = _gaussians(
+        plain.components.mean[..., :1], plain.components.variance[..., :1], flat=True
+    )
     margin = margin.mapped(MAPS[:1])
     first = _y(margin, seed)
     for row in range(2):
@@ -228,9 +241,13 @@ def test_independent_targets_stay_independent(seed):
     """One draw has no epistemic correlation: the joint density is the product."""
     plain = _mixture(seed, 2)
     y = _y(plain, seed)
-    one = GaussianMixture(plain.mean[:1], plain.variance[:1], flat=False)
+    one = _gaussians(
+        plain.components.mean[:1], plain.components.variance[:1], flat=False
+    )
     parts = [
-        GaussianMixture(one.mean[..., [j]], one.variance[..., [j]], flat=True)
+        _gaussians(
+            one.components.mean[..., [j]], one.components.variance[..., [j]], flat=True
+        )
         .mapped([MAPS[j]])
         .log_density(y[:, j])
         for j in range(2)
@@ -328,11 +345,11 @@ def test_far_from_all_draws(seed):
 
 def test_single_precision_is_computed_in_double(seed):
     plain = _mixture(seed, 2)
-    mean, variance = (x.astype(np.float32) for x in (plain.mean, plain.variance))
-    single = _mapped(GaussianMixture(mean, variance, flat=False))
-    double = _mapped(
-        GaussianMixture(mean.astype(float), variance.astype(float), flat=False)
+    mean, variance = (
+        x.astype(np.float32) for x in (plain.components.mean, plain.components.variance)
     )
+    single = _mapped(_gaussians(mean, variance, flat=False))
+    double = _mapped(_gaussians(mean.astype(float), variance.astype(float), flat=False))
     y = _y(plain, seed)
     np.testing.assert_array_equal(single.cdf(y), double.cdf(y))
     np.testing.assert_array_equal(single.quantile(0.3), double.quantile(0.3))
@@ -344,7 +361,11 @@ def test_single_precision_is_computed_in_double(seed):
 def test_targets_side_by_side_keep_their_maps(seed):
     plain = _mixture(seed, 2)
     parts = [
-        GaussianMixture(plain.mean[..., [j]], plain.variance[..., [j]], flat=True)
+        _gaussians(
+            plain.components.mean[..., [j]],
+            plain.components.variance[..., [j]],
+            flat=True,
+        )
         for j in range(2)
     ]
     y = _y(plain, seed)
@@ -353,7 +374,7 @@ def test_targets_side_by_side_keep_their_maps(seed):
             part.mapped([one]) if used else part
             for part, one, used in zip(parts, MAPS, own, strict=True)
         ]
-        joint = GaussianMixture.side_by_side(mapped)
+        joint = MixturePredictive.side_by_side(mapped)
         expected = [part.cdf(y[:, j]) for j, part in enumerate(mapped)]
         np.testing.assert_allclose(joint.cdf(y), np.transpose(expected), rtol=1e-12)
 
@@ -363,9 +384,12 @@ def test_a_map_is_the_last_step(plain):
     with pytest.raises(TypeError, match=r"cannot be recalibrated again. Put one"):
         _mapped(mapped)
     with pytest.raises(TypeError, match=r"cannot be recalibrated again. Put one"):
-        mapped.scaled(np.ones(plain.mean.shape[-1]))
+        mapped.scaled(np.ones(plain.components.mean.shape[-1]))
     with pytest.raises(TypeError, match=r"around the ensemble, not inside"):
-        GaussianMixture.pooled([plain, mapped])
+        MixturePredictive.pooled([plain, mapped])
     with pytest.raises(TypeError, match=r"noise-free functions: take sample_y"):
         mapped.sample_f(np.arange(2))
-    assert _mapped(plain.scaled(np.full(plain.mean.shape[-1], 2.0))).maps is not None
+    assert (
+        _mapped(plain.scaled(np.full(plain.components.mean.shape[-1], 2.0))).maps
+        is not None
+    )
