@@ -8,13 +8,26 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 # The pytest workers run side by side, so each gets one thread.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+PYTEST := $(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest
+
+# The tests hold for any seed. People have the same one every time; CI draws one for
+# every run, and pytest's first lines say which.
+ifeq ($(CI),true)
+ifndef SKBAYESNN_SEED
+export SKBAYESNN_SEED := $(shell od -An -N2 -tu2 /dev/urandom | tr -d ' ')
+endif
+endif
+
+# The oldest scikit-learn that pyproject.toml allows, beside the newest one.
+FLOOR := scikit-learn==1.6.1
+FLOOR_TESTS := tests/test_layers.py $(wildcard tests/test_sklearn_compat.py)
 
 BENCHMARKS := fit_speed family_speed predict_speed mixtures uci recalibration \
 	detection search_speed search_memory scaling import_time
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: demo test lint bench clean help
+.PHONY: demo test test-floor lint bench clean help
 
 demo: $(VENV)/.extra-demo ## run examples/quickstart.py
 	@echo "demo: examples/quickstart.py"
@@ -22,7 +35,11 @@ demo: $(VENV)/.extra-demo ## run examples/quickstart.py
 
 test: $(VENV)/.extra-test ## run the tests and the doctests (ARGS="-k name" goes to pytest)
 	@echo "test: pytest"
-	@$(ONE_THREAD) MPLBACKEND=Agg $(BIN)/python -m pytest $(ARGS)
+	@$(PYTEST) $(ARGS)
+
+test-floor: $(VENV)/.floor ## run the tests of what is used of scikit-learn with its oldest
+	@echo "test-floor: pytest, $(FLOOR)"
+	@PYTHONPATH=$(VENV)/floor $(PYTEST) -n 0 $(FLOOR_TESTS)
 
 lint: $(VENV)/.extra-dev ## ruff check, ruff format --check, mypy
 	@echo "lint: ruff check"
@@ -44,7 +61,7 @@ clean: ## remove the environment, the caches and what was built
 		-exec rm -rf {} + 2>/dev/null || true
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 # The first candidate that is new enough and can make an environment.
 $(VENV)/.python:
@@ -65,4 +82,11 @@ $(VENV)/.python:
 $(VENV)/.extra-%: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "set-up: pip install -c constraints.txt -e '.[$*]'"
 	@$(PIP_INSTALL) -c constraints.txt -e '.[$*]'
+	@touch $@
+
+# Without what it depends on: that stays as it is in the environment.
+$(VENV)/.floor: $(VENV)/.extra-test Makefile
+	@echo "set-up: pip install --target $(VENV)/floor --no-deps $(FLOOR)"
+	@rm -rf $(VENV)/floor
+	@$(PIP_INSTALL) --target $(VENV)/floor --no-deps $(FLOOR)
 	@touch $@

@@ -19,25 +19,21 @@ examples/output/active_learning.png and prints the numbers.
 """
 
 import warnings
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from _common import save, size
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from skbayesnn import MCDropoutClassifier, VariationalDropoutClassifier
 
-OUTPUT = Path(__file__).parent / "output"
 # Colours that colour-blind people can tell apart (Okabe & Ito).
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 
-SEEDS = (0, 1, 2, 3)
-FIRST_PER_CLASS, BATCH, LAST = 2, 10, 140
+SEEDS = size((0, 1, 2, 3), short=(0, 1))
+FIRST_PER_CLASS, BATCH, LAST = 2, 10, size(140, short=40)
+MAX_ITER = size(50, short=5)
 MODELS = {
     "MC dropout": MCDropoutClassifier,
     "variational dropout": VariationalDropoutClassifier,
@@ -52,7 +48,6 @@ STRATEGIES = {
 
 def main():
     """Accuracy on test images after every round, for all models and strategies."""
-    OUTPUT.mkdir(exist_ok=True)
     # With few labels some pixels are dark in all images; they share one scale.
     warnings.filterwarnings("ignore", r"\d+ columns of X are constant")
     X, y = load_digits(return_X_y=True)
@@ -92,7 +87,7 @@ def learn(X, y, kind, measure, seed):
             standardize=False,
             batch_size=LAST,
             learning_rate_init=0.02,
-            max_iter=50,
+            max_iter=MAX_ITER,
             random_state=seed,
         )
         model.fit(pool[labelled], y_pool[labelled])
@@ -141,10 +136,7 @@ def plot(accuracy, n_labels):
         axes.grid(color="#EEEEEE")
     all_axes[0].set_ylabel(f"accuracy: mean, least and largest of {len(SEEDS)} seeds")
     all_axes[0].legend(frameon=False, loc="lower right")
-    path = OUTPUT / "active_learning.png"
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
-    print(f"picture: {path.relative_to(Path(__file__).parent.parent)}")
+    save(figure, "active_learning.png")
 
 
 if __name__ == "__main__":

@@ -22,14 +22,9 @@ than half of the hump.
 Writes examples/output/gap.png and prints the numbers.
 """
 
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
+from _common import save, size
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -37,11 +32,10 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
 from skbayesnn import BBBRegressor, MCDropoutRegressor, VariationalDropoutRegressor
 
-OUTPUT = Path(__file__).parent / "output"
 # Colours that colour-blind people can tell apart (Okabe & Ito).
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 
-SEEDS = (0, 1, 2)
+SEEDS = size((0, 1, 2), short=(0,))
 ROWS, NOISE = 120, 0.1
 # |x| of the data, and of what is shown.
 INNER, OUTER, SHOWN = 0.8, 2.5, 3.5
@@ -51,7 +45,7 @@ SHARED = {
     "hidden_layer_sizes": (20,),
     "activation": "tanh",
     "length_scale": 0.5,
-    "max_iter": 800,
+    "max_iter": size(800, short=10),
 }
 FIVE = {"n_estimators": 5, "n_draws": 40}
 UNITS = {"dropout": (0, 0.05)}
@@ -82,7 +76,6 @@ CURVES = {steep: "rises through the gap", humped: "has a hump in the gap"}
 
 def main():
     """Fit all models to both curves with every seed, print and draw."""
-    OUTPUT.mkdir(exist_ok=True)
     grid = np.linspace(-SHOWN, SHOWN, 281)
     print(f"{ROWS} rows, noise {NOISE}; y's units; seeds of rows and networks {SEEDS}")
     print(
@@ -182,10 +175,7 @@ def plot(found, grid):
         "gap / data: mean epistemic std in the gap over that in the data; "
         "holds: share of the gap where the curve is in the epistemic band"
     )
-    path = OUTPUT / "gap.png"
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
-    print(f"picture: {path.relative_to(Path(__file__).parent.parent)}")
+    save(figure, "gap.png")
 
 
 if __name__ == "__main__":

@@ -16,32 +16,26 @@ variance is over noise and rows; the rows' part falls as 1 / rows in both.
 Writes examples/output/gradient_variance.png and prints the numbers.
 """
 
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from _common import save, size
 from matplotlib.lines import Line2D
 from torch.nn import functional
 
 from skbayesnn._families import MeanField
-from skbayesnn._inference.noise import TrainingNoise
+from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn.gradient_estimators import (
     characteristic_function,
     pathwise,
     score_function,
 )
 
-OUTPUT = Path(__file__).parent / "output"
 # Colours that colour-blind people can tell apart (Okabe & Ito).
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 CPU = torch.device("cpu")
 
-DRAWS = 1_000_000
+DRAWS = size(1_000_000, short=20_000)
 ESTIMATORS = {
     "score function": (score_function, ORANGE, "s"),
     "path-wise": (pathwise, BLUE, "o"),
@@ -57,8 +51,8 @@ FUNCTIONS = {
     "sin($10 x$)": lambda x: torch.sin(10 * x),
 }
 
-BATCH_SIZES = [2**k for k in range(11)]
-REPETITIONS = 2000
+BATCH_SIZES = [2**k for k in range(size(11, short=9))]
+REPETITIONS = size(2000, short=50)
 INPUTS, OUTPUTS, ROWS = 20, 5, 4000
 # Standard deviation of every weight under q; that of the noise in y is one.
 WEIGHT_STD = 0.3
@@ -71,7 +65,6 @@ PARAMETERS = {"mean": ("d/d mean", "o", "full"), "rho": ("d/d rho", "s", "none")
 
 def main():
     """Both tables, and the picture."""
-    OUTPUT.mkdir(exist_ok=True)
     of_functions = variances_of_functions()
     print_functions(of_functions)
     layer = Layer()
@@ -85,10 +78,7 @@ def main():
     )
     plot_functions(left, of_functions)
     plot_batches(right, of_batches, floors)
-    path = OUTPUT / "gradient_variance.png"
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-    print(f"picture: {path.relative_to(Path(__file__).parent.parent)}")
+    save(figure, "gradient_variance.png")
 
 
 def variances_of_functions():

@@ -19,15 +19,9 @@ from 5 to 9 unknown: there brightness is of no use, and the measures rank well.
 Writes examples/output/out_of_distribution.png and prints the numbers.
 """
 
-import os
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
+from _common import DATA, save, size
 from matplotlib.lines import Line2D
 from sklearn.datasets import load_digits
 from sklearn.feature_selection import VarianceThreshold
@@ -37,14 +31,13 @@ from sklearn.pipeline import make_pipeline
 from skbayesnn import MCDropoutClassifier, predict_uncertainty
 from skbayesnn.metrics import ood_auroc
 
-ROOT = Path(__file__).resolve().parent.parent
-OUTPUT = ROOT / "examples" / "output"
-DATA = Path(os.environ.get("SKBAYESNN_DATA", ROOT.parent / "shared" / "data"))
 # Colours that colour-blind people can tell apart (Okabe & Ito).
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 GREY = "#666666"
 
-SEEDS = (0, 1, 2)
+SEEDS = size((0, 1, 2), short=(0,))
+# Of training images; None is all.
+IMAGES = size(None, short=500)
 NETWORKS = {"one network": 1, "five networks": 5}
 MEASURES = (
     "entropy",
@@ -59,8 +52,8 @@ SCORES = (*MEASURES, BASELINE)
 
 def main():
     """Rank known and unknown images by all scores; print AUROC, draw histograms."""
-    OUTPUT.mkdir(exist_ok=True)
     X_train, y_train, known, unknown, names = images()
+    X_train, y_train = X_train[:IMAGES], y_train[:IMAGES]
     rows = np.concatenate([known, unknown])
     of_training = X_train.mean(1)
     distance = abs(rows.mean(1) - of_training.mean())
@@ -82,7 +75,7 @@ def main():
                 dropout=(0, 0.5),
                 n_estimators=n_networks,
                 n_draws=100 // n_networks,
-                max_iter=15 if len(X_train) > 5000 else 60,
+                max_iter=size(15 if len(X_train) > 5000 else 60, short=5),
                 standardize=False,
                 random_state=seed,
             )
@@ -192,10 +185,7 @@ def plot(scores, n_known, found, groups, names):
     axes.grid(axis="x", color="#EEEEEE", zorder=-1)
     right.legend(handles=handles, frameon=False, loc="outside lower center", ncols=2)
     figure.suptitle(f"Trained on {names[0]}, asked about {names[1]}")
-    path = OUTPUT / "out_of_distribution.png"
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
-    print(f"picture: {path.relative_to(ROOT)}")
+    save(figure, "out_of_distribution.png")
 
 
 if __name__ == "__main__":

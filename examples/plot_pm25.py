@@ -19,19 +19,14 @@ process; without it MC dropout is shown alone. Writes examples/output/pm25.png a
 prints the numbers.
 """
 
-import os
 import sys
 import time
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
 
 import matplotlib.dates as dates
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from _common import DATA, save, size
 from scipy.special import ndtr, ndtri
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.model_selection import GridSearchCV
@@ -53,18 +48,16 @@ try:
 except ImportError:
     gpytorch = None
 
-ROOT = Path(__file__).resolve().parent.parent
-OUTPUT = ROOT / "examples" / "output"
-DATA = Path(os.environ.get("SKBAYESNN_DATA", ROOT.parent / "shared" / "data"))
 # Colours that colour-blind people can tell apart (Okabe & Ito).
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 
-SEEDS = (0, 1, 2)
-EVERY = 3
+SEEDS = size((0, 1, 2), short=(0,))
+EVERY = size(3, short=60)
 COVERAGE = 0.9
 SHOWN_DAYS = 14
-RATES = (0.005, 0.01, 0.05, 0.1)
-INDUCING, GP_EPOCHS, GP_BATCH = 100, 30, 512
+RATES = size((0.005, 0.01, 0.05, 0.1), short=(0.01, 0.1))
+MAX_ITER = size(50, short=5)
+INDUCING, GP_EPOCHS, GP_BATCH = 100, size(30, short=2), 512
 
 
 def main():
@@ -74,7 +67,6 @@ def main():
         print(f"Skipped: this example reads {file.name}, and there is none. Set the")
         print("environment variable SKBAYESNN_DATA to the folder that holds pm25/.")
         sys.exit(0)
-    OUTPUT.mkdir(exist_ok=True)
     X, y, when = hours(file)
     year = when.astype("datetime64[Y]").astype(int) + 1970
     train, test = year < 2014, year == 2014
@@ -119,7 +111,7 @@ def hours(file):
 
 def on_log_scale(**options):
     """A network that learns log(1 + y); what is asked of it is in y's units."""
-    network = MCDropoutRegressor(max_iter=50, n_draws=50, **options)
+    network = MCDropoutRegressor(max_iter=MAX_ITER, n_draws=50, **options)
     return TransformedTargetRegressor(network, func=np.log1p, inverse_func=np.expm1)
 
 
@@ -305,10 +297,7 @@ def plot(found, y, when):
         axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     axes.xaxis.set_major_formatter(dates.DateFormatter("%d %b"))
     axes.set_xlabel("2014")
-    path = OUTPUT / "pm25.png"
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
-    print(f"picture: {path.relative_to(ROOT)}")
+    save(figure, "pm25.png")
 
 
 if __name__ == "__main__":

@@ -21,20 +21,15 @@ Writes examples/output/posteriors.png and prints the numbers.
 """
 
 import time
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from _common import save, size
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from skbayesnn import BBBRegressor, MCDropoutRegressor, VariationalDropoutRegressor
 
-OUTPUT = Path(__file__).parent / "output"
 # Colours that colour-blind people can tell apart (Okabe & Ito).
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 
@@ -49,7 +44,7 @@ SHARED = {
     "hidden_layer_sizes": (20,),
     "activation": "tanh",
     "length_scale": 0.5,
-    "max_iter": 1500,
+    "max_iter": size(1500, short=10),
     "random_state": 0,
 }
 # Units are dropped, but not the only input. Weights are dropped in both layers: in the
@@ -91,7 +86,6 @@ PLACES = (
 
 def main():
     """Fit all families to two curves, print the numbers, draw the first curve's."""
-    OUTPUT.mkdir(exist_ok=True)
     grid = np.linspace(-SHOWN, SHOWN, 281)
     print(f"{ROWS} rows, noise {NOISE}; y's units. Epistemic std, mean over a grid: in")
     print(
@@ -199,10 +193,7 @@ def plot(found, grid):
         "than in the data",
         fontsize=13,
     )
-    path = OUTPUT / "posteriors.png"
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
-    print(f"picture: {path.relative_to(Path(__file__).parent.parent)}")
+    save(figure, "posteriors.png")
 
 
 if __name__ == "__main__":

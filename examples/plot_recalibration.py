@@ -14,14 +14,9 @@ crosses lie outside.
 Writes examples/output/recalibration.png and prints coverages, log density and CRPS.
 """
 
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
+from _common import save, size
 
 from skbayesnn import (
     CalibratedUncertaintyRegressor,
@@ -34,10 +29,10 @@ from skbayesnn import (
 from skbayesnn.metrics import interval_coverage, interval_width
 from skbayesnn.plotting import CalibrationCurveDisplay, PredictionIntervalDisplay
 
-OUTPUT = Path(__file__).parent / "output"
 # Colours that colour-blind people can tell apart (Okabe & Ito).
 COLORS = {"raw": "#D55E00", "scale": "#0072B2", "isotonic": "#009E73"}
-ROWS, COVERAGES = 1000, (0.5, 0.8, 0.9, 0.95)
+ROWS, MAX_ITER = size(1000, short=200), size("auto", short=10)
+COVERAGES = (0.5, 0.8, 0.9, 0.95)
 
 
 def data(n_rows: int, random: np.random.Generator):
@@ -51,7 +46,7 @@ def main() -> None:
     """Fit, print and plot."""
     random = np.random.default_rng(0)
     (X, y), (X_test, y_test) = data(ROWS, random), data(ROWS, random)
-    network = MCDropoutRegressor(tau=100 / y.var(), random_state=0)
+    network = MCDropoutRegressor(tau=100 / y.var(), max_iter=MAX_ITER, random_state=0)
     models = {
         "raw": network,
         "scale": CalibratedUncertaintyRegressor(network, method="scale"),
@@ -108,10 +103,7 @@ def plot(models, X, y) -> None:
         first.set_title(f"{name}: 90 % intervals", loc="left")
     low, high = y[some].min(), y[some].max()
     first.set_ylim(low - 0.5, high + 0.5)
-    OUTPUT.mkdir(exist_ok=True)
-    path = OUTPUT / "recalibration.png"
-    fig.savefig(path, dpi=120)
-    print(f"wrote {path.relative_to(Path(__file__).parent.parent)}")
+    save(fig, "recalibration.png")
 
 
 if __name__ == "__main__":

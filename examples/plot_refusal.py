@@ -12,14 +12,9 @@ Writes examples/output/refusal.png and prints, for each measure, the threshold, 
 share accepted and the error on test digits, and the area under the curve.
 """
 
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
+from _common import save, size
 from sklearn.datasets import load_digits
 from sklearn.feature_selection import VarianceThreshold
 from sklearn.model_selection import train_test_split
@@ -29,8 +24,8 @@ from skbayesnn import Abstainer, MCDropoutClassifier, predict_uncertainty
 from skbayesnn.metrics import area_under_risk_coverage
 from skbayesnn.plotting import RiskCoverageDisplay
 
-OUTPUT = Path(__file__).parent / "output"
 ROWS, TARGET_ERROR, SHOWN = 300, 0.01, 12
+MAX_ITER = size("auto", short=5)
 KINDS = ("entropy", "expected_entropy", "mutual_information", "variation_ratio")
 
 
@@ -51,7 +46,8 @@ def main() -> None:
     X, X_test, y, y_test = train_test_split(
         X, y, train_size=ROWS, stratify=y, random_state=0
     )
-    network = make_pipeline(VarianceThreshold(), MCDropoutClassifier(random_state=0))
+    network = MCDropoutClassifier(max_iter=MAX_ITER, random_state=0)
+    network = make_pipeline(VarianceThreshold(), network)
     print(
         f"{ROWS} digits to learn from, {len(y_test)} to test; target {TARGET_ERROR:.0%}"
     )
@@ -86,10 +82,7 @@ def main() -> None:
     ):
         notes = [f"{predicted[i]} ({y_test[i]})" for i in rows]
         show_digits(figure, X_test[rows], title, notes)
-    OUTPUT.mkdir(exist_ok=True)
-    path = OUTPUT / "refusal.png"
-    fig.savefig(path, dpi=120)
-    print(f"wrote {path.relative_to(Path(__file__).parent.parent)}")
+    save(fig, "refusal.png")
 
 
 if __name__ == "__main__":

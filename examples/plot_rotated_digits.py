@@ -16,15 +16,9 @@ side is taken for another digit more surely than an upright one for a 1.
 Writes examples/output/rotated_digits.png and prints the numbers.
 """
 
-import os
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
+from _common import DATA, save, size
 from matplotlib.lines import Line2D
 from scipy.ndimage import rotate
 from sklearn.datasets import load_digits
@@ -35,16 +29,15 @@ from sklearn.pipeline import make_pipeline
 from skbayesnn import MCDropoutClassifier, predict_uncertainty
 from skbayesnn.plotting import ClassProbabilityDisplay
 
-ROOT = Path(__file__).resolve().parent.parent
-OUTPUT = ROOT / "examples" / "output"
-DATA = Path(os.environ.get("SKBAYESNN_DATA", ROOT.parent / "shared" / "data"))
 # Colours that colour-blind people can tell apart (Okabe & Ito).
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 
 DIGIT = 1
 STEP = 5
 ANGLES = np.arange(0, 181, STEP)
-SEEDS = (0, 1, 2)
+SEEDS = size((0, 1, 2), short=(0,))
+# Of training images; None is all.
+IMAGES = size(None, short=500)
 # By unit: nats, and numbers in [0, 1].
 NATS = {"entropy": BLUE, "expected_entropy": GREEN, "mutual_information": ORANGE}
 SHARES = {"variation_ratio": BLUE, "overlap": ORANGE}
@@ -53,8 +46,8 @@ KINDS = (*NATS, *SHARES)
 
 def main():
     """Fit the networks, turn the digits, print the numbers, draw the first network."""
-    OUTPUT.mkdir(exist_ok=True)
     X_train, X_test, y_train, y_test, source = digits()
+    X_train, y_train = X_train[:IMAGES], y_train[:IMAGES]
     turned = turned_images(X_test[y_test == DIGIT])
     print(f"{source}: {len(X_train)} training images; {len(turned)} test images of a")
     print(f"{DIGIT}, each at {len(ANGLES)} angles; networks with seeds {SEEDS}")
@@ -67,7 +60,7 @@ def main():
             (200,),
             dropout=(0, 0.5),
             n_draws=100,
-            max_iter=20 if len(X_train) > 5000 else 60,
+            max_iter=size(20 if len(X_train) > 5000 else 60, short=5),
             standardize=False,
             random_state=seed,
         )
@@ -191,10 +184,7 @@ def plot(model, images, first, mean, source):
         f"A {DIGIT} that is turned: the draws part between two digits, "
         f"and can agree on a wrong one\n{source}"
     )
-    path = OUTPUT / "rotated_digits.png"
-    figure.savefig(path, dpi=130)
-    plt.close(figure)
-    print(f"picture: {path.relative_to(ROOT)}")
+    save(figure, "rotated_digits.png")
 
 
 if __name__ == "__main__":

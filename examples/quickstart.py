@@ -5,14 +5,10 @@ Runs on scikit-learn's own data. Writes two pictures to examples/output/.
 
 import time
 import warnings
-from pathlib import Path
-
-import matplotlib
-
-matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from _common import save, size
 from scipy.ndimage import rotate
 from sklearn.datasets import load_diabetes, load_digits
 from sklearn.model_selection import GridSearchCV, train_test_split
@@ -29,15 +25,14 @@ from skbayesnn import (
 from skbayesnn.metrics import interval_coverage, interval_width
 from skbayesnn.scoring import log_density_scorer
 
-OUTPUT = Path(__file__).parent / "output"
 # Colours that colour-blind people can tell apart (Okabe & Ito).
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 OF_CLASS = [BLUE, "#E69F00", GREEN, "#CC79A7", ORANGE, "#56B4E9", "#F0E442", "#000000"]
+SEARCH_EPOCHS, LEARNED_EPOCHS = size(100, short=5), size("auto", short=5)
 
 
 def main():
     """Both halves, with their tables and pictures."""
-    OUTPUT.mkdir(exist_ok=True)
     regression()
     digits()
 
@@ -48,15 +43,19 @@ def regression():
     X_train, X_test, y_train, y_test = train_test_split(
         X, y, test_size=0.25, random_state=0
     )
-    pipeline = make_pipeline(
-        PowerTransformer(), MCDropoutRegressor(n_estimators=5, random_state=0)
+    network = MCDropoutRegressor(
+        n_estimators=5, max_iter=LEARNED_EPOCHS, random_state=0
     )
+    pipeline = make_pipeline(PowerTransformer(), network)
     # tau is 1 / noise variance in y's units: noise that is all of y's variance, half
     # of it, and so on.
     taus = [k / y_train.var() for k in (1, 2, 4)]
     search = GridSearchCV(
         pipeline,
-        {"mcdropoutregressor__tau": taus, "mcdropoutregressor__max_iter": [100]},
+        {
+            "mcdropoutregressor__tau": taus,
+            "mcdropoutregressor__max_iter": [SEARCH_EPOCHS],
+        },
         scoring=log_density_scorer,
         cv=3,
         verbose=1,
@@ -121,7 +120,7 @@ def digits():
     model = MCDropoutClassifier(
         (100, 100),
         dropout=0.2,
-        max_iter=60,
+        max_iter=size(60, short=5),
         standardize=False,
         verbose=True,
         random_state=0,
@@ -187,14 +186,6 @@ def plot_turning(model, image, label):
     bottom.set(xlabel="turned by (degrees)", ylabel="nats", ylim=(0, None))
     bottom.legend(**aside)
     save(figure, "turning_digit.png")
-
-
-def save(figure, name):
-    """Write a picture and say where it is."""
-    path = OUTPUT / name
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-    print(f"picture: {path.relative_to(Path(__file__).parent.parent)}")
 
 
 if __name__ == "__main__":

@@ -9,13 +9,15 @@ from collections.abc import Callable
 
 import torch
 
-Function = Callable[[torch.Tensor], torch.Tensor]
-Gradients = tuple[torch.Tensor, torch.Tensor]
+__all__ = ["characteristic_function", "leave_one_out", "pathwise", "score_function"]
+
+_Function = Callable[[torch.Tensor], torch.Tensor]
+_Gradients = tuple[torch.Tensor, torch.Tensor]
 
 
 def score_function(
-    f: Function, mu: torch.Tensor, sigma: torch.Tensor, normal: torch.Tensor
-) -> Gradients:
+    f: _Function, mu: torch.Tensor, sigma: torch.Tensor, normal: torch.Tensor
+) -> _Gradients:
     """f(x) d log N(x; mu, sigma^2): REINFORCE; f need not have a derivative.
 
     Parameters
@@ -36,11 +38,15 @@ def score_function(
 
 
 def pathwise(
-    f: Function, mu: torch.Tensor, sigma: torch.Tensor, normal: torch.Tensor
-) -> Gradients:
-    """f'(x) dx: the reparameterisation trick; arguments as in ``score_function``.
+    f: _Function, mu: torch.Tensor, sigma: torch.Tensor, normal: torch.Tensor
+) -> _Gradients:
+    """f'(x) dx: the reparameterisation trick.
 
     f is continuous, with a derivative nearly everywhere: of jumps it sees nothing.
+
+    Parameters
+    ----------
+    f, mu, sigma, normal : as in ``score_function``
 
     Returns
     -------
@@ -52,12 +58,16 @@ def pathwise(
 
 
 def characteristic_function(
-    f: Function, mu: torch.Tensor, sigma: torch.Tensor, normal: torch.Tensor
-) -> Gradients:
-    """By the theorems of Bonnet and Price; arguments as in ``score_function``.
+    f: _Function, mu: torch.Tensor, sigma: torch.Tensor, normal: torch.Tensor
+) -> _Gradients:
+    """By the theorems of Bonnet and Price.
 
     d/dmu E f = E f' and d/d(sigma^2) E f = 1/2 E f''. f' is continuous, with a
     derivative nearly everywhere: of kinks (ReLU) it sees nothing.
+
+    Parameters
+    ----------
+    f, mu, sigma, normal : as in ``score_function``
 
     Returns
     -------
@@ -69,16 +79,24 @@ def characteristic_function(
 
 
 def leave_one_out(values: torch.Tensor) -> torch.Tensor:
-    """Each draw's value minus the mean of the other draws', (draws, ...).
+    """Each draw's value minus the mean of the other draws'.
 
-    A baseline for the score function that keeps it unbiased [Kool et al. 2019]; of at
-    least two draws.
+    A baseline for the score function that keeps it unbiased [Kool et al. 2019].
+
+    Parameters
+    ----------
+    values : tensor of shape (draws, ...)
+        Of at least two draws.
+
+    Returns
+    -------
+    centred : tensor of shape (draws, ...)
     """
     n_draws = len(values)
     return (values - values.mean(0)) * (n_draws / (n_draws - 1))
 
 
-def _derivatives(f: Function, x: torch.Tensor, order: int) -> tuple[torch.Tensor, ...]:
+def _derivatives(f: _Function, x: torch.Tensor, order: int) -> tuple[torch.Tensor, ...]:
     """f' and, for order 2, f'' at x, element by element."""
     x = x.detach().requires_grad_()
     with torch.enable_grad():

@@ -51,6 +51,21 @@ from skbayesnn.metrics import (
 )
 from skbayesnn.metrics._validation import LEVELS, present, weighted_mean
 
+__all__ = [
+    "Scorer",
+    "interval_coverage_scorer",
+    "log_density_scorer",
+    "neg_aurc_scorer",
+    "neg_brier_scorer",
+    "neg_calibration_error_scorer",
+    "neg_coverage_error_scorer",
+    "neg_crps_scorer",
+    "neg_interval_score_scorer",
+    "neg_interval_width_scorer",
+    "neg_pinball_scorer",
+    "ood_auroc_scorer",
+]
+
 
 class Scorer:
     """A score for ``scoring=``, larger is better.

@@ -5,14 +5,24 @@ import random
 
 import numpy as np
 import pytest
+import sklearn
 import torch
 
 import skbayesnn  # noqa: F401  joblib draws from Python's generator at its import
 
-SEEDS = [int(os.environ["SKBAYESNN_SEED"])] if "SKBAYESNN_SEED" in os.environ else [0]
+SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 
 
-@pytest.fixture(params=SEEDS, ids=lambda seed: f"seed{seed}")
+def pytest_report_header():
+    """How to run the tests as they are run now."""
+    return [
+        f"seed: {SEED} (again: SKBAYESNN_SEED={SEED} make test)",
+        f"scikit-learn {sklearn.__version__}, NumPy {np.__version__}, "
+        f"torch {torch.__version__}",
+    ]
+
+
+@pytest.fixture(params=[SEED], ids=lambda seed: f"seed{seed}")
 def seed(request):
     """A seed for what a test draws; a test holds for any (set SKBAYESNN_SEED)."""
     return request.param

@@ -73,6 +73,16 @@ def predict_quantile(model, X, q):
 
     Behind a target transform they are the transformed quantiles, which is exact for
     a monotone transform of each target.
+
+    Parameters
+    ----------
+    model, X : as in ``predict_uncertainty``
+    q : float or sequence of float in (0, 1)
+        The levels.
+
+    Returns
+    -------
+    quantile : ndarray of shape (n_samples[, n_targets][, n_levels])
     """
     method, X = _predictive(model, X, "predict_quantile")
     return method(X, q)
@@ -96,13 +106,37 @@ def predict_interval(model, X, coverage=0.9, kind="equal_tailed"):
 
 
 def predictive_cdf(model, X, y):
-    """Distribution function of the predictive at y; uniform where it is right."""
+    """Distribution function of the predictive at y; uniform where it is right.
+
+    Parameters
+    ----------
+    model, X : as in ``predict_uncertainty``
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+
+    Returns
+    -------
+    probability : ndarray of shape (n_samples[, n_targets])
+    """
     method, X = _predictive(model, X, "predictive_cdf")
     return method(X, y)
 
 
 def sample_f(model, X, n_samples=1, random_state=0):
-    """Noise-free functions (classes: their probabilities); see ``sample_y``."""
+    """Noise-free functions, coherent over rows; see the method of the same name.
+
+    Parameters
+    ----------
+    model, X : as in ``predict_uncertainty``
+    n_samples : int, default=1
+        Functions.
+    random_state : int, RandomState instance or None, default=0
+
+    Returns
+    -------
+    f : ndarray of shape (n_samples_X[, n_targets], n_samples)
+        In y's units; of classes their probabilities, with the classes in the place
+        of the targets.
+    """
     method, X = _predictive(model, X, "sample_f")
     return method(X, n_samples, random_state)
 
@@ -112,22 +146,52 @@ def sample_y(model, X, n_samples=1, random_state=0):
 
     Around ensembles and target transforms a sample takes one of the fixed posterior
     draws at random, coherent over rows, with independent noise.
+
+    Parameters
+    ----------
+    model, X, n_samples, random_state : as in ``sample_f``
+
+    Returns
+    -------
+    y : ndarray of shape (n_samples_X[, n_targets], n_samples)
+        In y's units, or labels.
     """
     method, X = _predictive(model, X, "sample_y")
     return method(X, n_samples, random_state)
 
 
 def log_predictive_density(model, X, y):
-    """Log density (classifiers: log probability) of y, (n_samples,), nats (eq. 8)."""
+    """Log density of y under the predictive; of a class its log probability (eq. 8).
+
+    Parameters
+    ----------
+    model, X : as in ``predict_uncertainty``
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+
+    Returns
+    -------
+    density : ndarray of shape (n_samples,)
+        Nats, of the density in y's units; joint over targets.
+    """
     method, X = _predictive(model, X, "log_predictive_density")
     return method(X, y)
 
 
 def crps(model, X, y):
-    """Continuous ranked probability score of a regression, (n_samples,), y's units.
+    """Continuous ranked probability score of a regression; smaller is better.
 
-    Smaller is better [Gneiting & Raftery 2007]; exact for the Gaussian mixture, by
-    quadrature behind a target transform. Several targets: their mean.
+    Exact for the Gaussian mixture, by quadrature behind a target transform [Gneiting &
+    Raftery 2007].
+
+    Parameters
+    ----------
+    model, X : as in ``predict_uncertainty``
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+
+    Returns
+    -------
+    crps : ndarray of shape (n_samples,)
+        In y's units; several targets: their mean.
     """
     method, X = _predictive(model, X, "crps")
     return method(X, y)

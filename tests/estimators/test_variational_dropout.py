@@ -461,7 +461,7 @@ def test_units_that_feed_removed_units_are_removed():
         network=MLP((2, 3, 2, 1), "relu", (noisy, noisy, Point())),
         likelihood=Gaussian(1, learned=False),
         layers=layers,
-        noise={},
+        likelihood_params={},
         keep=(torch.ones(1, dtype=torch.float64),) * 3,
         seeds=np.array([0]),
     )

@@ -164,7 +164,8 @@ def test_members_stop_early_as_they_do_alone(engine, seed):
     members = engine.members(plan, SEEDS + seed, KEEP, 0.1, 3.0)
     rows = _with_validation(engine, plan, seed)
     together = engine.train(plan, members, rows)
-    assert together.n_epochs[0] < together.n_epochs[1:].min()
+    # Apart; which of them is first depends on the rows.
+    assert together.n_epochs.min() < together.n_epochs.max()
     for i in range(len(SEEDS)):
         alone = engine.train(plan, engine.one_of(members, i), rows.of_member(i))
         n = alone.n_epochs[0]
