@@ -107,6 +107,13 @@ class Family(ABC):
         """p, (members,): given, or learned."""
         return keep
 
+    def log_alpha_of(self, params: Params) -> torch.Tensor:
+        """log alpha of weights with noise of a learned rate, -inf without.
+
+        returns : (members, inputs, outputs)
+        """
+        return torch.full_like(params["mean"], -torch.inf)
+
     def as_prior(self, params: Params) -> Params:
         """Fields of the `PosteriorPrior` that q is, for families of normal weights.
 

@@ -48,24 +48,6 @@ class Objective:
     total_weight: torch.Tensor
     scale: torch.Tensor
 
-    def nll(
-        self,
-        q: Posterior,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        row_weights: torch.Tensor | None,
-        noise: Noise,
-    ) -> torch.Tensor:
-        """Expected negative log-likelihood per row, eq. 1 and 2; (members,), nats.
-
-        x : (members or 1, batch rows, inputs)
-        y : (members or 1, batch rows, targets), or class numbers without last axis
-        row_weights : (members or 1, batch rows), or None where all are one
-        """
-        outputs = q.network.forward(q.layers, q.keep, x, noise)
-        rows = q.likelihood.nll(q.likelihood_params, outputs, y)
-        return self._weighted(rows, row_weights).mean(1)
-
     def nll_gradient(
         self,
         q: Posterior,
@@ -74,10 +56,14 @@ class Objective:
         row_weights: torch.Tensor | None,
         noise: Noise,
     ) -> tuple[torch.Tensor, list[Params], Params]:
-        """``nll``, and the gradients of ``scale * nll`` summed over members.
+        """Expected negative log-likelihood, eq. 1 and 2, nats, and its gradients.
 
-        To be called without autograd; x may be overwritten.
+        Those of ``scale * nll`` summed over members. To be called without autograd; x
+        may be overwritten.
 
+        x : (members or 1, batch rows, inputs)
+        y : (members or 1, batch rows, targets), or class numbers without last axis
+        row_weights : (members or 1, batch rows), or None where all are one
         returns : nll before the mean over rows, (members, batch rows); gradients of
             every layer's parameters; of the likelihood's learned parameters.
         """

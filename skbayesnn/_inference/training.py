@@ -24,7 +24,7 @@ from skbayesnn._inference.posterior import Posterior
 from skbayesnn._inference.record import Best, Record
 from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn._likelihoods import Likelihood
-from skbayesnn._networks import MLP
+from skbayesnn._networks import Network
 from skbayesnn._priors import PRIORS, Prior
 
 Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
@@ -44,7 +44,7 @@ class Plan:
 
     Parameters
     ----------
-    network, likelihood : MLP, Likelihood
+    network, likelihood : Network, Likelihood
     n_epochs : int
     batch_size : int
         Upper bound: an epoch is cut into equal batches.
@@ -71,7 +71,7 @@ class Plan:
         Gradients by the score function instead of through the network.
     """
 
-    network: MLP
+    network: Network
     likelihood: Likelihood
     n_epochs: int
     batch_size: int
@@ -191,13 +191,11 @@ class Trained:
 
 def start(plan: Plan, members: Members, device, dtype) -> Posterior:
     """The untrained posterior: start values from the members' seeds."""
-    sizes = plan.network.sizes
-    normal = [
-        torch.as_tensor(
-            initial_normal(members.seeds, i, sizes[i] + 1, sizes[i + 1])
-        ).to(device, dtype)
-        for i in range(len(sizes) - 1)
-    ]
+
+    def normal(group: int, *shape: int) -> torch.Tensor:
+        numbers = initial_normal(members.seeds, group, *shape)
+        return torch.as_tensor(numbers).to(device, dtype)
+
     keep = tuple(torch.as_tensor(p).to(device, dtype) for p in members.keep)
     tau = torch.as_tensor(members.tau).to(device, dtype)
     return Posterior(
@@ -268,7 +266,7 @@ def train(
         return nll
 
     batch_size = -(-rows.n_rows // n_batches)
-    batch_units = batch_size * max(plan.network.sizes)
+    batch_units = batch_size * plan.network.widest
     keep_freed_memory()
     try:
         with _few_threads(len(members.seeds) * batch_units), torch.no_grad():

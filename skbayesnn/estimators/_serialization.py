@@ -4,13 +4,10 @@ Nothing else is kept in a fitted estimator, so that pickle, joblib and skops nee
 torch object, and a model that was fitted on a GPU loads anywhere.
 """
 
-from dataclasses import asdict
-
 import numpy as np
 import torch
 
 from skbayesnn._data.design import Scaling
-from skbayesnn._families import FAMILIES, Family
 from skbayesnn._inference.objective import weight_decay
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._likelihoods import (
@@ -20,7 +17,7 @@ from skbayesnn._likelihoods import (
     Likelihood,
     Precision,
 )
-from skbayesnn._networks import MLP
+from skbayesnn._networks import Network, network_from
 from skbayesnn.estimators._program import Fitted
 
 LIKELIHOODS = {
@@ -43,27 +40,11 @@ def arrays_of(posterior: Posterior) -> dict[str, np.ndarray]:
     return arrays
 
 
-def description_of(network: MLP, likelihood: Likelihood) -> dict:
+def description_of(network: Network, likelihood: Likelihood) -> dict:
     """What is not an array: sizes and names."""
     [name] = [n for n, kind in LIKELIHOODS.items() if type(likelihood) is kind]
-    return {
-        "sizes": list(network.sizes),
-        "activation": network.activation,
-        "families": [_description_of_family(family) for family in network.families],
-        "likelihood": name,
-        "learned_tau": likelihood.learned,
-    }
-
-
-def _description_of_family(family: Family) -> dict:
-    """Its name and its options."""
-    [name] = [n for n, kind in FAMILIES.items() if type(family) is kind]
-    return {"name": name} | asdict(family)
-
-
-def _family_described(about: dict) -> Family:
-    options = {key: value for key, value in about.items() if key != "name"}
-    return FAMILIES[about["name"]](**options)
+    of_likelihood = {"likelihood": name, "learned_tau": likelihood.learned}
+    return network.describe() | of_likelihood
 
 
 def likelihood_named(name: str, n: int, learned: bool) -> Likelihood:
@@ -76,11 +57,7 @@ def likelihood_named(name: str, n: int, learned: bool) -> Likelihood:
 def posterior_of(estimator, device: torch.device, dtype: torch.dtype) -> Posterior:
     """The posterior of a fitted estimator, on a device."""
     about, arrays = estimator.network_, estimator.parameters_
-    network = MLP(
-        tuple(about["sizes"]),
-        about["activation"],
-        tuple(_family_described(family) for family in about["families"]),
-    )
+    network = network_from(about)
     groups: list[dict] = [{} for _ in network.families]
     likelihood_params = {}
     for key, value in arrays.items():
@@ -89,7 +66,7 @@ def posterior_of(estimator, device: torch.device, dtype: torch.dtype) -> Posteri
             groups[int(rest[0])][rest[1]] = _tensor(value, device, dtype)
         elif place == "noise":
             likelihood_params[rest[0]] = _tensor(value, device, dtype)
-    n = network.sizes[-1] // (2 if about["likelihood"] == "heteroscedastic" else 1)
+    n = network.n_outputs // (2 if about["likelihood"] == "heteroscedastic" else 1)
     return Posterior(
         network=network,
         likelihood=likelihood_named(about["likelihood"], n, about["learned_tau"]),

@@ -13,6 +13,7 @@ from skbayesnn._inference.objective import Objective, kl_weight, weight_decay
 from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn._priors import PRIORS
 from tests.families.cases import CASES
+from tests.reference import forward, mean_nll
 
 SEEDS = np.array([4, 0, 4])
 KEEP, LENGTH_SCALE, TAU = [0.6, 0.9, 0.8], [0.7, 1.5, 0.2], [3.0, 0.5, 8.0]
@@ -71,7 +72,7 @@ def test_mean_over_batches_is_the_whole(problem, weighted, batch):
     everything = torch.arange(p.rows.n_rows).unsqueeze(0)
 
     def nll(positions):
-        return p.objective.nll(p.q, *p.rows.take(positions), p.noise)
+        return mean_nll(p.objective, p.q, *p.rows.take(positions), p.noise)
 
     parts = torch.stack([nll(part) for part in everything.split(batch, dim=1)])
     torch.testing.assert_close(parts.mean(0), nll(everything), rtol=1e-12, atol=0)
@@ -82,13 +83,13 @@ def test_nll_and_kl_are_per_row(problem, weighted):
     """Both halves of F / N, N the sum of the weights."""
     p = problem(family="point", weighted=weighted)
     x, y, weights = p.rows.take(torch.arange(p.rows.n_rows).unsqueeze(0))
-    f = p.q.network.forward(p.q.layers, p.q.keep, x, p.noise)
+    f = forward(p.q.network, p.q.layers, p.q.keep, x, p.noise)
     tau = p.members.tau[:, None]
     residual = (y - f).numpy()
     of_row = (0.5 * tau * residual**2 - 0.5 * np.log(tau / (2 * np.pi))).sum(-1)
     w = np.ones_like(of_row) if weights is None else weights.numpy()
     n = w.sum(1)
-    nll = p.objective.nll(p.q, x, y, weights, p.noise)
+    nll = mean_nll(p.objective, p.q, x, y, weights, p.noise)
     np.testing.assert_allclose(nll, (w * of_row).sum(1) / n, rtol=1e-12)
     squares = sum(
         length_scale**2 / 2 * (np.square(m).sum((1, 2)) + np.square(b).sum(1))
@@ -207,7 +208,7 @@ def test_given_tau_scales_the_prior_only(problem):
     gradients = []
     for factor in (1.0, 50.0):
         noise = {"log_tau": p.q.likelihood_params["log_tau"] + np.log(factor)}
-        f = p.q.network.forward(p.q.layers, p.q.keep, x, p.noise).requires_grad_()
+        f = forward(p.q.network, p.q.layers, p.q.keep, x, p.noise).requires_grad_()
         nll = p.plan.likelihood.nll(noise, f, y).mean(1) * p.objective.scale / factor
         gradients.append(torch.autograd.grad(nll.sum(), f)[0])
     torch.testing.assert_close(*gradients, rtol=1e-12, atol=0)

@@ -16,6 +16,7 @@ from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn._priors import PRIORS
 from skbayesnn.estimators._serialization import arrays_of
 from tests.families.cases import CASES
+from tests.reference import mean_nll
 from tests.together import fit_together
 
 KINDS = ["gaussian", "gaussian, tau learned", "heteroscedastic", "categorical"]
@@ -328,7 +329,7 @@ def _by_autograd(engine, plan, members, rows):
         order = noise.permutations(rows.n_rows).split(plan.batch_size, dim=1)
         for batch, positions in enumerate(order):
             done = (epoch * n_batches + batch) / n_steps
-            nll = objective.nll(q, *rows.take(positions), noise)
+            nll = mean_nll(objective, q, *rows.take(positions), noise)
             weight = min(done / plan.kl_warm_up, 1.0) if plan.kl_warm_up else 1.0
             if plan.kl_weighting == "geometric":
                 weight *= n_batches * 2.0 ** (n_batches - batch - 1)
