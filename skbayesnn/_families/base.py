@@ -37,8 +37,14 @@ Pullback = Callable[[torch.Tensor, Needed], tuple[Params, torch.Tensor | None]]
 class Noise(Protocol):
     """Source of random numbers; ``lead`` axes are put in front of ``shape``.
 
-    In training lead is ``(members or 1,)``, at prediction ``(draws, members)``.
+    In training lead is ``(members or 1,)``, at prediction ``(draws, members)``. In
+    training the first axis of a shape is the batch's rows, or rows and what each has
+    several of (steps, positions), flattened; for other shapes there is ``of_weights``.
     """
+
+    @property
+    def of_weights(self) -> "Noise":
+        """The same source for what all rows of a member share."""
 
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
         """Zeros and ones, (\\*lead, \\*shape); P(1) = probability, (members,)."""

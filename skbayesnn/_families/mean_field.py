@@ -53,7 +53,7 @@ class MeanField(Family):
     def linear(self, params, keep, x, noise):
         """Activations with the weights' noise, by local reparameterisation or not."""
         if self.shared_draw:
-            weight, bias = self.draw(params, keep, noise)
+            weight, bias = self.draw(params, keep, noise.of_weights)
             return torch.matmul(x, weight) + bias.unsqueeze(1)
         return sample(
             x,

@@ -15,11 +15,12 @@ gradients of order one whatever the units of y, and nothing is coupled over memb
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 
 from skbayesnn._families import Noise, Params
 from skbayesnn._inference.posterior import Posterior
-from skbayesnn._likelihoods import nll_vjp
+from skbayesnn._likelihoods import Likelihood, nll_vjp
 from skbayesnn._priors import Prior
 from skbayesnn.gradient_estimators import leave_one_out
 
@@ -34,7 +35,7 @@ class Objective:
     Parameters
     ----------
     prior : tuple of Prior
-        Of every layer.
+        Of every group of parameters.
     mean_weight : tensor of shape (members,)
         Mean weight of the rows that a batch is drawn from.
     total_weight : tensor of shape (members,)
@@ -47,6 +48,29 @@ class Objective:
     mean_weight: torch.Tensor
     total_weight: torch.Tensor
     scale: torch.Tensor
+
+    @classmethod
+    def of(
+        cls,
+        likelihood: Likelihood,
+        prior: tuple[Prior, ...],
+        tau: np.ndarray,
+        mean_weight: torch.Tensor,
+        total_weight: torch.Tensor,
+    ) -> "Objective":
+        """With the scale that the likelihood asks for.
+
+        tau : (members, targets), given precisions, or where learning starts
+        """
+        scale = torch.ones_like(total_weight)
+        if not likelihood.learned:
+            scale = torch.as_tensor(1 / tau.mean(1)).to(scale)
+        return cls(prior, mean_weight, total_weight, scale)
+
+    @property
+    def kl_scale(self) -> torch.Tensor:
+        """1 / (N tau), or 1 / N: what the KL is multiplied by, (members,)."""
+        return self.scale / self.total_weight
 
     def nll_gradient(
         self,
@@ -92,7 +116,7 @@ class Objective:
         ]
         densities = []
         for _ in range(SCORE_DRAWS):
-            weights = q.network.draw(q.layers, q.keep, noise)
+            weights = q.network.draw(q.layers, q.keep, noise.of_weights)
             with_draw = [(w.unsqueeze(0), b) for w, b in weights]
             outputs = q.network.apply(with_draw, x)[0]
             rows, to_outputs = nll_vjp(q.likelihood, q.likelihood_params, outputs, y)
@@ -139,7 +163,7 @@ class Objective:
         return q.network.kl(q.layers, q.keep, self.prior, noise) / self.total_weight
 
     def kl_gradient(self, q: Posterior, noise: Noise) -> list[Params]:
-        """Gradients of KL(q || p) itself: to be multiplied by scale / N."""
+        """Gradients of KL(q || p) itself: to be multiplied by ``kl_scale``."""
         with torch.no_grad():
             return q.network.kl_gradient(q.layers, q.keep, self.prior, noise)
 

@@ -14,8 +14,10 @@ from sklearn.model_selection import train_test_split
 
 from skbayesnn._data.design import Design, Scaling, Share
 from skbayesnn._data.validate import Table, stacked
+from skbayesnn._inference.hooks import Hook
+from skbayesnn._inference.plan import Members, Plan
 from skbayesnn._inference.posterior import Posterior
-from skbayesnn._inference.training import Members, Plan, Trained, start, train
+from skbayesnn._inference.training import Trained, start, train
 from skbayesnn._networks import MLP
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._progress import epochs_reported
@@ -51,12 +53,12 @@ class Task:
         """One epoch at a constant learning rate, within a warm-up of ``horizon``."""
         plan = replace(
             self.plan,
-            n_epochs=1,
             cosine=False,
             horizon=horizon,
             keep_interrupted=False,
         )
-        return replace(self, plan=plan)
+        once = np.ones_like(self.members.n_epochs)
+        return replace(self, plan=plan, members=replace(self.members, n_epochs=once))
 
     def going_on(self, scaling: Scaling, seeds: np.ndarray) -> "Task":
         """The same in the scaling and with the networks of an earlier fit."""
@@ -113,12 +115,6 @@ def train_together(
                 f"prior scales, random_state and rows only; got {estimators[0]!r} with "
                 f"{plan} and {estimator!r} with {task.plan}."
             )
-    sizes = {len(task.share.rows) for task in tasks}
-    if len(sizes) > 1:
-        raise ValueError(
-            "estimators of one program must be trained on equally many rows; got "
-            f"{sorted(sizes)} rows."
-        )
     table, starts = stacked([task.table for task in tasks])
     shares = [
         task.share.shifted(start) for task, start in zip(tasks, starts, strict=True)
@@ -147,13 +143,25 @@ def run(
 ) -> Trained:
     """Train, with progress shown; all members failing is an error."""
     verbose = _validation.check_bool("verbose", estimators[0].verbose)
-    with epochs_reported(estimators, plan.n_epochs, verbose) as report:
+    with epochs_reported(estimators, int(members.n_epochs.max()), verbose) as report:
+        hooks = [_Reported(report)]
         trained = train(
-            plan, members, design, posterior, optimizer_state, first_epoch, report
+            plan, members, design, posterior, optimizer_state, first_epoch, hooks
         )
     if trained.failed.all():
         raise all_failed(plan, trained)
     return trained
+
+
+class _Reported(Hook):
+    """Passes the number of epochs done to a function."""
+
+    def __init__(self, report):
+        self._report = report
+
+    def epoch_end(self, n_done, posterior):
+        """After each epoch."""
+        self._report(n_done)
 
 
 def all_failed(plan: Plan, trained: Trained) -> FloatingPointError:
@@ -210,16 +218,17 @@ def make_task(estimator, prepared) -> Task:
         families=method.families,
     )
     length_scale = _validation.length_scales(estimator.length_scale, network.fan_ins)
+    plan = _plan(estimator, method, network, likelihood, len(rows), len(validation) > 0)
+    n_epochs = _validation.epochs(estimator.max_iter, len(rows), plan.n_batches)
     members = Members(
         seeds=seeds,
         keep=np.repeat(1 - method.dropout[:, None], n_members, axis=1),
         prior=_prior_fields(method, length_scale, n_members),
         tau=_network_tau(tau, scaling, n_members),
+        n_epochs=np.full(n_members, n_epochs),
     )
     return Task(
-        plan=_plan(
-            estimator, method, network, likelihood, len(rows), len(validation) > 0
-        ),
+        plan=plan,
         members=members,
         table=table,
         share=Share(n_members, rows, weights, validation, scaling),
@@ -261,8 +270,7 @@ def _plan(estimator, method, network, likelihood, n_rows, stops_early) -> Plan:
     return Plan(
         network=network,
         likelihood=likelihood,
-        n_epochs=_validation.epochs(estimator.max_iter, n_rows, batch_size),
-        batch_size=batch_size,
+        n_batches=-(-n_rows // batch_size),
         learning_rate=_validation.check_number(
             "learning_rate_init", estimator.learning_rate_init, low=0, open_low=True
         ),

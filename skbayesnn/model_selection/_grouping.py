@@ -95,7 +95,8 @@ def jobs_per_program(group: Sequence[Job], budget: int) -> int:
     if _validation.device_for_fit(job.network.device).type != "cpu":
         return size
     plan = job.task.plan
-    widest = plan.batch_size * plan.network.widest * job.task.share.n_members
+    batch_rows = plan.batch_rows(len(job.task.share.rows))
+    widest = batch_rows * plan.network.widest * job.task.share.n_members
     members = WIDEST_BYTES // (job.item_size * widest)
     return min(size, max(FEWEST_MEMBERS, members))
 
@@ -108,7 +109,7 @@ def bytes_of(job: Job) -> int:
     Activations of a batch are there with their noise, mask and gradient.
     """
     plan, share = job.task.plan, job.task.share
-    units = plan.batch_size * plan.network.n_units
+    units = plan.batch_rows(len(share.rows)) * plan.network.n_units
     numbers = job.item_size * (30 * plan.network.n_weights + 6 * units)
     return share.n_members * (numbers + 16 * len(share.rows))
 
@@ -138,6 +139,7 @@ def _signature(job: Job) -> tuple:
     share = job.task.share
     return (
         job.task.plan,
+        tuple(job.task.members.n_epochs),
         len(share.rows),
         len(share.validation),
         str(job.network.device),

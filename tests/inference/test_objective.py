@@ -69,7 +69,7 @@ def problem(engine, seed):
 def test_mean_over_batches_is_the_whole(problem, weighted, batch):
     """Eq. 2: the batch size changes nothing in expectation, to rounding."""
     p = problem(family="point", weighted=weighted)
-    everything = torch.arange(p.rows.n_rows).unsqueeze(0)
+    everything = torch.arange(p.rows.n_rows[0]).unsqueeze(0)
 
     def nll(positions):
         return mean_nll(p.objective, p.q, *p.rows.take(positions), p.noise)
@@ -82,7 +82,7 @@ def test_mean_over_batches_is_the_whole(problem, weighted, batch):
 def test_nll_and_kl_are_per_row(problem, weighted):
     """Both halves of F / N, N the sum of the weights."""
     p = problem(family="point", weighted=weighted)
-    x, y, weights = p.rows.take(torch.arange(p.rows.n_rows).unsqueeze(0))
+    x, y, weights = p.rows.take(torch.arange(p.rows.n_rows[0]).unsqueeze(0))
     f = forward(p.q.network, p.q.layers, p.q.keep, x, p.noise)
     tau = p.members.tau[:, None]
     residual = (y - f).numpy()
@@ -167,10 +167,10 @@ def test_training_follows_the_gradient_of_eq_1(engine, problem, kind, weighted):
 
     After one step Adam's first moment is a tenth of the gradient.
     """
-    p = problem(kind, weighted=weighted, activation="tanh", n_epochs=1, batch_size=99)
+    p = problem(kind, weighted=weighted, activation="tanh", n_batches=1)
     trained = engine.train(p.plan, p.members, p.rows)
     masks = [
-        p.noise.bernoulli(keep, p.rows.n_rows, n).numpy()
+        p.noise.bernoulli(keep, p.rows.n_rows[0], n).numpy()
         for keep, n in zip(p.q.keep, p.plan.network.fan_ins, strict=True)
     ]
     names = [f"{i}/{n}" for i in range(len(masks)) for n in ("mean", "bias")]
@@ -204,7 +204,7 @@ def test_training_follows_the_gradient_of_eq_1(engine, problem, kind, weighted):
 def test_given_tau_scales_the_prior_only(problem):
     """Eq. 3: F / (N tau) has 1/2 ||y - f||^2, whatever tau."""
     p = problem(family="point")
-    x, y, _ = p.rows.take(torch.arange(p.rows.n_rows).unsqueeze(0))
+    x, y, _ = p.rows.take(torch.arange(p.rows.n_rows[0]).unsqueeze(0))
     gradients = []
     for factor in (1.0, 50.0):
         noise = {"log_tau": p.q.likelihood_params["log_tau"] + np.log(factor)}
