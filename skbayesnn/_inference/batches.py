@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 
 from skbayesnn._inference.plan import Batch, Plan, Rows
@@ -27,9 +28,9 @@ class Batches:
         self.n_rows = int(own.max())
         self._padding: torch.Tensor | None = None
         if (own < self.n_rows).any():
-            sizes = torch.as_tensor(own).to(rows.mean_weight.device).unsqueeze(1)
-            present = torch.arange(self.n_rows, device=sizes.device) < sizes
-            self._padding = (present * (self.n_rows / sizes)).to(rows.mean_weight)
+            present = np.arange(self.n_rows) < own[:, None]
+            share = present * (self.n_rows / own[:, None])
+            self._padding = torch.as_tensor(share).to(rows.mean_weight)
 
     def of_epoch(self, noise: TrainingNoise | UnequalNoise) -> Iterator[Batch]:
         """Inputs, y and weights of one batch after the other."""
