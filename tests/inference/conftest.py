@@ -9,6 +9,7 @@ import torch
 
 from skbayesnn._families import FAMILIES
 from skbayesnn._inference.training import Members, Plan, start, train
+from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn._likelihoods import Categorical, Gaussian, Heteroscedastic
 from skbayesnn._networks import MLP
 
@@ -178,6 +179,13 @@ class Engine:
     def train(plan, members, rows, **changes):
         posterior = start(plan, members, torch.device(rows.device), rows.dtype)
         return train(plan, members, rows, posterior, **changes)
+
+    @staticmethod
+    def noise(members, epoch):
+        """Of the first step of an epoch."""
+        noise = TrainingNoise(members.seeds, torch.device("cpu"), torch.float64)
+        noise.start_epoch(epoch)
+        return noise
 
     @staticmethod
     def one_of(members, i):
