@@ -22,7 +22,15 @@ from dataclasses import asdict
 from typing import Any
 
 from skbayesnn._families.additive import Additive
-from skbayesnn._families.base import Draw, Family, Needed, Noise, Params, Pullback
+from skbayesnn._families.base import (
+    Draw,
+    Family,
+    MaskLayout,
+    Needed,
+    Noise,
+    Params,
+    Pullback,
+)
 from skbayesnn._families.bernoulli import Bernoulli
 from skbayesnn._families.concrete import Concrete
 from skbayesnn._families.dropconnect import DropConnect
@@ -68,6 +76,7 @@ __all__ = [
     "Family",
     "Gaussian",
     "Independent",
+    "MaskLayout",
     "MeanField",
     "Needed",
     "Noise",

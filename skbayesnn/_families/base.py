@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 
@@ -32,6 +32,39 @@ class Needed(IntEnum):
 # (gradient of the outputs, what is needed of the inputs') -> gradients of the
 # parameters by name, and of the inputs. A parameter left out has gradient zero.
 Pullback = Callable[[torch.Tensor, Needed], tuple[Params, torch.Tensor | None]]
+
+
+class MaskLayout(NamedTuple):
+    """How a mask is shared: drawn in one shape, then spread to that of the inputs.
+
+    A channel that is dropped at all positions, with x unfolded to (members, rows *
+    positions, channels * k), is drawn as (rows, 1, channels, 1) and spread to (rows,
+    positions, channels, k); a unit dropped at all steps as (rows, 1, inputs), spread
+    to (rows, steps, inputs).
+
+    Parameters
+    ----------
+    drawn : tuple of int, broadcasts to ``spread``
+    spread : tuple of int, reshapes to the inputs of a member
+    """
+
+    drawn: tuple[int, ...]
+    spread: tuple[int, ...]
+
+
+def per_input(
+    numbers: Callable[..., torch.Tensor], x: torch.Tensor, layout: MaskLayout | None
+) -> torch.Tensor:
+    """Noise for every one of the inputs, shared as the layout says.
+
+    numbers : shape -> (\\*lead, \\*shape)
+    x : (members or 1, rows, inputs)
+    returns : (lead, rows, inputs)
+    """
+    if layout is None:
+        return numbers(*x.shape[1:])
+    drawn = numbers(*layout.drawn)
+    return drawn.expand(-1, *layout.spread).reshape(-1, *x.shape[1:])
 
 
 class Noise(Protocol):
@@ -87,11 +120,17 @@ class Family(ABC):
 
     @abstractmethod
     def linear(
-        self, params: Params, keep: torch.Tensor, x: torch.Tensor, noise: Noise
+        self,
+        params: Params,
+        keep: torch.Tensor,
+        x: torch.Tensor,
+        noise: Noise,
+        layout: MaskLayout | None = None,
     ) -> torch.Tensor:
         """One stochastic affine map, noise per row (training).
 
         x : (members or 1, rows, inputs)
+        layout : over what families with noise on the inputs share it
         returns : (members, rows, outputs)
         """
 
@@ -142,7 +181,12 @@ class Family(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no density.")
 
     def linear_vjp(
-        self, params: Params, keep: torch.Tensor, x: torch.Tensor, noise: Noise
+        self,
+        params: Params,
+        keep: torch.Tensor,
+        x: torch.Tensor,
+        noise: Noise,
+        layout: MaskLayout | None = None,
     ) -> tuple[torch.Tensor, Pullback]:
         """``linear`` and what takes gradients back through it; without autograd.
 
@@ -151,7 +195,7 @@ class Family(ABC):
         leaves = _leaves(params)
         inputs = x.detach().requires_grad_()
         with torch.enable_grad():
-            outputs = self.linear(leaves, keep, inputs, noise)
+            outputs = self.linear(leaves, keep, inputs, noise, layout)
 
         def pullback(gradient, needed):
             wanted = [*leaves.values(), *([inputs] if needed else [])]
