@@ -1,8 +1,7 @@
 """Table -> design: standardised rows on a device, gathered by index.
 
-Folds of unequal size, held-out rows and sample weights are one thing here, a row
-weight; rows of weight zero are absent. Several members may see different rows of the
-same table, each scaled by its own training rows.
+Several members may see different rows of the same table, and differently many, each
+scaled by its own training rows. Rows of weight zero are absent.
 """
 
 from collections.abc import Sequence
@@ -55,9 +54,10 @@ class _Held(NamedTuple):
 
     Parameters
     ----------
-    train : (shares or 1, R) row numbers, or None for all rows in their order
+    train : (shares or 1, R) row numbers, or None for all rows in their order; shares
+        with fewer rows than R are filled up with rows that nobody asks for
     weights : (shares or 1, R), or None where all are one
-    validation, validation_weights : (shares or 1, rows)
+    validation, validation_weights : (shares or 1, rows); weight 0 where filled up
     x_affine, y_affine : shift and factor from the table's scale to the share's, each
         (shares or 1, 1, columns), or None where there is nothing to do
     """
@@ -90,7 +90,7 @@ class Design:
     ----------
     table : Table
     shares : sequence of Share
-        In the order of the members; all with equally many rows.
+        In the order of the members.
     seen : float
         Weight of the rows that earlier designs held (streaming).
     device, dtype : where and in what precision to compute
@@ -105,14 +105,14 @@ class Design:
         seen: float = 0.0,
     ):
         self._device, self._dtype = device, dtype
-        self.n_rows = len(shares[0].rows)
-        weights = np.array([s.weights.sum() for s in shares])
-        weights = weights.repeat([s.n_members for s in shares])
+        n_members = [s.n_members for s in shares]
+        self.n_rows = np.repeat([len(s.rows) for s in shares], n_members)
+        weights = np.repeat([s.weights.sum() for s in shares], n_members)
         self.mean_weight = self._tensor(weights / self.n_rows)
         self.total_weight = self._tensor(seen + weights)
         self._n_inputs = table.X.shape[1]
         distinct, of_share = _distinct(shares)
-        of_member = of_share.repeat([s.n_members for s in shares])
+        of_member = of_share.repeat(n_members)
         self._of_member: torch.Tensor | None = None
         if len(distinct) > 1 and not np.array_equal(of_member, np.arange(len(weights))):
             self._of_member = torch.as_tensor(of_member).to(device)
@@ -137,7 +137,7 @@ class Design:
     def take(self, positions: torch.Tensor):
         """Inputs, targets and weights of the rows at ``positions``.
 
-        positions : (members or 1, rows), in range(n_rows)
+        positions : (members or 1, rows), in range of each member's rows
         returns : with a members axis, of length 1 where all members get the same
         """
         if len(positions) > 1:
@@ -206,15 +206,20 @@ class Design:
         else:
             self._y = self._tensor(base.y_to_network(table.y))
             y_affine = self._affine([base.y_affine_to(one) for one in scalings])
-        train = np.stack([share.rows for share in shares])
-        weights = np.stack([share.weights for share in shares])
-        validation = np.stack([share.validation for share in shares])
-        in_order = (train == np.arange(self.n_rows)).all()
+        train = _filled([share.rows for share in shares])
+        weights = _filled([share.weights for share in shares], 1.0)
+        validation = _filled([share.validation for share in shares])
+        scored = [np.ones(len(share.validation)) for share in shares]
+        in_order = all(
+            np.array_equal(share.rows, np.arange(train.shape[1])) for share in shares
+        )
         return _Held(
             train=None if in_order else torch.as_tensor(train).to(self._device),
             weights=None if (weights == 1).all() else self._tensor(weights),
             validation=torch.as_tensor(validation).to(self._device),
-            validation_weights=self._tensor(table.sample_weight[validation]),
+            validation_weights=self._tensor(
+                table.sample_weight[validation] * _filled(scored)
+            ),
             x_affine=x_affine,
             y_affine=y_affine,
         )
@@ -244,6 +249,18 @@ def _distinct(shares: Sequence[Share]) -> tuple[list[Share], np.ndarray]:
             distinct.append(share)
         of_share.append(numbers[key])
     return distinct, np.array(of_share)
+
+
+def _filled(parts: Sequence[np.ndarray], value=0) -> np.ndarray:
+    """(parts, longest), each filled up at its end."""
+    longest = max(map(len, parts))
+    missing = [(0, longest - len(part)) for part in parts]
+    return np.stack(
+        [
+            np.pad(p, m, constant_values=value)
+            for p, m in zip(parts, missing, strict=True)
+        ]
+    )
 
 
 def _rescale(values, affine):

@@ -18,8 +18,19 @@ differ between the members of a program comes in with ``keep`` and the prior; wh
 is the same for all of them is a field of the family.
 """
 
+from dataclasses import asdict
+from typing import Any
+
 from skbayesnn._families.additive import Additive
-from skbayesnn._families.base import Draw, Family, Needed, Noise, Params, Pullback
+from skbayesnn._families.base import (
+    Draw,
+    Family,
+    MaskLayout,
+    Needed,
+    Noise,
+    Params,
+    Pullback,
+)
 from skbayesnn._families.bernoulli import Bernoulli
 from skbayesnn._families.concrete import Concrete
 from skbayesnn._families.dropconnect import DropConnect
@@ -41,6 +52,19 @@ FAMILIES: dict[str, type[Family]] = {
     "variational_correlated": Correlated,
 }
 
+
+def describe_family(family: Family) -> dict[str, Any]:
+    """Its name in the table and its options, plain values."""
+    [name] = [name for name, kind in FAMILIES.items() if type(family) is kind]
+    return {"name": name} | asdict(family)
+
+
+def family_from(about: dict[str, Any]) -> Family:
+    """Undo ``describe_family``."""
+    options = {key: value for key, value in about.items() if key != "name"}
+    return FAMILIES[about["name"]](**options)
+
+
 __all__ = [
     "FAMILIES",
     "Additive",
@@ -52,10 +76,13 @@ __all__ = [
     "Family",
     "Gaussian",
     "Independent",
+    "MaskLayout",
     "MeanField",
     "Needed",
     "Noise",
     "Params",
     "Point",
     "Pullback",
+    "describe_family",
+    "family_from",
 ]

@@ -27,14 +27,13 @@ class Additive(Family):
             "variance": (1 - keep) * scale**2,
         }
 
-    def linear(self, params, keep, x, noise):
+    def linear(self, params, keep, x, noise, layout=None):
         """Activations with the weights' noise, of its own for every row."""
         mean, bias = params["mean"], params["bias"]
         variance = per_member(params["variance"].detach(), 2).expand_as(mean)
         return sample(x, mean, variance, bias, torch.zeros_like(bias), noise)
 
-    def linear_vjp(self, params, keep, x, noise):
-        """``linear`` and its pullback."""
+    def linear_vjp(self, params, keep, x, noise, layout=None):
         mean, bias = params["mean"], params["bias"]
         variance = per_member(params["variance"], 2).expand_as(mean)
         outputs, back = sample_vjp(

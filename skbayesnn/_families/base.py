@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import torch
 
@@ -34,11 +34,50 @@ class Needed(IntEnum):
 Pullback = Callable[[torch.Tensor, Needed], tuple[Params, torch.Tensor | None]]
 
 
+class MaskLayout(NamedTuple):
+    """How a mask is shared: drawn in one shape, then spread to that of the inputs.
+
+    A channel that is dropped at all positions, with x unfolded to (members, rows *
+    positions, channels * k), is drawn as (rows, 1, channels, 1) and spread to (rows,
+    positions, channels, k); a unit dropped at all steps as (rows, 1, inputs), spread
+    to (rows, steps, inputs).
+
+    Parameters
+    ----------
+    drawn : tuple of int, broadcasts to ``spread``
+    spread : tuple of int, reshapes to the inputs of a member
+    """
+
+    drawn: tuple[int, ...]
+    spread: tuple[int, ...]
+
+
+def per_input(
+    numbers: Callable[..., torch.Tensor], x: torch.Tensor, layout: MaskLayout | None
+) -> torch.Tensor:
+    """Noise for every one of the inputs, shared as the layout says.
+
+    numbers : shape -> (\\*lead, \\*shape)
+    x : (members or 1, rows, inputs)
+    returns : (lead, rows, inputs)
+    """
+    if layout is None:
+        return numbers(*x.shape[1:])
+    drawn = numbers(*layout.drawn)
+    return drawn.expand(-1, *layout.spread).reshape(-1, *x.shape[1:])
+
+
 class Noise(Protocol):
     """Source of random numbers; ``lead`` axes are put in front of ``shape``.
 
-    In training lead is ``(members or 1,)``, at prediction ``(draws, members)``.
+    In training lead is ``(members or 1,)``, at prediction ``(draws, members)``. In
+    training the first axis of a shape is the batch's rows, or rows and what each has
+    several of (steps, positions), flattened; for other shapes there is ``of_weights``.
     """
+
+    @property
+    def of_weights(self) -> "Noise":
+        """The same source for what all rows of a member share."""
 
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
         """Zeros and ones, (\\*lead, \\*shape); P(1) = probability, (members,)."""
@@ -81,11 +120,17 @@ class Family(ABC):
 
     @abstractmethod
     def linear(
-        self, params: Params, keep: torch.Tensor, x: torch.Tensor, noise: Noise
+        self,
+        params: Params,
+        keep: torch.Tensor,
+        x: torch.Tensor,
+        noise: Noise,
+        layout: MaskLayout | None = None,
     ) -> torch.Tensor:
         """One stochastic affine map, noise per row (training).
 
         x : (members or 1, rows, inputs)
+        layout : over what families with noise on the inputs share it
         returns : (members, rows, outputs)
         """
 
@@ -106,6 +151,13 @@ class Family(ABC):
     def keep_of(self, params: Params, keep: torch.Tensor) -> torch.Tensor:
         """p, (members,): given, or learned."""
         return keep
+
+    def log_alpha_of(self, params: Params) -> torch.Tensor:
+        """log alpha of weights with noise of a learned rate, -inf without.
+
+        returns : (members, inputs, outputs)
+        """
+        return torch.full_like(params["mean"], -torch.inf)
 
     def as_prior(self, params: Params) -> Params:
         """Fields of the `PosteriorPrior` that q is, for families of normal weights.
@@ -129,7 +181,12 @@ class Family(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no density.")
 
     def linear_vjp(
-        self, params: Params, keep: torch.Tensor, x: torch.Tensor, noise: Noise
+        self,
+        params: Params,
+        keep: torch.Tensor,
+        x: torch.Tensor,
+        noise: Noise,
+        layout: MaskLayout | None = None,
     ) -> tuple[torch.Tensor, Pullback]:
         """``linear`` and what takes gradients back through it; without autograd.
 
@@ -138,7 +195,7 @@ class Family(ABC):
         leaves = _leaves(params)
         inputs = x.detach().requires_grad_()
         with torch.enable_grad():
-            outputs = self.linear(leaves, keep, inputs, noise)
+            outputs = self.linear(leaves, keep, inputs, noise, layout)
 
         def pullback(gradient, needed):
             wanted = [*leaves.values(), *([inputs] if needed else [])]

@@ -1,7 +1,9 @@
 """Bernoulli dropout [GG16]: rows z_i m_i with z_i ~ Bernoulli(p), p = keep."""
 
 from dataclasses import dataclass
+from functools import partial
 
+from skbayesnn._families.base import per_input
 from skbayesnn._families.input_noise import InputNoise, masked_vjp
 
 
@@ -13,13 +15,13 @@ class Bernoulli(InputNoise):
         """Zeros and ones."""
         return noise.bernoulli(keep, *shape)
 
-    def linear_vjp(self, params, keep, x, noise):
-        """``linear`` and its pullback; x is overwritten where the masks fit into it.
+    def linear_vjp(self, params, keep, x, noise, layout=None):
+        """With x overwritten where the masks fit into it.
 
         Masked activations serve the activation's pullback as well as the activations
         themselves: at dropped units the gradient is zero.
         """
-        mask = self.mask(keep, noise, *x.shape[1:])
+        mask = per_input(partial(self.mask, keep, noise), x, layout)
         if x.shape[0] < mask.shape[0]:
             return masked_vjp(params, x * mask, mask)
         return masked_vjp(params, x.mul_(mask), mask, in_place=True)

@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 
 from skbayesnn._families.affine import affine, affine_vjp, spread
-from skbayesnn._families.base import Family, Needed
+from skbayesnn._families.base import Family, Needed, per_input
 
 TEMPERATURE = 0.1
 
@@ -38,15 +38,14 @@ class Concrete(Family):
         """The learned p."""
         return params["logit"].sigmoid()
 
-    def linear(self, params, keep, x, noise):
+    def linear(self, params, keep, x, noise, layout=None):
         """A fresh relaxed mask per row."""
-        mask = _relaxed_mask(params["logit"], noise, x.shape[1:])
+        mask = _relaxed_mask(params["logit"], noise, x, layout)
         return affine(x * mask, params["mean"], params["bias"])
 
-    def linear_vjp(self, params, keep, x, noise):
-        """``linear`` and its pullback."""
+    def linear_vjp(self, params, keep, x, noise, layout=None):
         mean = params["mean"]
-        mask = _relaxed_mask(params["logit"], noise, x.shape[1:])
+        mask = _relaxed_mask(params["logit"], noise, x, layout)
         masked = spread(x * mask, len(mean))
         outputs, back = affine_vjp(masked, mean, params["bias"])
 
@@ -74,7 +73,7 @@ class Concrete(Family):
         return weights - mean.shape[1] * entropy + biases
 
     def kl_gradient(self, params, keep, prior, noise):
-        """By hand; H'(p) = -logit p."""
+        """H'(p) = -logit p."""
         logit, mean = params["logit"], params["mean"]
         p = logit.sigmoid()
         of_mean = prior.weight.precision * p.view(-1, 1, 1) * mean
@@ -86,9 +85,9 @@ class Concrete(Family):
         }
 
 
-def _relaxed_mask(logit, noise, shape):
+def _relaxed_mask(logit, noise, x, layout):
     """(members, rows, units), in (0, 1); logit (members,)."""
-    uniform = noise.uniform(*shape)
+    uniform = per_input(noise.uniform, x, layout)
     smallest = torch.finfo(uniform.dtype).eps
     return (
         uniform.clamp_(smallest, 1 - smallest)

@@ -24,7 +24,7 @@ class DropConnect(Family):
         """M is divided by sqrt(p): E ||W||^2 is that of the undropped network."""
         return {"mean": mean / keep.sqrt().view(-1, 1, 1), "bias": bias}
 
-    def linear(self, params, keep, x, noise):
+    def linear(self, params, keep, x, noise, layout=None):
         """Activations with the two moments of the masks', noise per row."""
         p, mean, bias = keep.view(-1, 1, 1), params["mean"], params["bias"]
         return sample(
@@ -36,8 +36,7 @@ class DropConnect(Family):
             noise,
         )
 
-    def linear_vjp(self, params, keep, x, noise):
-        """``linear`` and its pullback."""
+    def linear_vjp(self, params, keep, x, noise, layout=None):
         p, mean, bias = keep.view(-1, 1, 1), params["mean"], params["bias"]
         slope = p * (1 - p) * mean
         outputs, back = sample_vjp(

@@ -2,11 +2,12 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from skbayesnn._families.affine import affine, affine_vjp
-from skbayesnn._families.base import Family, Needed, Noise
+from skbayesnn._families.base import Family, Needed, Noise, per_input
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,13 @@ class InputNoise(Family):
         """M is divided by sqrt(p): E ||W||^2 is that of the undropped network."""
         return {"mean": mean / keep.sqrt().view(-1, 1, 1), "bias": bias}
 
-    def linear(self, params, keep, x, noise):
+    def linear(self, params, keep, x, noise, layout=None):
         """A fresh mask per row."""
-        mask = self.mask(keep, noise, *x.shape[1:])
+        mask = per_input(partial(self.mask, keep, noise), x, layout)
         return affine(x * mask, params["mean"], params["bias"])
 
-    def linear_vjp(self, params, keep, x, noise):
-        """``linear`` and its pullback."""
-        mask = self.mask(keep, noise, *x.shape[1:])
+    def linear_vjp(self, params, keep, x, noise, layout=None):
+        mask = per_input(partial(self.mask, keep, noise), x, layout)
         return masked_vjp(params, x * mask, mask)
 
     def draw(self, params, keep, noise):

@@ -7,11 +7,12 @@ z_i ~ Bernoulli(p) per row and e_ij standard normal.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch.nn import functional
 
-from skbayesnn._families.base import Family
+from skbayesnn._families.base import Family, per_input
 from skbayesnn._families.local_reparameterization import sample, sample_vjp
 
 # Share of the variance of the start weights that is uncertainty: small enough for the
@@ -50,10 +51,10 @@ class MeanField(Family):
             "bias_rho": torch.full_like(bias, rho),
         }
 
-    def linear(self, params, keep, x, noise):
+    def linear(self, params, keep, x, noise, layout=None):
         """Activations with the weights' noise, by local reparameterisation or not."""
         if self.shared_draw:
-            weight, bias = self.draw(params, keep, noise)
+            weight, bias = self.draw(params, keep, noise.of_weights)
             return torch.matmul(x, weight) + bias.unsqueeze(1)
         return sample(
             x,
@@ -62,13 +63,12 @@ class MeanField(Family):
             params["bias"],
             functional.softplus(params["bias_rho"]).square(),
             noise,
-            noise.bernoulli(keep, *x.shape[1:]) if self.spike else None,
+            self._spikes(keep, x, noise, layout),
         )
 
-    def linear_vjp(self, params, keep, x, noise):
-        """``linear`` and its pullback."""
+    def linear_vjp(self, params, keep, x, noise, layout=None):
         if self.shared_draw:
-            return super().linear_vjp(params, keep, x, noise)
+            return super().linear_vjp(params, keep, x, noise, layout)
         sigma, bias_sigma = _sigmas(params)
         outputs, back = sample_vjp(
             x,
@@ -77,7 +77,7 @@ class MeanField(Family):
             params["bias"],
             bias_sigma.square(),
             noise,
-            noise.bernoulli(keep, *x.shape[1:]) if self.spike else None,
+            self._spikes(keep, x, noise, layout),
         )
 
         def pullback(gradient, needed):
@@ -94,6 +94,12 @@ class MeanField(Family):
             return of_params, found.x
 
         return outputs, pullback
+
+    def _spikes(self, keep, x, noise, layout):
+        """Which inputs are there, (lead, rows, inputs), or None for all of them."""
+        if not self.spike:
+            return None
+        return per_input(partial(noise.bernoulli, keep), x, layout)
 
     def draw(self, params, keep, noise):
         """Normal weights and biases; spikes are drawn first."""

@@ -17,12 +17,11 @@ class Point(Family):
         """The weights and biases as they are wanted."""
         return {"mean": mean, "bias": bias}
 
-    def linear(self, params, keep, x, noise):
+    def linear(self, params, keep, x, noise, layout=None):
         """x W + b."""
         return affine(x, params["mean"], params["bias"])
 
-    def linear_vjp(self, params, keep, x, noise):
-        """``linear`` and its pullback."""
+    def linear_vjp(self, params, keep, x, noise, layout=None):
         outputs, back = affine_vjp(x, params["mean"], params["bias"])
 
         def pullback(gradient, needed):

@@ -8,7 +8,7 @@ per row.
 from dataclasses import dataclass
 
 from skbayesnn._families.affine import affine, affine_vjp
-from skbayesnn._families.base import Needed
+from skbayesnn._families.base import Needed, per_input
 from skbayesnn._families.variational import KL, Variational
 
 
@@ -25,16 +25,15 @@ class Correlated(Variational):
             "log_alpha": log_alpha,
         }
 
-    def linear(self, params, keep, x, noise):
+    def linear(self, params, keep, x, noise, layout=None):
         """Fresh factors for every row."""
         std = self._std(params)
-        factors = 1 + std.mT * noise.normal(*x.shape[1:])
+        factors = 1 + std.mT * per_input(noise.normal, x, layout)
         return affine(x * factors, params["mean"], params["bias"])
 
-    def linear_vjp(self, params, keep, x, noise):
-        """``linear`` and its pullback."""
+    def linear_vjp(self, params, keep, x, noise, layout=None):
         mean, std = params["mean"], self._std(params).mT
-        normal = noise.normal(*x.shape[1:])
+        normal = per_input(noise.normal, x, layout)
         factors = 1 + std * normal
         outputs, back = affine_vjp(x * factors, mean, params["bias"])
 
@@ -64,7 +63,6 @@ class Correlated(Variational):
         return rows_of_each * terms + prior.bias.energy(params["bias"])
 
     def kl_gradient(self, params, keep, prior, noise):
-        """By hand."""
         _, slope = KL[self.approximation]
         log_alpha = self.bounded(params["log_alpha"])
         inside = log_alpha == params["log_alpha"]

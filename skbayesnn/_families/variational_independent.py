@@ -30,14 +30,13 @@ class Independent(Variational):
             return {"mean": theta, "bias": bias, "log_variance": log_variance}
         return {"mean": theta, "bias": bias, "log_alpha": log_alpha}
 
-    def linear(self, params, keep, x, noise):
+    def linear(self, params, keep, x, noise, layout=None):
         """Activations with the weights' noise, by local reparameterisation."""
         mean, bias = params["mean"], params["bias"]
         variance = self._log_alpha(params).exp() * mean.square()
         return sample(x, mean, variance, bias, torch.zeros_like(bias), noise)
 
-    def linear_vjp(self, params, keep, x, noise):
-        """``linear`` and its pullback."""
+    def linear_vjp(self, params, keep, x, noise, layout=None):
         mean, bias = params["mean"], params["bias"]
         unbounded = self._unbounded(params)
         alpha = self.bounded(unbounded).exp()
@@ -75,7 +74,6 @@ class Independent(Variational):
         return prior.weight.energy(mean) + prior.weight.spread(variance) + biases
 
     def kl_gradient(self, params, keep, prior, noise):
-        """By hand."""
         mean, unbounded = params["mean"], self._unbounded(params)
         log_alpha = self.bounded(unbounded)
         if isinstance(prior, LogUniformPrior):

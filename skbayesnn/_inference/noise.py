@@ -79,6 +79,11 @@ class DrawNoise:
         self.device, self.dtype = device, dtype
         self._requests = 0
 
+    @property
+    def of_weights(self) -> "DrawNoise":
+        """Itself: all of it is."""
+        return self
+
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
         """Zeros and ones, (draws, members, *shape)."""
         size = int(np.prod(shape))

@@ -15,10 +15,12 @@ gradients of order one whatever the units of y, and nothing is coupled over memb
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 
 from skbayesnn._families import Noise, Params
 from skbayesnn._inference.posterior import Posterior
+from skbayesnn._likelihoods import Likelihood
 from skbayesnn._priors import Prior
 from skbayesnn.gradient_estimators import leave_one_out
 
@@ -33,7 +35,7 @@ class Objective:
     Parameters
     ----------
     prior : tuple of Prior
-        Of every layer.
+        Of every group of parameters.
     mean_weight : tensor of shape (members,)
         Mean weight of the rows that a batch is drawn from.
     total_weight : tensor of shape (members,)
@@ -47,23 +49,28 @@ class Objective:
     total_weight: torch.Tensor
     scale: torch.Tensor
 
-    def nll(
-        self,
-        q: Posterior,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        row_weights: torch.Tensor | None,
-        noise: Noise,
-    ) -> torch.Tensor:
-        """Expected negative log-likelihood per row, eq. 1 and 2; (members,), nats.
+    @classmethod
+    def of(
+        cls,
+        likelihood: Likelihood,
+        prior: tuple[Prior, ...],
+        tau: np.ndarray,
+        mean_weight: torch.Tensor,
+        total_weight: torch.Tensor,
+    ) -> "Objective":
+        """With the scale that the likelihood asks for.
 
-        x : (members or 1, batch rows, inputs)
-        y : (members or 1, batch rows, targets), or class numbers without last axis
-        row_weights : (members or 1, batch rows), or None where all are one
+        tau : (members, targets), given precisions, or where learning starts
         """
-        outputs = q.network.forward(q.layers, q.keep, x, noise)
-        rows = q.likelihood.nll(q.likelihood_params, outputs, y)
-        return self._weighted(rows, row_weights).mean(1)
+        scale = torch.ones_like(total_weight)
+        if not likelihood.learned:
+            scale = torch.as_tensor(1 / tau.mean(1)).to(scale)
+        return cls(prior, mean_weight, total_weight, scale)
+
+    @property
+    def kl_scale(self) -> torch.Tensor:
+        """1 / (N tau), or 1 / N: what the KL is multiplied by, (members,)."""
+        return self.scale / self.total_weight
 
     def nll_gradient(
         self,
@@ -73,10 +80,14 @@ class Objective:
         row_weights: torch.Tensor | None,
         noise: Noise,
     ) -> tuple[torch.Tensor, list[Params], Params]:
-        """``nll``, and the gradients of ``scale * nll`` summed over members.
+        """Expected negative log-likelihood, eq. 1 and 2, nats, and its gradients.
 
-        To be called without autograd; x may be overwritten.
+        Those of ``scale * nll`` summed over members. To be called without autograd; x
+        may be overwritten.
 
+        x : (members or 1, batch rows, inputs)
+        y : (members or 1, batch rows, targets), or class numbers without last axis
+        row_weights : (members or 1, batch rows), or None where all are one
         returns : nll before the mean over rows, (members, batch rows); gradients of
             every layer's parameters; of the likelihood's learned parameters.
         """
@@ -105,7 +116,7 @@ class Objective:
         ]
         densities = []
         for _ in range(SCORE_DRAWS):
-            weights = q.network.draw(q.layers, q.keep, noise)
+            weights = q.network.draw(q.layers, q.keep, noise.of_weights)
             with_draw = [(w.unsqueeze(0), b) for w, b in weights]
             outputs = q.network.apply(with_draw, x)[0]
             rows, to_outputs = q.likelihood.nll_vjp(q.likelihood_params, outputs, y)
@@ -152,7 +163,7 @@ class Objective:
         return q.network.kl(q.layers, q.keep, self.prior, noise) / self.total_weight
 
     def kl_gradient(self, q: Posterior, noise: Noise) -> list[Params]:
-        """Gradients of KL(q || p) itself: to be multiplied by scale / N."""
+        """Gradients of KL(q || p) itself: to be multiplied by ``kl_scale``."""
         with torch.no_grad():
             return q.network.kl_gradient(q.layers, q.keep, self.prior, noise)
 

@@ -1,6 +1,5 @@
 """The parameters of all members as one vector, and Adam on it."""
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +7,10 @@ import torch
 
 from skbayesnn._families import Params
 from skbayesnn._inference.posterior import Posterior
+
+# Decay of the two moments.
+BETA_1, BETA_2 = 0.9, 0.999
+_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class FlatParameters:
@@ -84,7 +87,7 @@ class Adam:
     ----------
     flat : FlatParameters
     state : dict of ndarray, optional
-        ``state()`` of an earlier run, to go on with.
+        With the ``moments()`` of an earlier run, to go on with.
     """
 
     def __init__(
@@ -92,32 +95,53 @@ class Adam:
     ):
         self._flat = flat
         self._values = flat.values
-        self.n_steps = int(state["step"]) if state else 0
         self._mean, self._square = (
             flat.vector_of(state, name) if state else torch.zeros_like(self._values)
-            for name in ("exp_avg", "exp_avg_sq")
+            for name in _MOMENTS
         )
         self._root = torch.empty_like(self._values)
         self._epsilon = self._values.new_tensor(1e-8)
+        # Which entries are of members that have ended, and their moments by then.
+        self._ended: torch.Tensor | None = None
+        self._kept = [self._mean, self._square]
 
-    def step(self, gradient: torch.Tensor, learning_rate: float) -> None:
-        """Move the parameters against the gradient, in place."""
-        beta_1, beta_2 = 0.9, 0.999
-        self.n_steps += 1
-        self._mean.lerp_(gradient, 1 - beta_1)
+    def step(
+        self,
+        gradient: torch.Tensor,
+        step_size: torch.Tensor,
+        root_unbiased: torch.Tensor,
+    ) -> None:
+        """Move the parameters against the gradient, which is overwritten.
+
+        step_size : minus the step size, divided by the bias of both moments
+        root_unbiased : root of 1 - BETA_2^t
+        """
+        self._mean.lerp_(gradient, 1 - BETA_1)
         squares = torch.mul(gradient, gradient, out=self._root)
-        self._square.lerp_(squares, 1 - beta_2)
-        unbiased = math.sqrt(1 - beta_2**self.n_steps)
+        self._square.lerp_(squares, 1 - BETA_2)
         root = torch.sqrt(self._square, out=self._root)
-        root.add_(self._epsilon, alpha=unbiased)
-        size = learning_rate * unbiased / (1 - beta_1**self.n_steps)
-        self._values.addcdiv_(self._mean, root, value=-size)
+        root.addcmul_(self._epsilon, root_unbiased)
+        self._values.addcdiv_(torch.mul(self._mean, step_size, out=gradient), root)
 
-    def state(self) -> dict[str, np.ndarray]:
-        """Moments by name, (members, ...) each, and the number of steps."""
-        moments = {"exp_avg": self._mean, "exp_avg_sq": self._square}
-        return {"step": np.asarray(self.n_steps)} | {
+    def keep_moments(self, members: np.ndarray) -> None:
+        """Those of some members, (members,) bool, count as they are now."""
+        ended = torch.as_tensor(members).to(self._values.device)[self._flat.member_of]
+        now = (self._mean, self._square)
+        self._kept = [
+            torch.where(ended, *pair) for pair in zip(now, self._kept, strict=True)
+        ]
+        self._ended = ended if self._ended is None else self._ended | ended
+
+    def moments(self) -> dict[str, np.ndarray]:
+        """By name, (members, ...) each."""
+        vectors = [self._mean, self._square]
+        if self._ended is not None:
+            vectors = [
+                torch.where(self._ended, *pair)
+                for pair in zip(self._kept, vectors, strict=True)
+            ]
+        return {
             f"{moment}/{name}": value
-            for moment, vector in moments.items()
+            for moment, vector in zip(_MOMENTS, vectors, strict=True)
             for name, value in self._flat.arrays_of(vector).items()
         }

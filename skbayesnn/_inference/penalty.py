@@ -22,7 +22,7 @@ class Penalty:
         With views of them.
     objective : Objective
     noise : Noise
-        For families that estimate their KL by a draw.
+        Of whole networks, for families that estimate their KL by a draw.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Penalty:
     ):
         self._flat, self._q, self._objective, self._noise = flat, q, objective, noise
         # 1 / (N tau) per parameter, or 2 lambda where the KL is quadratic.
-        self._factor = (objective.scale / objective.total_weight)[flat.member_of]
+        self._factor = objective.kl_scale[flat.member_of]
         if q.network.quadratic_kl:
             ones = flat.posterior(torch.ones_like(flat.values))
             self._factor.mul_(self._kl_gradient(ones))
@@ -38,19 +38,19 @@ class Penalty:
             rest = flat.values.masked_fill(self._factor != 0, 0.0)
             self._constant = objective.kl(flat.posterior(rest), noise)
 
-    def add_gradient(self, gradient: torch.Tensor, weight: float) -> None:
-        """Add the gradient of ``weight`` times the penalty, in place."""
+    def add_gradient(self, gradient: torch.Tensor, weight: torch.Tensor | None) -> None:
+        """Add the gradient of ``weight`` (None: one) times the penalty, in place."""
         q = self._q
         of = self._flat.values if q.network.quadratic_kl else self._kl_gradient(q)
-        gradient.addcmul_(of, self._factor, value=weight)
+        gradient.addcmul_(of if weight is None else of * weight, self._factor)
 
     def kl(self) -> torch.Tensor:
         """KL(q || p) per row, (members,), nats."""
         if not self._q.network.quadratic_kl:
             return self._objective.kl(self._q, self._noise)
         squares = self._flat.values.square().mul_(self._factor)
-        quadratic = self._flat.sum_by_member(squares) / (2 * self._objective.scale)
-        return self._constant + quadratic
+        half = self._flat.sum_by_member(squares) / 2
+        return self._constant + half / self._objective.scale
 
     def _kl_gradient(self, q: Posterior) -> torch.Tensor:
         return self._flat.vector(self._objective.kl_gradient(q, self._noise), {})

@@ -9,7 +9,7 @@ import torch
 from skbayesnn._families import Draw, Params
 from skbayesnn._inference.noise import DrawNoise
 from skbayesnn._likelihoods import Likelihood
-from skbayesnn._networks import MLP
+from skbayesnn._networks import Network
 
 
 @dataclass(frozen=True)
@@ -18,18 +18,18 @@ class Posterior:
 
     Parameters
     ----------
-    network, likelihood : MLP, Likelihood
+    network, likelihood : Network, Likelihood
         What the members have in common.
     layers : list of dict of tensor
-        Per layer the family's parameters, members first.
+        The network's groups of parameters, members first.
     likelihood_params : dict of tensor
         The likelihood's parameters, members first.
     keep : tuple of tensor of shape (members,)
-        p = 1 - dropout of every layer.
+        p = 1 - dropout of every group.
     seeds : ndarray of shape (members,), int
     """
 
-    network: MLP
+    network: Network
     likelihood: Likelihood
     layers: list[Params]
     likelihood_params: Params
@@ -56,9 +56,8 @@ class Posterior:
         return n_draws if self.network.stochastic else 1
 
     def learned_keep(self) -> list[torch.Tensor]:
-        """p = 1 - dropout of every layer, (members,), learned where a family does."""
-        parts = zip(self.network.families, self.layers, self.keep, strict=True)
-        return [family.keep_of(params, keep) for family, params, keep in parts]
+        """p = 1 - dropout of every group, (members,), learned where a family does."""
+        return self.network.learned_keep(self.layers, self.keep)
 
     def draw(self, draws: range) -> list[Draw]:
         """Weights of the draws ``draws`` of every member, for ``network.apply``."""
@@ -93,15 +92,8 @@ class Posterior:
 
         That is what families hold constant; what they learn stays.
         """
-        parts = zip(self.network.families, self.layers, other.layers, strict=True)
-        return replace(
-            self,
-            layers=[
-                params | {name: of_other[name] for name in family.constants}
-                for family, params, of_other in parts
-            ],
-            keep=other.keep,
-        )
+        layers = self.network.with_constants_of(self.layers, other.layers)
+        return replace(self, layers=layers, keep=other.keep)
 
     def reseed(self, stream: int) -> "Posterior":
         """The same q(W), with draws that are independent of this one's."""

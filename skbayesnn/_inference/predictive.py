@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -99,27 +98,22 @@ def chunk_sizes(
 ) -> tuple[int, int]:
     """Rows and draws of one chunk, so that its activations stay within the budget.
 
-    Two layers are alive at once. Where the weights are not held they are made anew
+    Where the weights are not held they are made anew
     for every chunk of rows, which is then as large as a quarter of the budget allows.
     """
     item = posterior.keep[0].element_size() * posterior.n_members
-    per_row = item * sum(sorted(posterior.network.sizes[1:])[-2:])
+    per_row = item * posterior.network.live_units
     quarter = budget // 4
     target = min(quarter, _CHUNK_BYTES.get(posterior.device.type, _LARGE_CHUNK_BYTES))
     most = _ROWS_OF_HELD_WEIGHTS if held else n_rows
     row_step = int(
         np.clip((target if held else quarter) // per_row, 1, min(n_rows, most))
     )
-    per_draw = per_row * row_step + item * _n_weights(posterior)
+    per_draw = per_row * row_step + item * posterior.network.n_weights
     return row_step, int(np.clip(target // per_draw, 1, n_draws))
 
 
 def _fits(posterior: Posterior, n_draws: int, budget: int) -> bool:
     """Whether the weights of all draws take at most half of the budget."""
     item = posterior.keep[0].element_size() * posterior.n_members
-    return 2 * item * n_draws * _n_weights(posterior) <= budget
-
-
-def _n_weights(posterior: Posterior) -> int:
-    """Weights and biases of one network."""
-    return sum((a + 1) * b for a, b in pairwise(posterior.network.sizes))
+    return 2 * item * n_draws * posterior.network.n_weights <= budget

@@ -49,17 +49,23 @@ class Best:
     ----------
     flat : FlatParameters
         The parameters in training.
-    n_members : int
+    most_epochs : ndarray of shape (members,), int
+        After which a member stops.
     patience : int or None
         Epochs without an improvement of the validation score by more than ``tol``
-        after which a member stops; None keeps the last epoch's.
+        after which it stops before; None keeps the last epoch's.
     tol : float
     """
 
     def __init__(
-        self, flat: FlatParameters, n_members: int, patience: int | None, tol: float
+        self,
+        flat: FlatParameters,
+        most_epochs: np.ndarray,
+        patience: int | None,
+        tol: float,
     ):
         self._flat, self._patience, self._tol = flat, patience, tol
+        self._most_epochs, n_members = most_epochs, len(most_epochs)
         self._score = np.full(n_members, -np.inf)
         self._epoch = np.zeros(n_members, dtype=int)
         self.stopped = np.zeros(n_members, dtype=bool)
@@ -72,15 +78,18 @@ class Best:
         self.n_epochs[running] += 1
         if self._patience is None:
             self._kept.copy_(self._flat.values)
-            return not running.any()
+        else:
+            self._stop_early(running, record, self._patience)
+        self.stopped |= self.n_epochs == self._most_epochs
+        return bool(self.stopped[record.failed == 0].all())
+
+    def _stop_early(self, running: np.ndarray, record: Record, patience: int) -> None:
         score = record.validation[-1].double().cpu().numpy()
         better = running & (score > self._score + self._tol)
         self._keep(better)
         self._score[better] = score[better]
         self._epoch[better] = self.n_epochs[better]
-        waited = self.n_epochs - self._epoch
-        self.stopped |= running & (waited >= self._patience)
-        return bool(self.stopped[record.failed == 0].all())
+        self.stopped |= running & (self.n_epochs - self._epoch >= patience)
 
     def _keep(self, members: np.ndarray) -> None:
         chosen = torch.as_tensor(members).to(self._flat.values.device)

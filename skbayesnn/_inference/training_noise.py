@@ -66,6 +66,25 @@ class TrainingNoise:
         ]
         return self._spread(torch.stack(orders))
 
+    def order(self, n_rows: np.ndarray, n_batches: int) -> torch.Tensor:
+        """The rows of an epoch's batches one after the other, (members or 1, rows).
+
+        Batches are equal: the last one is filled up from the start of the order.
+
+        n_rows : (members,), all equal
+        """
+        n = int(n_rows[0])
+        if n_batches == 1:
+            return torch.arange(n, device=self.device).unsqueeze(0)
+        order = self.permutations(n)
+        missing = -n % n_batches
+        return torch.cat([order, order[:, :missing]], dim=1)
+
+    @property
+    def of_weights(self) -> "TrainingNoise":
+        """Itself: all members have equally many rows, which need no padding."""
+        return self
+
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
         """Zeros and ones, (members or 1, *shape)."""
         request = self._request

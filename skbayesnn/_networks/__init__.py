@@ -1,5 +1,24 @@
-"""How linear maps are wired into a network."""
+"""How affine maps are wired into a network, one file each, and their table."""
 
+from typing import Any
+
+from skbayesnn._networks.base import Keep, Network, NetworkPullback, StartNormal
 from skbayesnn._networks.mlp import MLP
 
-__all__ = ["MLP"]
+NETWORKS: dict[str, type[Network]] = {"mlp": MLP}
+
+
+def network_from(about: dict[str, Any]) -> Network:
+    """The network that ``Network.describe`` tells of; without a "name" a perceptron."""
+    return NETWORKS[about.get("name", "mlp")].from_description(about)
+
+
+__all__ = [
+    "MLP",
+    "NETWORKS",
+    "Keep",
+    "Network",
+    "NetworkPullback",
+    "StartNormal",
+    "network_from",
+]

@@ -1,16 +1,23 @@
 """Multi-layer perceptron over the members axis."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import torch
 
-from skbayesnn._families import Draw, Family, Needed, Noise, Params
-from skbayesnn._priors import Prior
-
-Keep = Sequence[torch.Tensor]
+from skbayesnn._families import (
+    Draw,
+    Family,
+    Needed,
+    Noise,
+    Params,
+    describe_family,
+    family_from,
+)
+from skbayesnn._networks.base import Keep, Network, NetworkPullback, StartNormal
 
 
 class Activation(NamedTuple):
@@ -54,7 +61,7 @@ ACTIVATIONS = {
 
 
 @dataclass(frozen=True)
-class MLP:
+class MLP(Network):
     """Layers of linear maps with an activation between them.
 
     Parameters
@@ -77,25 +84,58 @@ class MLP:
         return self.sizes[:-1]
 
     @property
-    def stochastic(self) -> bool:
-        """Whether two draws of the weights can differ."""
-        return any(family.stochastic for family in self.families)
+    def n_inputs(self) -> int:
+        """Columns of X."""
+        return self.sizes[0]
 
     @property
-    def quadratic_kl(self) -> bool:
-        """Whether KL(q || p) is a weighted sum of the squared parameters."""
-        return all(family.quadratic_kl for family in self.families)
+    def n_outputs(self) -> int:
+        """Units of the last layer."""
+        return self.sizes[-1]
 
-    def init(
-        self,
-        normal: Sequence[torch.Tensor],
-        keep: Keep,
-    ) -> list[Params]:
+    @property
+    def n_weights(self) -> int:
+        """Weights and biases of one member."""
+        return sum((a + 1) * b for a, b in pairwise(self.sizes))
+
+    @property
+    def n_units(self) -> int:
+        """Of all layers, and the inputs."""
+        return sum(self.sizes)
+
+    @property
+    def widest(self) -> int:
+        """Units of the widest layer, or the inputs."""
+        return max(self.sizes)
+
+    @property
+    def live_units(self) -> int:
+        """Of two neighbouring layers, at most."""
+        return sum(sorted(self.sizes[1:])[-2:])
+
+    def describe(self) -> dict[str, Any]:
+        """Sizes and names."""
+        return {
+            "name": "mlp",
+            "sizes": list(self.sizes),
+            "activation": self.activation,
+            "families": [describe_family(family) for family in self.families],
+        }
+
+    @classmethod
+    def from_description(cls, about: dict[str, Any]) -> "MLP":
+        """Undo ``describe``."""
+        return cls(
+            sizes=tuple(about["sizes"]),
+            activation=about["activation"],
+            families=tuple(family_from(each) for each in about["families"]),
+        )
+
+    def init(self, normal: StartNormal, keep: Keep) -> list[Params]:
         """Start values of every layer (He et al. 2015, arXiv 1502.01852, eq. 10).
 
-        normal : per layer (members, inputs + 1, outputs), standard normal; the last
-            row starts the bias, so that units bend at different places
-        keep : per layer (members,)
+        A row of numbers beside those of the weights starts the biases, so that units
+        bend at different places.
         """
         layers = []
         gain = ACTIVATIONS[self.activation].gain
@@ -103,37 +143,18 @@ class MLP:
         for i, family in enumerate(self.families):
             scale = math.sqrt((gain if i < last else 1.0) / self.fan_ins[i])
             bias_std = math.sqrt(1 / (3 * self.fan_ins[i])) if i < last else 0.0
-            mean, bias = normal[i][:, :-1] * scale, normal[i][:, -1] * bias_std
+            numbers = normal(i, self.sizes[i] + 1, self.sizes[i + 1])
+            mean, bias = numbers[:, :-1] * scale, numbers[:, -1] * bias_std
             layers.append(family.init(mean, scale, bias, keep[i]))
         return layers
 
-    def forward(
-        self, layers: list[Params], keep: Keep, x: torch.Tensor, noise: Noise
-    ) -> torch.Tensor:
-        """One stochastic pass, noise per row.
-
-        keep : per layer (members,)
-        x : (members or 1, rows, inputs)
-        returns : (members, rows, outputs)
-        """
-        activate = ACTIVATIONS[self.activation].function
-        for i, (family, params) in enumerate(zip(self.families, layers, strict=True)):
-            if i:
-                x = activate(x)
-            x = family.linear(params, keep[i], x, noise)
-        return x
-
     def vjp(
         self, layers: list[Params], keep: Keep, x: torch.Tensor, noise: Noise
-    ) -> tuple[torch.Tensor, Callable[[torch.Tensor], list[Params]]]:
-        """``forward``, and what takes a gradient of its outputs to the parameters.
+    ) -> tuple[torch.Tensor, NetworkPullback]:
+        """One stochastic pass, and its pullback to the parameters.
 
-        The same numbers as autograd through ``forward``, without its graph and with
-        activations in place: for small networks most of a step is bookkeeping. To be
-        called without autograd; x may be overwritten.
-
-        returns : outputs (members, rows, outputs), and a function from their
-            gradient to the gradients of every layer's parameters
+        The same numbers as by autograd, without its graph and with activations in
+        place: for small networks most of a step is bookkeeping.
         """
         activation = ACTIVATIONS[self.activation]
         passed = []
@@ -156,34 +177,6 @@ class MLP:
 
         return x, gradients
 
-    def draw(self, layers: list[Params], keep: Keep, noise: Noise) -> list[Draw]:
-        """Weights (draws, members, inputs, outputs) and biases of every layer.
-
-        Layers without randomness have one draw, which stands for all.
-        """
-        return [
-            family.draw(params, keep[i], noise)
-            for i, (family, params) in enumerate(
-                zip(self.families, layers, strict=True)
-            )
-        ]
-
-    def log_density(
-        self, layers: list[Params], keep: Keep, weights: list[Draw]
-    ) -> torch.Tensor:
-        """log q of a draw of all weights and biases, nats; for families that have one.
-
-        weights : of every layer (members, inputs, outputs) and (members, outputs)
-        returns : (members,)
-        """
-        terms = [
-            family.log_density(params, keep[i], *weights[i])
-            for i, (family, params) in enumerate(
-                zip(self.families, layers, strict=True)
-            )
-        ]
-        return torch.stack(terms).sum(0)
-
     def apply(self, weights: list[Draw], x: torch.Tensor) -> torch.Tensor:
         """The drawn networks on the same rows; no gradients.
 
@@ -197,32 +190,6 @@ class MLP:
                 h = activate_(h)
             h = _batched_product(h, weight).add_(bias.unsqueeze(-2))
         return h
-
-    def kl(
-        self, layers: list[Params], keep: Keep, prior: Sequence[Prior], noise: Noise
-    ) -> torch.Tensor:
-        """KL(q || p) of all weights and biases, (members,), nats.
-
-        prior : of every layer
-        """
-        terms = [
-            family.kl(params, keep[i], prior[i], noise)
-            for i, (family, params) in enumerate(
-                zip(self.families, layers, strict=True)
-            )
-        ]
-        return torch.stack(terms).sum(0)
-
-    def kl_gradient(
-        self, layers: list[Params], keep: Keep, prior: Sequence[Prior], noise: Noise
-    ) -> list[Params]:
-        """Gradients of ``kl``, summed over members, of every layer's parameters."""
-        return [
-            family.kl_gradient(params, keep[i], prior[i], noise)
-            for i, (family, params) in enumerate(
-                zip(self.families, layers, strict=True)
-            )
-        ]
 
 
 def _batched_product(h: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -13,8 +13,10 @@ import torch
 
 from skbayesnn._data.design import Design, Scaling, Share
 from skbayesnn._data.validate import Table, stacked
+from skbayesnn._inference.hooks import Hook
+from skbayesnn._inference.plan import Members, Plan
 from skbayesnn._inference.posterior import Posterior
-from skbayesnn._inference.training import Members, Plan, Trained, start, train
+from skbayesnn._inference.training import Trained, start, train
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._prepared import Prepared
 from skbayesnn.estimators._progress import epochs_reported
@@ -51,12 +53,12 @@ class Task:
         """One epoch at a constant learning rate, within a warm-up of ``horizon``."""
         plan = replace(
             self.plan,
-            n_epochs=1,
             cosine=False,
             horizon=horizon,
             keep_interrupted=False,
         )
-        return replace(self, plan=plan)
+        once = np.ones_like(self.members.n_epochs)
+        return replace(self, plan=plan, members=replace(self.members, n_epochs=once))
 
     def going_on(self, scaling: Scaling, seeds: np.ndarray) -> "Task":
         """The same in the scaling and with the networks of an earlier fit."""
@@ -113,12 +115,6 @@ def train_together(
                 f"prior scales, random_state and rows only; got {estimators[0]!r} with "
                 f"{plan} and {estimator!r} with {task.plan}."
             )
-    sizes = {len(task.share.rows) for task in tasks}
-    if len(sizes) > 1:
-        raise ValueError(
-            "estimators of one program must be trained on equally many rows; got "
-            f"{sorted(sizes)} rows."
-        )
     table, starts = stacked([task.table for task in tasks])
     shares = [
         task.share.shifted(start) for task, start in zip(tasks, starts, strict=True)
@@ -147,13 +143,25 @@ def run(
 ) -> Trained:
     """Train, with progress shown; all members failing is an error."""
     verbose = _validation.check_bool("verbose", estimators[0].verbose)
-    with epochs_reported(estimators, plan.n_epochs, verbose) as report:
+    with epochs_reported(estimators, int(members.n_epochs.max()), verbose) as report:
+        hooks = [_Reported(report)]
         trained = train(
-            plan, members, design, posterior, optimizer_state, first_epoch, report
+            plan, members, design, posterior, optimizer_state, first_epoch, hooks
         )
     if trained.failed.all():
         raise all_failed(plan, trained)
     return trained
+
+
+class _Reported(Hook):
+    """Passes the number of epochs done to a function."""
+
+    def __init__(self, report):
+        self._report = report
+
+    def epoch_end(self, n_done, posterior):
+        """After each epoch."""
+        self._report(n_done)
 
 
 def all_failed(plan: Plan, trained: Trained) -> FloatingPointError:
@@ -194,6 +202,7 @@ def make_task(prepared: Prepared, asked: Specification) -> Task:
         prior=_prior_fields(asked.variational, asked.length_scale, n_members),
         tau=_network_tau(asked.tau, scaling, n_members),
         statistics=np.repeat(statistics[None], n_members, axis=0),
+        n_epochs=np.full(n_members, asked.n_epochs),
     )
     return Task(
         plan=_plan(asked),
@@ -232,8 +241,7 @@ def _plan(asked: Specification) -> Plan:
     return Plan(
         network=asked.network,
         likelihood=asked.likelihood,
-        n_epochs=asked.n_epochs,
-        batch_size=asked.batch_size,
+        n_batches=asked.n_batches,
         learning_rate=asked.learning_rate,
         cosine=asked.cosine,
         patience=asked.patience,

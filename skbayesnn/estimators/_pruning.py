@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import torch
 
-from skbayesnn._families.variational import Variational
 from skbayesnn._inference.posterior import Posterior
+from skbayesnn._networks import MLP
 
 # log alpha above which a weight is noise: a dropout rate of 0.95 [MAV17 section 5].
 THRESHOLD = 3.0
@@ -26,13 +26,7 @@ def n_used(posterior: Posterior, threshold: float) -> float:
 def log_alpha(posterior: Posterior) -> list[torch.Tensor]:
     """Of every weight, per layer (members, inputs, outputs); -inf without noise."""
     return [
-        torch.where(
-            params["mean"] == 0,
-            -torch.inf,
-            family.log_alpha_of(params)
-            if isinstance(family, Variational)
-            else -torch.inf,
-        )
+        torch.where(params["mean"] == 0, -torch.inf, family.log_alpha_of(params))
         for family, params in zip(
             posterior.network.families, posterior.layers, strict=True
         )
@@ -40,14 +34,18 @@ def log_alpha(posterior: Posterior) -> list[torch.Tensor]:
 
 
 def prune(posterior: Posterior, threshold: float) -> Posterior:
-    """Without the weights of a higher log alpha, and the units that nothing uses."""
+    """Without the weights of a higher log alpha, and the units that nothing uses.
+
+    Of perceptrons: what a unit feeds is the next layer.
+    """
     layers = [
         params | {"mean": params["mean"] * used}
         for params, used in zip(
             posterior.layers, _used(posterior, threshold), strict=True
         )
     ]
-    sizes = list(posterior.network.sizes)
+    perceptron = MLP.from_description(posterior.network.describe())
+    sizes = list(perceptron.sizes)
     # From the outputs down: a unit that only fed removed units is not used either.
     for i in reversed(range(1, len(layers))):
         units = (layers[i]["mean"] != 0).any(2).any(0).nonzero().flatten()
@@ -55,7 +53,7 @@ def prune(posterior: Posterior, threshold: float) -> Posterior:
         layers[i - 1] = _take(layers[i - 1], units, axis=2)
         layers[i] = _take(layers[i], units, axis=1)
         sizes[i] = len(units)
-    network = replace(posterior.network, sizes=tuple(sizes))
+    network = replace(perceptron, sizes=tuple(sizes))
     return replace(posterior, network=network, layers=layers)
 
 

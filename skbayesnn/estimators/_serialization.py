@@ -4,17 +4,14 @@ Nothing else is kept in a fitted estimator, so that pickle, joblib and skops nee
 torch object, and a model that was fitted on a GPU loads anywhere.
 """
 
-from dataclasses import asdict
-
 import numpy as np
 import torch
 
 from skbayesnn._data.design import Scaling
-from skbayesnn._families import FAMILIES, Family
 from skbayesnn._inference.objective import weight_decay
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._likelihoods import Likelihood, likelihood_from
-from skbayesnn._networks import MLP
+from skbayesnn._networks import Network, network_from
 from skbayesnn.estimators._program import Fitted
 
 # Of ``network_`` and ``parameters_``: 1 was that of version 0.1.0.
@@ -34,36 +31,16 @@ def arrays_of(posterior: Posterior) -> dict[str, np.ndarray]:
     return arrays
 
 
-def description_of(network: MLP, likelihood: Likelihood) -> dict:
+def description_of(network: Network, likelihood: Likelihood) -> dict:
     """What is not an array: sizes, names and options."""
-    return {
-        "format": FORMAT,
-        "sizes": list(network.sizes),
-        "activation": network.activation,
-        "families": [_description_of_family(family) for family in network.families],
-        "likelihood": likelihood.describe(),
-    }
-
-
-def _description_of_family(family: Family) -> dict:
-    """Its name and its options."""
-    [name] = [n for n, kind in FAMILIES.items() if type(family) is kind]
-    return {"name": name} | asdict(family)
-
-
-def _family_described(about: dict) -> Family:
-    options = {key: value for key, value in about.items() if key != "name"}
-    return FAMILIES[about["name"]](**options)
+    about = {"format": FORMAT, "likelihood": likelihood.describe()}
+    return network.describe() | about
 
 
 def posterior_of(estimator, device: torch.device, dtype: torch.dtype) -> Posterior:
     """The posterior of a fitted estimator, on a device."""
     about, arrays = estimator.network_, estimator.parameters_
-    network = MLP(
-        tuple(about["sizes"]),
-        about["activation"],
-        tuple(_family_described(family) for family in about["families"]),
-    )
+    network = network_from(about)
     groups: list[dict] = [{} for _ in network.families]
     likelihood_params = {}
     for key, value in arrays.items():

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from skbayesnn._likelihoods import LIKELIHOODS, Likelihood
-from skbayesnn._networks import MLP
+from skbayesnn._networks import MLP, Network
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._prepared import Prepared
 from skbayesnn.estimators._variational_spec import VariationalSpec
@@ -19,7 +19,7 @@ class Specification:
     Parameters
     ----------
     seeds : ndarray of shape (members,), int
-    network, likelihood : MLP, Likelihood
+    network, likelihood : Network, Likelihood
     variational : VariationalSpec
     length_scale : ndarray of shape (layers,)
     tau : ndarray of shape (targets or 1,), or None
@@ -29,12 +29,13 @@ class Specification:
         Training rows of the table, and their weights in the likelihood, all positive.
     validation : ndarray of int
         Rows that stop the training; may be empty.
-    batch_size, n_epochs, learning_rate, cosine, patience, tol, keep_interrupted
-        As in :class:`skbayesnn._inference.training.Plan`.
+    n_batches, learning_rate, cosine, patience, tol, keep_interrupted
+        As in :class:`skbayesnn._inference.plan.Plan`.
+    n_epochs : int
     """
 
     seeds: np.ndarray
-    network: MLP
+    network: Network
     likelihood: Likelihood
     variational: VariationalSpec
     length_scale: np.ndarray
@@ -43,7 +44,7 @@ class Specification:
     rows: np.ndarray
     weights: np.ndarray
     validation: np.ndarray
-    batch_size: int
+    n_batches: int
     n_epochs: int
     learning_rate: float
     cosine: bool
@@ -72,7 +73,7 @@ def specify(estimator, prepared: Prepared) -> Specification:
     rows, weights, validation = _split(estimator, prepared, random_state)
     likelihood, tau = _likelihood(estimator, prepared)
     network, variational = _network(estimator, prepared, likelihood)
-    batch_size = _validation.batch_rows(estimator.batch_size, len(rows))
+    n_batches = -(-len(rows) // _validation.batch_rows(estimator.batch_size, len(rows)))
     return Specification(
         seeds=seeds,
         network=network,
@@ -84,8 +85,8 @@ def specify(estimator, prepared: Prepared) -> Specification:
         rows=rows,
         weights=weights,
         validation=validation,
-        batch_size=batch_size,
-        n_epochs=_validation.epochs(estimator.max_iter, len(rows), batch_size),
+        n_batches=n_batches,
+        n_epochs=_validation.epochs(estimator.max_iter, len(rows), n_batches),
         **_schedule(estimator, stops_early=len(validation) > 0),
     )
 
@@ -115,7 +116,7 @@ def _likelihood(estimator, prepared) -> tuple[Likelihood, np.ndarray | None]:
     return kind.build(n, tau is None, options), tau
 
 
-def _network(estimator, prepared, likelihood) -> tuple[MLP, VariationalSpec]:
+def _network(estimator, prepared, likelihood) -> tuple[Network, VariationalSpec]:
     hidden = _validation.hidden_sizes(estimator.hidden_layer_sizes)
     variational = estimator._variational(len(hidden) + 1)
     network = MLP(

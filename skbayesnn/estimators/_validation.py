@@ -161,11 +161,10 @@ def batch_rows(value, n_rows) -> int:
     return min(size, n_rows)
 
 
-def epochs(value, n_rows, batch_size) -> int:
+def epochs(value, n_rows, n_batches) -> int:
     """`max_iter` in epochs; "auto" is ``STEPS_PER_ROOT sqrt(N)`` steps."""
     if isinstance(value, str):
         check_option("max_iter", value, ["auto"])
-        n_batches = -(-n_rows // batch_size)
         wanted = STEPS_PER_ROOT * np.sqrt(n_rows) / n_batches
         return int(max(np.ceil(wanted), FEWEST_EPOCHS))
     return check_number("max_iter", value, kind=Integral, low=1)

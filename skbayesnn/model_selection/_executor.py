@@ -7,16 +7,15 @@ own parameters; the networks of all candidates are then trained on what came out
 import queue
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 
 import joblib
-import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import Parallel, delayed
 
+from skbayesnn._inference.threads import torch_threads
 from skbayesnn._sklearn_compat import check_method_params, safe_split
 from skbayesnn._warnings import warn
 from skbayesnn.estimators._base import Prepared, prepare
@@ -188,7 +187,7 @@ class Workshop:
         del jobs  # What is through is not kept until the last is.
         while waiting:
             sent: deque[list[Job]] = deque()
-            with _threads(self._n_threads):
+            with torch_threads(self._n_threads):
                 for outcomes in self._parallel(self._calls(waiting, sent)):
                     group = sent.popleft()
                     if outcomes is not None:
@@ -244,17 +243,6 @@ class _Arrived:
         """Drop the table's memory of scalings, one for each candidate's own rows."""
         if isinstance(self._outcome, Prepared):
             self._outcome.forget_scalings()
-
-
-@contextmanager
-def _threads(n: int | None) -> Iterator[None]:
-    """So many threads of torch; None leaves them as they are."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(n or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _free(devices: Sequence[str] | None) -> queue.SimpleQueue | None:

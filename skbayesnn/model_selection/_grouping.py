@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -96,7 +95,8 @@ def jobs_per_program(group: Sequence[Job], budget: int) -> int:
     if _validation.device_for_fit(job.network.device).type != "cpu":
         return size
     plan = job.task.plan
-    widest = plan.batch_size * max(plan.network.sizes) * job.task.share.n_members
+    batch_rows = plan.batch_rows(len(job.task.share.rows))
+    widest = batch_rows * plan.network.widest * job.task.share.n_members
     members = WIDEST_BYTES // (job.item_size * widest)
     return min(size, max(FEWEST_MEMBERS, members))
 
@@ -109,10 +109,8 @@ def bytes_of(job: Job) -> int:
     Activations of a batch are there with their noise, mask and gradient.
     """
     plan, share = job.task.plan, job.task.share
-    sizes = plan.network.sizes
-    weights = sum((a + 1) * b for a, b in pairwise(sizes))
-    units = plan.batch_size * sum(sizes)
-    numbers = job.item_size * (30 * weights + 6 * units)
+    units = plan.batch_rows(len(share.rows)) * plan.network.n_units
+    numbers = job.item_size * (30 * plan.network.n_weights + 6 * units)
     return share.n_members * (numbers + 16 * len(share.rows))
 
 
@@ -141,6 +139,7 @@ def _signature(job: Job) -> tuple:
     share = job.task.share
     return (
         job.task.plan,
+        tuple(job.task.members.n_epochs),
         len(share.rows),
         len(share.validation),
         str(job.network.device),

@@ -22,6 +22,10 @@ class GivenNoise:
         self._numbers = torch.as_tensor(numbers, dtype=torch.float64)
         self._used = 0
 
+    @property
+    def of_weights(self):
+        return self
+
     def normal(self, *shape):
         size = int(np.prod(shape))
         taken = self._numbers[..., self._used : self._used + size]
@@ -46,6 +50,10 @@ class SampledNoise:
 
     def __init__(self, random, *lead):
         self._random, self._lead = random, lead
+
+    @property
+    def of_weights(self):
+        return self
 
     def normal(self, *shape):
         return torch.as_tensor(self._random.standard_normal((*self._lead, *shape)))

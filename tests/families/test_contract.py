@@ -166,6 +166,10 @@ class ManyDraws:
     def __init__(self, seeds, n_draws):
         self._seeds, self._n_draws, self._place = seeds, n_draws, 0
 
+    @property
+    def of_weights(self):
+        return self
+
     def _source(self):
         """At the present request."""
         noise = DrawNoise(self._seeds, range(self._n_draws), CPU, torch.float64)

@@ -9,6 +9,7 @@ import torch
 
 from skbayesnn._families import FAMILIES
 from skbayesnn._inference.training import Members, Plan, start, train
+from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn._likelihoods import Categorical, Gaussian, Heteroscedastic
 from skbayesnn._networks import MLP
 
@@ -32,10 +33,11 @@ class ArrayRows:
     dtype: torch.dtype = torch.float64
 
     def __post_init__(self):
-        self.n_rows = self.x.shape[1]
+        n_rows = self.x.shape[1]
+        self.n_rows = np.full(self.n_members, n_rows)
         weights = self.weights
         if weights is None:
-            weights = np.ones((self.n_members, self.n_rows))
+            weights = np.ones((self.n_members, n_rows))
         self.mean_weight = self._tensor(weights.mean(1))
         self.total_weight = self._tensor(weights.sum(1))
 
@@ -58,7 +60,7 @@ class ArrayRows:
 
     def validation(self):
         held_out = self.held_out
-        everything = torch.arange(held_out.n_rows, device=self.device).unsqueeze(0)
+        everything = torch.arange(held_out.n_rows[0], device=self.device).unsqueeze(0)
         return held_out.take(everything)
 
     def of_member(self, i):
@@ -107,8 +109,7 @@ class Engine:
         """family : of all layers; a name in the table for one with its defaults."""
         family = FAMILIES[family]() if isinstance(family, str) else family
         likelihood = Engine.likelihood(kind)
-        changes.setdefault("n_epochs", 3)
-        changes.setdefault("batch_size", 8)
+        changes.setdefault("n_batches", 3)
         changes.setdefault("learning_rate", 0.01)
         activation = changes.pop("activation", "relu")
         n_layers = len(hidden) + 1
@@ -118,7 +119,7 @@ class Engine:
         return Plan(network, likelihood, **changes)
 
     @staticmethod
-    def members(plan, seeds, keep, length_scale, tau, **of_prior):
+    def members(plan, seeds, keep, length_scale, tau, n_epochs=3, **of_prior):
         """Each a number or (members,); the same in all layers.
 
         Layers and targets get slightly different values of them. of_prior : the
@@ -151,6 +152,7 @@ class Engine:
             prior=prior,
             tau=tau * 2.0 ** np.arange(n_targets),
             statistics=np.empty((len(seeds), 0)),
+            n_epochs=np.broadcast_to(n_epochs, seeds.shape),
         )
 
     @staticmethod
@@ -180,6 +182,13 @@ class Engine:
         return train(plan, members, rows, posterior, **changes)
 
     @staticmethod
+    def noise(members, epoch):
+        """Of the first step of an epoch."""
+        noise = TrainingNoise(members.seeds, torch.device("cpu"), torch.float64)
+        noise.start_epoch(epoch)
+        return noise
+
+    @staticmethod
     def one_of(members, i):
         """Member i by itself."""
         return Members(
@@ -191,6 +200,7 @@ class Engine:
             ],
             tau=members.tau[i : i + 1],
             statistics=members.statistics[i : i + 1],
+            n_epochs=members.n_epochs[i : i + 1],
         )
 
     @staticmethod

@@ -13,6 +13,7 @@ from skbayesnn._inference.objective import Objective, kl_weight, weight_decay
 from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn._priors import PRIORS
 from tests.families.cases import CASES
+from tests.reference import forward, mean_nll
 
 SEEDS = np.array([4, 0, 4])
 KEEP, LENGTH_SCALE, TAU = [0.6, 0.9, 0.8], [0.7, 1.5, 0.2], [3.0, 0.5, 8.0]
@@ -68,10 +69,10 @@ def problem(engine, seed):
 def test_mean_over_batches_is_the_whole(problem, weighted, batch):
     """Eq. 2: the batch size changes nothing in expectation, to rounding."""
     p = problem(family="point", weighted=weighted)
-    everything = torch.arange(p.rows.n_rows).unsqueeze(0)
+    everything = torch.arange(p.rows.n_rows[0]).unsqueeze(0)
 
     def nll(positions):
-        return p.objective.nll(p.q, *p.rows.take(positions), p.noise)
+        return mean_nll(p.objective, p.q, *p.rows.take(positions), p.noise)
 
     parts = torch.stack([nll(part) for part in everything.split(batch, dim=1)])
     torch.testing.assert_close(parts.mean(0), nll(everything), rtol=1e-12, atol=0)
@@ -81,14 +82,14 @@ def test_mean_over_batches_is_the_whole(problem, weighted, batch):
 def test_nll_and_kl_are_per_row(problem, weighted):
     """Both halves of F / N, N the sum of the weights."""
     p = problem(family="point", weighted=weighted)
-    x, y, weights = p.rows.take(torch.arange(p.rows.n_rows).unsqueeze(0))
-    f = p.q.network.forward(p.q.layers, p.q.keep, x, p.noise)
+    x, y, weights = p.rows.take(torch.arange(p.rows.n_rows[0]).unsqueeze(0))
+    f = forward(p.q.network, p.q.layers, p.q.keep, x, p.noise)
     tau = p.members.tau[:, None]
     residual = (y - f).numpy()
     of_row = (0.5 * tau * residual**2 - 0.5 * np.log(tau / (2 * np.pi))).sum(-1)
     w = np.ones_like(of_row) if weights is None else weights.numpy()
     n = w.sum(1)
-    nll = p.objective.nll(p.q, x, y, weights, p.noise)
+    nll = mean_nll(p.objective, p.q, x, y, weights, p.noise)
     np.testing.assert_allclose(nll, (w * of_row).sum(1) / n, rtol=1e-12)
     squares = sum(
         length_scale**2 / 2 * (np.square(m).sum((1, 2)) + np.square(b).sum(1))
@@ -166,10 +167,10 @@ def test_training_follows_the_gradient_of_eq_1(engine, problem, kind, weighted):
 
     After one step Adam's first moment is a tenth of the gradient.
     """
-    p = problem(kind, weighted=weighted, activation="tanh", n_epochs=1, batch_size=99)
+    p = problem(kind, weighted=weighted, activation="tanh", n_batches=1)
     trained = engine.train(p.plan, p.members, p.rows)
     masks = [
-        p.noise.bernoulli(keep, p.rows.n_rows, n).numpy()
+        p.noise.bernoulli(keep, p.rows.n_rows[0], n).numpy()
         for keep, n in zip(p.q.keep, p.plan.network.fan_ins, strict=True)
     ]
     names = [f"{i}/{n}" for i in range(len(masks)) for n in ("mean", "bias")]
@@ -203,11 +204,11 @@ def test_training_follows_the_gradient_of_eq_1(engine, problem, kind, weighted):
 def test_given_tau_scales_the_prior_only(problem):
     """Eq. 3: F / (N tau) has 1/2 ||y - f||^2, whatever tau."""
     p = problem(family="point")
-    x, y, _ = p.rows.take(torch.arange(p.rows.n_rows).unsqueeze(0))
+    x, y, _ = p.rows.take(torch.arange(p.rows.n_rows[0]).unsqueeze(0))
     gradients = []
     for factor in (1.0, 50.0):
         noise = {"log_tau": p.q.likelihood_params["log_tau"] + np.log(factor)}
-        f = p.q.network.forward(p.q.layers, p.q.keep, x, p.noise).requires_grad_()
+        f = forward(p.q.network, p.q.layers, p.q.keep, x, p.noise).requires_grad_()
         nll = p.plan.likelihood.nll(noise, f, y).mean(1) * p.objective.scale / factor
         gradients.append(torch.autograd.grad(nll.sum(), f)[0])
     torch.testing.assert_close(*gradients, rtol=1e-12, atol=0)

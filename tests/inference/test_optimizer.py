@@ -14,6 +14,29 @@ def problem_posterior(engine, seed):
     return engine.start(plan, members)
 
 
+def _numbers(rate, n):
+    """Of the n-th step: step size and root of the second moment's bias."""
+    unbiased = torch.tensor(1 - 0.999**n, dtype=torch.float64).sqrt()
+    return -rate * unbiased / (1 - 0.9**n), unbiased
+
+
+def test_moments_of_members_that_have_ended_are_kept(problem_posterior):
+    """Of two at different times; the third one goes on to the end."""
+    flat = FlatParameters(problem_posterior)
+    adam, found = Adam(flat), []
+    for step in range(3):
+        adam.step(flat.values.clone(), *_numbers(0.1, step + 1))
+        adam.keep_moments(np.arange(3) == step) if step < 2 else None
+        found.append(Adam.moments(adam))
+    alone = Adam(flat, found[2])
+    assert alone.moments().keys() == found[2].keys()
+    for name, values in found[2].items():
+        for step in range(3):
+            np.testing.assert_array_equal(values[step], found[step][name][step])
+        if name.endswith("mean"):
+            assert (found[2][name][0] != found[1][name][1]).any()
+
+
 def test_adam_is_torchs(seed, problem_posterior):
     """The same steps as torch.optim.Adam, with a step size that changes."""
     flat = FlatParameters(problem_posterior)
@@ -24,9 +47,9 @@ def test_adam_is_torchs(seed, problem_posterior):
     for step in range(20):
         gradient = torch.randn(len(values), generator=random, dtype=values.dtype)
         rate = 0.1 / (1 + step)
-        own.step(gradient, rate)
         theirs.param_groups[0]["lr"] = rate
-        values.grad = gradient
+        values.grad = gradient.clone()
+        own.step(gradient, *_numbers(rate, step + 1))
         theirs.step()
     # Both are float64; the products are taken in another order.
     torch.testing.assert_close(flat.values, values, rtol=1e-12, atol=1e-12)
@@ -35,9 +58,9 @@ def test_adam_is_torchs(seed, problem_posterior):
 def test_state_goes_there_and_back(problem_posterior):
     flat = FlatParameters(problem_posterior)
     adam = Adam(flat)
-    adam.step(torch.arange(len(flat.values)).to(flat.values), 0.1)
-    state = adam.state()
-    again = Adam(flat, state).state()
+    adam.step(torch.arange(len(flat.values)).to(flat.values), *_numbers(0.1, 1))
+    state = adam.moments()
+    again = Adam(flat, state).moments()
     assert state.keys() == again.keys()
     for name, value in state.items():
         np.testing.assert_array_equal(value, again[name])

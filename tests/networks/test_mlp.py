@@ -1,6 +1,6 @@
 """The perceptron: its pass, its pullback, its KL, and drawn networks."""
 
-from itertools import pairwise
+import json
 
 import numpy as np
 import pytest
@@ -9,10 +9,11 @@ import torch
 from skbayesnn._families import Bernoulli, Concrete, MeanField, Point
 from skbayesnn._inference.noise import DrawNoise, initial_normal
 from skbayesnn._inference.training_noise import TrainingNoise
-from skbayesnn._networks import MLP
+from skbayesnn._networks import MLP, network_from
 from skbayesnn._networks.mlp import ACTIVATIONS
 from skbayesnn._priors import GaussianPrior
 from tests.families.cases import LAWS, label
+from tests.reference import forward
 
 MEMBERS, ROWS, DRAWS, SIZES = 3, 8, 2, (4, 7, 6, 5)
 CPU, F64 = torch.device("cpu"), torch.float64
@@ -41,11 +42,11 @@ def layers(network, seed):
 
 def _start(network, seed):
     seeds = seed + np.arange(MEMBERS)
-    normal = [
-        torch.as_tensor(initial_normal(seeds, i, a + 1, b))
-        for i, (a, b) in enumerate(pairwise(SIZES))
-    ]
-    return network.init(normal, _keep())
+    return network.init(_normal(seeds), _keep())
+
+
+def _normal(seeds):
+    return lambda i, *shape: torch.as_tensor(initial_normal(seeds, i, *shape))
 
 
 def _keep():
@@ -92,7 +93,7 @@ def _assert_gradients(found, leaves, total, gradient=None):
 def test_pullback_is_autograds(network, layers, seed, lead):
     """In-place activations and masks change no gradient."""
     leaves = _leaves(network, layers)
-    outputs = network.forward(leaves, _keep(), _x(seed, lead), _noise(seed))
+    outputs = forward(network, leaves, _keep(), _x(seed, lead), _noise(seed))
     gradient = torch.linspace(-1, 1, outputs.numel(), dtype=F64).view(outputs.shape)
     with torch.no_grad():
         result, pullback = network.vjp(layers, _keep(), _x(seed, lead), _noise(seed))
@@ -208,15 +209,32 @@ def test_start_values_have_the_scale_of_their_layer(seed):
     and 0 in the last [He et al. 2015 eq. 10].
     """
     network = MLP((4, 300, 200, 50), "relu", (Point(),) * 3)
-    normal = [
-        torch.as_tensor(initial_normal(np.array([seed]), i, a + 1, b))
-        for i, (a, b) in enumerate(pairwise(network.sizes))
-    ]
+    normal = _normal(np.array([seed]))
     keep = (torch.ones(1, dtype=F64),) * 3
     layers = network.init(normal, keep)
     for i, (inputs, gain) in enumerate([(4, 2.0), (300, 2.0), (200, 1.0)]):
         weight, bias = layers[i]["mean"][0], layers[i]["bias"][0]
         expected = (gain / inputs) ** 0.5
-        torch.testing.assert_close(weight, expected * normal[i][0, :-1])
+        numbers = normal(i, inputs + 1, network.sizes[i + 1])[0]
+        torch.testing.assert_close(weight, expected * numbers[:-1])
         of_bias = (1 / (3 * inputs)) ** 0.5 if i < 2 else 0.0
-        torch.testing.assert_close(bias, of_bias * normal[i][0, -1])
+        torch.testing.assert_close(bias, of_bias * numbers[-1])
+
+
+def test_description_makes_the_same_network(network):
+    """Of plain values; those of 0.1.0 had no name."""
+    about = json.loads(json.dumps(network.describe()))
+    assert network_from(about) == network
+    del about["name"]
+    assert network_from(about | {"likelihood": "gaussian"}) == network
+
+
+def test_numbers_of_the_layers(seed):
+    """Against the parameters, and the units counted by hand."""
+    network = MLP(SIZES, "relu", (Point(),) * 3)
+    layers = _start(network, seed)
+    counted = sum(value[0].numel() for params in layers for value in params.values())
+    assert network.n_weights == counted
+    assert (network.n_inputs, network.n_outputs) == (4, 5)
+    assert network.fan_ins == (4, 7, 6)
+    assert (network.n_units, network.widest, network.live_units) == (22, 7, 13)

@@ -1,0 +1,45 @@
+"""The batches of an epoch, of one size for all members."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from skbayesnn._inference.plan import Batch, Plan, Rows
+from skbayesnn._inference.training_noise import TrainingNoise
+from skbayesnn._inference.unequal_noise import UnequalNoise
+
+
+class Batches:
+    """Cuts the rows of every member into equally many batches.
+
+    A member with fewer rows has smaller batches. They are padded with rows of weight
+    zero, and the others weigh more: the mean over all rows is that over its own.
+
+    Parameters
+    ----------
+    rows : Rows
+    plan : Plan
+    """
+
+    def __init__(self, rows: Rows, plan: Plan):
+        self._rows, self._n = rows, plan.n_batches
+        own = plan.batch_rows(rows.n_rows)
+        self.n_rows = int(own.max())
+        self._padding: torch.Tensor | None = None
+        if (own < self.n_rows).any():
+            present = np.arange(self.n_rows) < own[:, None]
+            share = present * (self.n_rows / own[:, None])
+            self._padding = torch.as_tensor(share).to(rows.mean_weight)
+
+    def of_epoch(self, noise: TrainingNoise | UnequalNoise) -> Iterator[Batch]:
+        """Inputs, y and weights of one batch after the other."""
+        order = noise.order(self._rows.n_rows, self._n)
+        batches = self._rows.batches(order, self.n_rows)
+        if self._padding is None:
+            return batches
+        return self._padded(batches, self._padding)
+
+    def _padded(self, batches: Iterator[Batch], padding: torch.Tensor):
+        for x, y, weights in batches:
+            yield x, y, padding if weights is None else weights * padding

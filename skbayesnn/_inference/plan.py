@@ -1,0 +1,144 @@
+"""What a program is asked to do: for all of its members, and for each of them."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from skbayesnn._inference.objective import kl_weight
+from skbayesnn._likelihoods import Likelihood
+from skbayesnn._networks import Network
+
+Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the members of one program share.
+
+    Parameters
+    ----------
+    network, likelihood : Network, Likelihood
+    n_batches : int
+        Equal batches that an epoch is cut into.
+    learning_rate : float
+        Adam's step size at the start.
+    cosine : bool
+        Whether it decays to zero along half a cosine over a member's epochs.
+    patience : int or None
+        Epochs without improvement of the validation score (by more than ``tol``)
+        after which a member stops; None: no early stopping.
+    tol : float
+    keep_interrupted : bool
+        Whether a KeyboardInterrupt ends the training instead of passing through.
+    horizon : int or None
+        Steps that count as a whole training for the warm-ups; by default those of
+        a member's epochs.
+    prior : str
+        A key of ``PRIORS``.
+    kl_weighting : {"uniform", "geometric"}
+        How the KL is spread over the batches of an epoch.
+    kl_warm_up : float in [0, 1]
+        Share of the training over which the KL's weight rises from 0 to 1.
+    score_function : bool
+        Gradients by the score function instead of through the network.
+    """
+
+    network: Network
+    likelihood: Likelihood
+    n_batches: int
+    learning_rate: float
+    cosine: bool = True
+    patience: int | None = None
+    tol: float = 0.0
+    keep_interrupted: bool = False
+    horizon: int | None = None
+    prior: str = "gaussian"
+    kl_weighting: str = "uniform"
+    kl_warm_up: float = 0.0
+    score_function: bool = False
+
+    def batch_rows(self, n_rows):
+        """Rows of a batch of ``n_rows``, a number or an array."""
+        return -(-n_rows // self.n_batches)
+
+    def kl_weight_at(self, batch: int, progress: float) -> float:
+        """Weight of the KL in one batch, after a share ``progress`` of the training."""
+        weight = kl_weight(self.kl_weighting, batch, self.n_batches)
+        if progress >= self.kl_warm_up:
+            return weight
+        return weight * progress / self.kl_warm_up
+
+    def learning_rate_at(self, progress: float) -> float:
+        """Adam's step size after a share ``progress`` of the training."""
+        if not self.cosine:
+            return self.learning_rate
+        return 0.5 * self.learning_rate * (1 + math.cos(math.pi * progress))
+
+
+@dataclass(frozen=True)
+class Members:
+    """What may differ between the members of one program.
+
+    Parameters
+    ----------
+    seeds : ndarray of shape (members,), int
+    keep : ndarray of shape (groups, members)
+    prior : list of dict of ndarray
+        Per group the fields of the prior, (members, ...) each.
+    tau : ndarray of shape (members, targets)
+        Precision in the network's scale: given, or where learning starts.
+    statistics : ndarray of shape (members, numbers)
+        What the likelihood has said of the training rows.
+    n_epochs : ndarray of shape (members,), int
+        After which a member's training ends, whatever the others do.
+    """
+
+    seeds: np.ndarray
+    keep: np.ndarray
+    prior: list[dict[str, np.ndarray]]
+    tau: np.ndarray
+    statistics: np.ndarray
+    n_epochs: np.ndarray
+
+    @classmethod
+    def concatenate(cls, parts: "list[Members]") -> "Members":
+        """All members of the parts, one after the other."""
+        by_member = {
+            field.name: np.concatenate([getattr(part, field.name) for part in parts])
+            for field in fields(cls)
+            if field.name not in ("keep", "prior")
+        }
+        return cls(
+            keep=np.concatenate([part.keep for part in parts], axis=1),
+            prior=[
+                {
+                    name: np.concatenate([of_part[name] for of_part in of_parts])
+                    for name in of_parts[0]
+                }
+                for of_parts in zip(*(part.prior for part in parts), strict=True)
+            ],
+            **by_member,
+        )
+
+
+class Rows(Protocol):
+    """The training rows of every member, on the device."""
+
+    n_rows: np.ndarray  # (members,), int
+    mean_weight: torch.Tensor  # (members,), of these rows
+    total_weight: torch.Tensor  # (members,), of all rows that count as seen
+
+    def batches(self, order: torch.Tensor, size: int) -> Iterator[Batch]:
+        """Inputs, y and weights of ``size`` rows after the other.
+
+        order : (members or 1, rows of all batches), each in range of the member's rows
+        """
+
+    def validation(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Held-out rows, all of them: inputs, y, weights; zero where a member has
+        fewer than others.
+        """

@@ -1,0 +1,129 @@
+"""One step of the training, and the state that it changes."""
+
+import numpy as np
+import torch
+
+from skbayesnn._inference.objective import Objective
+from skbayesnn._inference.optimizer import Adam, FlatParameters
+from skbayesnn._inference.penalty import Penalty
+from skbayesnn._inference.plan import Batch, Members, Plan, Rows
+from skbayesnn._inference.posterior import Posterior
+from skbayesnn._inference.schedule import Schedule
+from skbayesnn._inference.unequal_noise import noise_of
+from skbayesnn._priors import PRIORS, Prior
+
+
+class Step:
+    """Adam on F / (N tau) of all members: called with a batch, it moves them.
+
+    What changes from step to step are tensors, all held here: parameters, moments,
+    noise, step size and weight of the KL. A step that is compiled or captured is
+    another class with these methods.
+
+    Parameters
+    ----------
+    plan, members, rows : Plan, Members, Rows
+    posterior : Posterior
+        Where to start; it is not changed.
+    optimizer_state : dict, optional
+        ``state()`` of the run that is continued.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        members: Members,
+        rows: Rows,
+        posterior: Posterior,
+        optimizer_state: dict[str, np.ndarray] | None = None,
+    ):
+        self._likelihood = plan.likelihood
+        self.parameters = FlatParameters(posterior)
+        # Its parameters are views of those in training.
+        self.posterior = self.parameters.posterior()
+        values = self.parameters.values
+        self.noise = noise_of(
+            members.seeds, rows.n_rows, plan.n_batches, values.device, values.dtype
+        )
+        objective = Objective.of(
+            plan.likelihood,
+            _priors(plan, members, values),
+            members.tau,
+            rows.mean_weight,
+            rows.total_weight,
+        )
+        self._data_gradient = (
+            objective.score_gradient if plan.score_function else objective.nll_gradient
+        )
+        self.penalty = Penalty(
+            self.parameters, self.posterior, objective, self.noise.of_weights
+        )
+        self._optimizer = Adam(self.parameters, optimizer_state)
+        before = optimizer_state["step"] if optimizer_state else 0
+        self._schedule = Schedule(
+            plan,
+            members.n_epochs,
+            np.broadcast_to(before, members.seeds.shape),
+            self.parameters.member_of,
+        )
+        self._numbers = self._schedule.numbers(values)
+        self._n_done = 0
+
+    def start_epoch(self, epoch: int, n_batches: int) -> None:
+        """The steps that follow are those of an epoch; earlier runs' are counted."""
+        self.noise.start_epoch(epoch, n_batches)
+        params = self.posterior.likelihood_params
+        courses = self._schedule.progress(self._n_done)
+        if len(courses) == 1:
+            self._likelihood.schedule(params, courses[0][0])
+            return
+        for progress, members in courses:
+            own = {name: value[members] for name, value in params.items()}
+            self._likelihood.schedule(own, progress)
+            for name, value in own.items():
+                params[name][members] = value
+
+    def __call__(self, batch: Batch) -> torch.Tensor:
+        """Move all members; returns the nll of their rows, (members, batch rows)."""
+        numbers = next(self._numbers)
+        nll, of_layers, of_likelihood = self._data_gradient(
+            self.posterior, *batch, self.noise
+        )
+        gradient = self.parameters.vector(of_layers, of_likelihood)
+        self.penalty.add_gradient(gradient, numbers.kl_weight)
+        self._optimizer.step(gradient, numbers.step_size, numbers.root_unbiased)
+        self.noise.next_step()
+        self._n_done += 1
+        return nll
+
+    def end_members(self, ended: np.ndarray) -> None:
+        """Some members, (members,) bool, stay as they are while others go on."""
+        self._optimizer.keep_moments(ended)
+
+    def state(self) -> dict[str, np.ndarray]:
+        """The optimizer's, by name, to go on with."""
+        steps = _common(self._schedule.steps_done(self._n_done))
+        return {"step": steps} | self._optimizer.moments()
+
+
+def select_state(state: dict[str, np.ndarray], members: np.ndarray):
+    """``Step.state()`` of some members, by index."""
+    chosen = {n: values[members] for n, values in state.items() if n != "step"}
+    if state["step"].ndim == 0:
+        return {"step": state["step"]} | chosen
+    return {"step": _common(state["step"][members])} | chosen
+
+
+def _common(values: np.ndarray) -> np.ndarray:
+    """One number where all are equal."""
+    return np.asarray(values[0]) if (values == values[0]).all() else values
+
+
+def _priors(plan: Plan, members: Members, like: torch.Tensor) -> tuple[Prior, ...]:
+    """The prior of every group."""
+    return tuple(
+        PRIORS[plan.prior](
+            **{name: torch.as_tensor(value).to(like) for name, value in fields.items()}
+        )
+        for fields in members.prior
+    )

@@ -1,0 +1,56 @@
+"""How many threads torch computes with, while several fits may be under way."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+# torch has one number for the process, which a thread takes over at its first use of
+# it, and from then on one for each thread. To set one sets both.
+_lock = threading.Lock()
+_in_use: list[int] = []
+_before = 0
+_of_thread = threading.local()
+
+
+@contextmanager
+def torch_threads(n: int | None) -> Iterator[None]:
+    """So many threads; None leaves them as they are.
+
+    Afterwards the calling thread has its own number again, and when the last of
+    several users is done, the process has the one from before the first of them.
+    """
+    if n is None:
+        yield
+        return
+    own = _enter(n)
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        _leave(n, own)
+
+
+def _enter(n: int) -> int:
+    """The number that the calling thread gets back.
+
+    A thread that began while others were computing has taken over one of theirs.
+    """
+    global _before
+    with _lock:
+        own = torch.get_num_threads()
+        nested = getattr(_of_thread, "depth", 0)
+        _of_thread.depth = nested + 1
+        if not _in_use:
+            _before = own
+        taken_over = not nested and own in _in_use
+        _in_use.append(n)
+        return _before if taken_over else own
+
+
+def _leave(n: int, own: int) -> None:
+    with _lock:
+        _of_thread.depth -= 1
+        _in_use.remove(n)
+        torch.set_num_threads(own if _in_use else _before)

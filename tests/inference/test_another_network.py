@@ -1,0 +1,123 @@
+"""A network that is no perceptron goes through the engine as it is."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn._families import Bernoulli, Concrete, MeanField
+from skbayesnn._inference.predictive import stream, whole
+from skbayesnn._networks import MLP, Network
+from tests.inference.conftest import INPUTS, TARGETS
+
+
+@dataclass(frozen=True)
+class Branches(Network):
+    """f(x) = a(x) + b(x)."""
+
+    a: Network
+    b: Network
+
+    families = property(lambda self: self.a.families + self.b.families)
+    fan_ins = property(lambda self: self.a.fan_ins + self.b.fan_ins)
+    n_inputs = property(lambda self: self.a.n_inputs)
+    n_outputs = property(lambda self: self.a.n_outputs)
+    n_weights = property(lambda self: self.a.n_weights + self.b.n_weights)
+    n_units = property(lambda self: self.a.n_units + self.b.n_units)
+    widest = property(lambda self: max(self.a.widest, self.b.widest))
+    live_units = property(lambda self: self.a.live_units + self.b.live_units)
+
+    def describe(self):
+        return {"a": self.a.describe(), "b": self.b.describe()}
+
+    @classmethod
+    def from_description(cls, about):
+        return cls(*(MLP.from_description(about[part]) for part in "ab"))
+
+    def init(self, normal, keep):
+        n = len(self.a.families)
+        of_b = self.b.init(lambda i, *shape: normal(n + i, *shape), keep[n:])
+        return self.a.init(normal, keep[:n]) + of_b
+
+    def vjp(self, layers, keep, x, noise):
+        n = len(self.a.families)
+        of_a, back_a = self.a.vjp(layers[:n], keep[:n], x.clone(), noise)
+        of_b, back_b = self.b.vjp(layers[n:], keep[n:], x, noise)
+        return of_a + of_b, lambda g: back_a(g.clone()) + back_b(g)
+
+    def apply(self, weights, x):
+        n = len(self.a.families)
+        return self.a.apply(weights[:n], x) + self.b.apply(weights[n:], x)
+
+
+SEEDS = np.array([4, 0, 4])
+
+
+@pytest.fixture(params=[Bernoulli(), MeanField(), Concrete()], ids=repr)
+def program(engine, seed, request):
+    family = request.param
+    branches = Branches(
+        MLP((INPUTS, 7, 6, TARGETS), "relu", (family,) * 3),
+        MLP((INPUTS, TARGETS), "identity", (MeanField(),)),
+    )
+    plan = replace(engine.plan(kl_warm_up=0.5), network=branches)
+    members = engine.members(plan, SEEDS + seed, [0.6, 0.9, 0.8], 0.5, [3, 1, 9.0])
+    return plan, members, engine.rows(plan, len(SEEDS), seed, shared=False)
+
+
+def test_branches_train_as_each_alone(engine, program):
+    plan, members, rows = program
+    together = engine.train(plan, members, rows)
+    start = engine.parameters(engine.start(plan, members))
+    for i in range(len(SEEDS)):
+        alone = engine.train(plan, engine.one_of(members, i), rows.of_member(i))
+        expected = engine.parameters(alone.posterior)
+        for name, values in engine.parameters(together.posterior).items():
+            # Nine steps in float64; Adam divides by the gradient's size.
+            np.testing.assert_allclose(
+                values[i], expected[name][0], rtol=1e-8, atol=1e-9
+            )
+            if name.endswith("mean"):
+                assert (values[i] != start[name][i]).all()
+
+
+def test_pullback_is_that_of_the_branches(engine, program):
+    """One after the other, at the noise that each asks for."""
+    plan, members, rows = program
+    q = engine.start(plan, members)
+    noise = [engine.noise(members, epoch) for epoch in (0, 0)]
+    x = torch.as_tensor(rows.x)
+    with torch.no_grad():
+        f, back = plan.network.vjp(q.layers, q.keep, x.clone(), noise[0])
+        found = back(torch.ones_like(f))
+    n = len(plan.network.a.families)
+    a, back_a = plan.network.a.vjp(q.layers[:n], q.keep[:n], x.clone(), noise[1])
+    b, back_b = plan.network.b.vjp(q.layers[n:], q.keep[n:], x.clone(), noise[1])
+    torch.testing.assert_close(f, a + b)
+    of_parts = back_a(torch.ones_like(a)) + back_b(torch.ones_like(b))
+    for own, expected in zip(found, of_parts, strict=True):
+        assert own.keys() == expected.keys()
+        for name, value in own.items():
+            torch.testing.assert_close(value, expected[name])
+
+
+def test_branches_stream_as_whole(engine, program, seed):
+    """In chunks of rows and draws, however little memory there is."""
+    plan, members, rows = program
+    posterior = engine.train(plan, members, rows).posterior
+    x = np.random.default_rng(seed).normal(size=(29, INPUTS))
+
+    def predict(budget):
+        return whole(stream(posterior, lambda s: torch.as_tensor(x[s]), 29, 5, budget))
+
+    with torch.no_grad():
+        outputs = posterior.outputs(torch.as_tensor(x)[None], range(5))
+    expected = outputs.flatten(0, 1).numpy()
+    for budget in (1 << 10, 1 << 14, 1 << 26):
+        np.testing.assert_allclose(predict(budget)[0], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_branches_can_be_described(program):
+    network = program[0].network
+    assert Branches.from_description(network.describe()) == network

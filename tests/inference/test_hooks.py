@@ -1,0 +1,81 @@
+"""What looks on: weights averaged over the last epochs, as a hook."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn._inference.hooks import Hook
+
+
+class Swag(Hook):
+    """First two moments of the weights over the last epochs [Maddox et al. 2019]."""
+
+    def __init__(self, first_epoch):
+        self.first_epoch, self.n = first_epoch, 0
+        self.mean, self.square = 0.0, 0.0
+
+    def epoch_end(self, n_done, posterior):
+        if n_done >= self.first_epoch:
+            weights = torch.cat(
+                [layer["mean"].flatten(1) for layer in posterior.layers], 1
+            )
+            self.n += 1
+            self.mean = self.mean + (weights - self.mean) / self.n
+            self.square = self.square + (weights.square() - self.square) / self.n
+
+
+class Weights(Hook):
+    """Those of every epoch."""
+
+    def __init__(self):
+        self.of_epoch = []
+
+    def epoch_end(self, n_done, posterior):
+        assert n_done == len(self.of_epoch) + 1
+        means = [layer["mean"].flatten(1).numpy() for layer in posterior.layers]
+        self.of_epoch.append(np.concatenate(means, axis=1))
+
+
+class Averaged(Weights):
+    """Goes on with the average of the first layer."""
+
+    def training_end(self, posterior):
+        n = posterior.layers[0]["mean"][0].numel()
+        average = torch.as_tensor(np.mean(self.of_epoch, axis=0)[:, :n])
+        first = {**posterior.layers[0]}
+        first["mean"] = average.view_as(first["mean"])
+        return replace(posterior, layers=[first, *posterior.layers[1:]])
+
+
+@pytest.fixture
+def program(engine, seed):
+    plan = engine.plan()
+    members = engine.members(plan, [seed, seed + 1], 0.8, 1.0, 3.0, n_epochs=7)
+    return plan, members, engine.rows(plan, 2, seed)
+
+
+def test_moments_over_the_last_epochs(engine, program):
+    swag, weights = Swag(first_epoch=4), Weights()
+    engine.train(*program, hooks=[swag, weights])
+    last = np.array(weights.of_epoch[3:])
+    assert len(last) == 4
+    np.testing.assert_allclose(swag.mean, last.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(swag.square, (last**2).mean(0), rtol=1e-12)
+    assert (last.std(0) > 0).all()
+
+
+def test_hooks_do_not_touch_the_training(engine, program):
+    plain = engine.parameters(engine.train(*program).posterior)
+    watched = engine.train(*program, hooks=[Swag(1), Hook()])
+    for name, values in engine.parameters(watched.posterior).items():
+        np.testing.assert_array_equal(values, plain[name])
+
+
+def test_hook_hands_on_another_posterior(engine, program):
+    averaged = Averaged()
+    trained = engine.train(*program, hooks=[averaged])
+    found = trained.posterior.layers[0]["mean"].flatten(1).numpy()
+    expected = np.mean(averaged.of_epoch, axis=0)[:, : found.shape[1]]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)

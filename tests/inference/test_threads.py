@@ -1,0 +1,73 @@
+"""Fits in threads leave torch's number of threads as it was, and an inference mode."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn._families import MeanField
+from skbayesnn._inference.threads import torch_threads
+
+
+def _in_a_new_thread():
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(torch.get_num_threads).result()
+
+
+@pytest.fixture(params=[2, 3])
+def n_threads(request):
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def test_concurrent_fits_leave_no_trace(engine, seed, n_threads):
+    """Four at a time, some begun by threads that see another's number."""
+    plan = engine.plan()
+    members = engine.members(plan, [seed], 0.8, 1.0, 3.0, n_epochs=20)
+    rows = engine.rows(plan, 1, seed)
+
+    def fit(_):
+        engine.train(plan, members, rows)
+        return torch.get_num_threads()
+
+    for _ in range(3):
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(fit, range(12)))
+            barrier = threading.Barrier(4)
+
+            def after(_, barrier=barrier):
+                barrier.wait()
+                return torch.get_num_threads()
+
+            assert set(pool.map(after, range(4))) == {n_threads}
+        assert _in_a_new_thread() == torch.get_num_threads() == n_threads
+
+
+def test_uses_can_overlap_and_be_nested(n_threads):
+    with torch_threads(5):
+        assert torch.get_num_threads() == 5
+        with torch_threads(1):
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 5
+        with torch_threads(None):
+            assert torch.get_num_threads() == 5
+    assert _in_a_new_thread() == torch.get_num_threads() == n_threads
+
+
+@pytest.mark.parametrize(
+    "family", ["bernoulli", MeanField(shared_draw=True), "concrete"], ids=repr
+)
+def test_training_in_a_callers_inference_mode(engine, seed, family):
+    """Bit for bit what it is without."""
+    plan = engine.plan(family=family)
+    members = engine.members(plan, [seed, seed + 1], 0.8, 1.0, 3.0)
+    rows = engine.rows(plan, 2, seed)
+    expected = engine.parameters(engine.train(plan, members, rows).posterior)
+    with torch.inference_mode():
+        trained = engine.train(plan, members, engine.rows(plan, 2, seed))
+    for name, values in engine.parameters(trained.posterior).items():
+        np.testing.assert_array_equal(values, expected[name])

@@ -1,0 +1,184 @@
+"""Members with rows and epochs of their own number: as each one trained alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn._data.design import Design, Scaling, Share
+from skbayesnn._data.validate import Table
+from skbayesnn._families import MeanField
+from skbayesnn._inference.training import train
+from skbayesnn._inference.unequal_noise import UnequalNoise
+
+ROWS = 31
+SEEDS = np.array([4, 0, 4, 1])
+KEEP, LENGTH_SCALE, TAU = [0.6, 0.95, 0.8, 0.7], [1.0, 0.1, 0.3, 3.0], [9, 1, 0.3, 5]
+N_BATCHES = 3
+
+# Who sees which rows: batches of 7, 6, 7 and 9 rows, or of 8, 7, 8 and 8.
+ROWS_OF = {
+    "folds": [range(20), range(3, 20), range(2, 23), range(4, 31)],
+    "a fold left out": [
+        [row for row in range(24) if row % 8 not in out]
+        for out in ((), (1, 4), (2,), (7,))
+    ],
+}
+
+
+@pytest.fixture(params=ROWS_OF)
+def rows_of(request):
+    return [np.array(rows) for rows in ROWS_OF[request.param]]
+
+
+def _shares(table, rows_of, validation=(), weighted=False):
+    """Each in the scale of all rows; held-out rows are given per share."""
+    return [
+        Share(
+            1,
+            rows,
+            table.sample_weight[rows] if weighted else np.ones(len(rows)),
+            np.array(validation[i] if len(validation) else [], dtype=int),
+            Scaling.none(
+                table.X.shape[1], table.y.shape[-1] if table.y.ndim > 1 else 1
+            ),
+        )
+        for i, rows in enumerate(rows_of)
+    ]
+
+
+def _table(engine, plan, seed):
+    rows = engine.rows(plan, 1, seed, n_rows=ROWS)
+    weights = np.random.default_rng(seed).uniform(0.2, 5, ROWS)
+    return Table(rows.x[0], rows.y[0], weights)
+
+
+def _assert_each_as_alone(engine, plan, members, table, shares):
+    """In float64. Adam divides by the gradient's size: where one is small, its
+    rounding counts.
+    """
+
+    def trained(members, shares):
+        design = Design(table, shares, torch.device("cpu"), torch.float64)
+        return train(plan, members, design, engine.start(plan, members))
+
+    together = trained(members, shares)
+    for i, share in enumerate(shares):
+        alone = trained(engine.one_of(members, i), [share])
+        [n] = alone.n_epochs
+        assert together.n_epochs[i] == n
+        expected = engine.parameters(alone.posterior)
+        for name, values in engine.parameters(together.posterior).items():
+            np.testing.assert_allclose(
+                values[i], expected[name][0], rtol=1e-9, atol=1e-10, err_msg=name
+            )
+        for name in ("nll", "kl", "validation"):
+            if getattr(alone, name) is not None:
+                found, expected = getattr(together, name), getattr(alone, name)
+                np.testing.assert_allclose(found[:n, i], expected[:n, 0], rtol=1e-9)
+        _assert_optimizer(together.select(np.array([i])), alone, plan)
+    return together
+
+
+def _assert_optimizer(found, expected, plan):
+    """To go on with. A member that stops early goes on unnoticed until all have."""
+    if plan.patience is not None:
+        return
+    assert found.optimizer.keys() == expected.optimizer.keys()
+    for name, values in expected.optimizer.items():
+        np.testing.assert_allclose(
+            found.optimizer[name], values, rtol=1e-9, atol=1e-10, err_msg=name
+        )
+
+
+EQUAL, OWN = [6, 6, 6, 6], [6, 4, 5, 6]
+PROGRAMS = {
+    "dropout": {},
+    "tau learned": {"kind": "gaussian, tau learned"},
+    "heteroscedastic": {"kind": "heteroscedastic"},
+    "classes": {"kind": "categorical"},
+    "gaussian dropout": {"family": "gaussian"},
+    "concrete": {"family": "concrete"},
+    "warm-up": {"family": "mean_field", "kl_warm_up": 0.5},
+    "sampled": {"family": MeanField(sampled_kl=True), "kl_weighting": "geometric"},
+    "spiked": {"family": MeanField(spike=True, sampled_kl=True)},
+    "one draw": {"family": MeanField(spike=True, shared_draw=True)},
+    "score": {"family": MeanField(shared_draw=True), "score_function": True},
+    "correlated": {"family": "variational_correlated", "prior": "log_uniform"},
+    "one batch": {"n_batches": 1},
+    "constant rate": {"cosine": False},
+}
+
+
+@pytest.mark.parametrize("n_epochs", [EQUAL, OWN], ids=["equal epochs", "own epochs"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_unequal_rows_are_as_alone(engine, seed, rows_of, program, n_epochs):
+    plan = engine.plan(**PROGRAMS[program])
+    members = engine.members(
+        plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, n_epochs=n_epochs
+    )
+    table = _table(engine, plan, seed)
+    shares = _shares(table, rows_of, weighted=program in ("dropout", "score"))
+    together = _assert_each_as_alone(engine, plan, members, table, shares)
+    np.testing.assert_array_equal(together.n_epochs, n_epochs)
+
+
+def test_unequal_rows_stop_early_as_alone(engine, seed, rows_of):
+    """Held-out rows of unequal number too; some stop before their last epoch."""
+    plan = engine.plan(patience=3, tol=1e-3, cosine=False)
+    members = engine.members(
+        plan, SEEDS + seed, KEEP, 0.1, 3.0, n_epochs=[25, 20, 22, 25]
+    )
+    table = _table(engine, plan, seed)
+    validation = [range(24, 29), range(22, 31), range(30, 31), range(23, 25)]
+    shares = _shares(table, rows_of, validation)
+    together = _assert_each_as_alone(engine, plan, members, table, shares)
+    assert (together.n_epochs < members.n_epochs).any()
+
+
+def test_members_of_unequal_epochs_can_go_on(engine, seed):
+    """Each from the moments that it had at its own end."""
+    plan = engine.plan("heteroscedastic", cosine=False, horizon=60)
+    members = engine.members(
+        plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, n_epochs=[2, 1, 2, 3]
+    )
+    rows = engine.rows(plan, len(SEEDS), seed)
+    first = engine.train(plan, members, rows)
+    second = train(plan, members, rows, first.posterior, first.optimizer, 3)
+    np.testing.assert_array_equal(first.optimizer["step"], [6, 3, 6, 9])
+    np.testing.assert_array_equal(second.optimizer["step"], [12, 6, 12, 18])
+    for i in range(len(SEEDS)):
+        one, only = engine.one_of(members, i), np.array([i])
+        own = first.select(only)
+        alone = train(plan, one, rows.of_member(i), own.posterior, own.optimizer, 3)
+        expected = engine.parameters(alone.posterior)
+        for name, values in engine.parameters(second.posterior).items():
+            np.testing.assert_allclose(values[i], expected[name][0], rtol=1e-9)
+
+
+def test_noise_of_weights_is_not_padded(seed):
+    """And noise per row is zero below a member's own rows, whatever a row has of it."""
+    n_rows = np.array([6, 4, 6])
+    noise = UnequalNoise(
+        np.array([seed, seed, seed + 1]), n_rows, 2, torch.device("cpu"), torch.float64
+    )
+    noise.start_epoch(0)
+    assert (noise.of_weights.normal(2, 5) != 0).all()
+    for per_row in (1, 4):
+        found = noise.normal(3 * per_row, 5)
+        assert (found[[0, 2]] != 0).all() and (found[1, : 2 * per_row] != 0).all()
+        assert not found[1, 2 * per_row :].any()
+
+
+def test_equal_rows_are_not_padded(engine, seed):
+    """Epochs of their own change no bit of what comes before."""
+    plan = engine.plan()
+    members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, n_epochs=4)
+    rows = engine.rows(plan, len(SEEDS), seed)
+    shorter = replace(members, n_epochs=np.array([4, 4, 2, 4]))
+    whole, found = (engine.train(plan, each, rows) for each in (members, shorter))
+    others = [0, 1, 3]
+    after = engine.parameters(found.posterior)
+    for name, values in engine.parameters(whole.posterior).items():
+        np.testing.assert_array_equal(after[name][others], values[others])
