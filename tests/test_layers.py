@@ -69,9 +69,7 @@ def test_engine_knows_no_scikit_learn(path):
     assert not roots & {"sklearn", "scipy", "pandas", "joblib", "matplotlib"}
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in MODULES if _part(p) in GROUND], ids=_name
-)
+@pytest.mark.parametrize("path", [p for p in MODULES if _part(p) in GROUND], ids=_name)
 def test_ground_floor_is_torch_only(path):
     roots = {name.split(".")[0] for name in _imports(path)}
     assert roots <= {"torch", "skbayesnn", *sys.stdlib_module_names}

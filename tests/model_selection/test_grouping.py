@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 from skbayesnn.estimators import _program
 from skbayesnn.estimators._base import prepare
 from skbayesnn.model_selection import BatchedGridSearchCV, _grouping, _worker
+from skbayesnn.model_selection._jobs import Job
 from tests.model_selection.comparison import (
     SMALL,
     assert_same_results,
@@ -114,8 +115,9 @@ def test_memory_of_a_member_bounds_it(data):
     for units, n_estimators in ((5, 1), (50, 1), (50, 3)):
         estimator = regressor(hidden_layer_sizes=units, n_estimators=n_estimators)
         prepared = prepare(estimator, data.X, data.y)
-        job = _grouping.Job(estimator, 0, prepared, prepared.task_of(estimator))
-        found.append(_grouping.bytes_of(job))
+        task = prepared.task_of(estimator)
+        job = Job(("", 0), estimator, estimator, prepared, task)
+        found.append(_grouping.bytes_of([job]))
         weights = n_estimators * 8 * (units * (4 + 1) + units + 1)
         activations = n_estimators * 8 * SMALL["batch_size"] * (4 + units + 1)
         # Values, gradient and two moments of Adam at least.
@@ -241,11 +243,11 @@ def test_one_program_at_a_time_on_a_device(data, monkeypatch, pre_dispatch):
     """However long its programs take."""
     train_group, busy, seen = _worker.train_group, [], []
 
-    def train(jobs, judge, room, device):
+    def train(group, scorer, limit, device):
         assert device not in busy
         busy.append(device)
         time.sleep(0.02 * (device == "cpu"))
-        found = train_group(jobs, judge, room, device)
+        found = train_group(group, scorer, limit, device)
         busy.remove(device)
         seen.append(device)
         return found
@@ -265,11 +267,11 @@ def test_devices_work_side_by_side(data, monkeypatch):
     train_group, together = _worker.train_group, threading.Barrier(2)
     waiting, seen = [], []
 
-    def train(jobs, judge, room, device):
+    def train(group, scorer, limit, device):
         waiting.append(device)
         together.wait(timeout=3)
         seen.append(sorted(waiting[:2]))
-        return train_group(jobs, judge, room, device)
+        return train_group(group, scorer, limit, device)
 
     monkeypatch.setattr(_worker, "train_group", train)
     grid = {"hidden_layer_sizes": [3, 4]}
