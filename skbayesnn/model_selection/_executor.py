@@ -116,8 +116,8 @@ class Executor:
         _raise_if_interrupted(known.values())
         return known
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Key, Outcome]]:
-        """Train and score; what shared a program as soon as it is through.
+    def run(self, jobs: Sequence[Job]) -> Iterator[dict[Key, Outcome]]:
+        """Train and score; each program's outcomes as soon as it is through.
 
         A program that does not fit into memory is halved.
 
@@ -133,7 +133,7 @@ class Executor:
             with _threads(self._n_threads):
                 for outcomes in self._parallel(self._calls(waiting, sent)):
                     group = sent.popleft()
-                    yield from outcomes.items()
+                    yield outcomes
                     _raise_if_interrupted(outcomes.values())
                     left = [job for job in group if job.key not in outcomes]
                     if left and self._limit.allows(group):
@@ -158,7 +158,7 @@ class Executor:
 
 def _raise_if_interrupted(outcomes: Iterable[Outcome]) -> None:
     """A program that was interrupted has estimators left that are not scored."""
-    if not all(outcome.is_done for outcome in outcomes):
+    if not all(outcome.estimator is None for outcome in outcomes):
         raise KeyboardInterrupt
 
 

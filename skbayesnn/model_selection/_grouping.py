@@ -50,7 +50,7 @@ def jobs_per_program(group: Sequence[Job], budget: int) -> int:
     if _validation.device_for_fit(job.network.device).type != "cpu":
         return size
     widest = plan.batch_size * max(plan.network.sizes) * n_members
-    members = WIDEST_BYTES // (job.item_size * widest)
+    members = WIDEST_BYTES // (_bytes_per_number(job) * widest)
     return min(size, max(FEWEST_MEMBERS, members))
 
 
@@ -73,7 +73,13 @@ def bytes_per_member(group: Sequence[Job]) -> int:
     weights = sum((a + 1) * b for a, b in pairwise(sizes))
     units = plan.batch_size * sum(sizes)
     most_rows = max(len(job.task.share.rows) for job in group)
-    return group[0].item_size * (30 * weights + 6 * units) + 16 * most_rows
+    numbers = _bytes_per_number(group[0]) * (30 * weights + 6 * units)
+    return numbers + 16 * most_rows
+
+
+def _bytes_per_number(job: Job) -> int:
+    """In training, which is in X's precision."""
+    return 4 if job.prepared.table.X.dtype == np.float32 else 8
 
 
 class MemoryLimit:

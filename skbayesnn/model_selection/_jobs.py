@@ -9,7 +9,6 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 
@@ -51,11 +50,6 @@ class Job:
     network: BayesianNetwork
     prepared: Prepared
     task: Task
-
-    @property
-    def item_size(self) -> int:
-        """Bytes of a number in training."""
-        return 4 if self.prepared.table.X.dtype == np.float32 else 8
 
 
 class JobBuilder:

@@ -15,18 +15,16 @@ class SearchProgress:
     Parameters
     ----------
     n_members, n_folds : int
-    verbose : bool
-        Whether a bar is shown.
 
     Raises
     ------
     ImportError
-        ``verbose`` without tqdm.
+        Without tqdm.
     """
 
-    def __init__(self, n_members: int, n_folds: int, verbose: bool):
+    def __init__(self, n_members: int, n_folds: int):
         self._n_folds = n_folds
-        self._bar = tqdm_bar(total=n_members, unit="member") if verbose else None
+        self._bar = tqdm_bar(total=n_members, unit="member")
         self._outcomes: dict[str, list[Outcome]] = {}
         self._best: dict[str, float] = {}
 
@@ -34,15 +32,12 @@ class SearchProgress:
         return self
 
     def __exit__(self, *_) -> None:
-        if self._bar is not None:
-            self._bar.close()
+        self._bar.close()
 
     def add(self, outcomes: Mapping[Key, Outcome]) -> None:
         """Some more members; those that are not scored yet do not count."""
-        if self._bar is None:
-            return
         for (candidate, _), outcome in outcomes.items():
-            if outcome.is_done:
+            if outcome.estimator is None:
                 done = self._outcomes.setdefault(candidate, [])
                 done.append(outcome)
                 if len(done) == self._n_folds:

@@ -7,6 +7,7 @@ and the refit are scikit-learn's.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import joblib
@@ -57,7 +58,7 @@ def replay(
     search,
     inputs: SearchInputs,
     candidates: list[dict],
-    outcomes: Iterable[Outcome],
+    outcomes: Iterable[list[Outcome]],
     **parameters,
 ):
     """A copy of a search that scikit-learn's own ``fit`` has fitted to the outcomes.
@@ -67,14 +68,15 @@ def replay(
     search : GridSearchCV or RandomizedSearchCV
     inputs : SearchInputs
     candidates : list of dict
-    outcomes : iterable of Outcome
-        Of each candidate in each fold, in scikit-learn's order; asked for one by one.
+    outcomes : iterable of list of Outcome
+        Of some candidates in all folds, in scikit-learn's order; asked for one list
+        after the other.
     **parameters
         Of the copy that are not the search's.
     """
     # Callbacks and messages tell the name of the class.
     kind = type(type(search).__name__, (_Replay, type(search)), {})
-    known = _KnownOutcomes(search.estimator, iter(outcomes))
+    known = _KnownOutcomes(search.estimator, chain.from_iterable(outcomes))
     parameters |= {"estimator": known, "cv": inputs.splits}
     result = kind(**search.get_params(deep=False) | parameters)
     hand_callbacks(search, result)
@@ -115,7 +117,7 @@ class _KnownOutcomes(BaseEstimator):
         self.estimator = estimator
         self.outcomes = outcomes
         self.taken: list[Outcome] = []
-        self._tags = get_tags(estimator)
+        self.tags, self.has_callbacks = get_tags(estimator), has_callbacks(estimator)
 
     def __sklearn_clone__(self):
         return self
@@ -125,38 +127,39 @@ class _KnownOutcomes(BaseEstimator):
         if outcome is None:
             return clone(self.estimator).set_params(**params)
         self.taken.append(outcome)
-        return _KnownMember(self.estimator, params, outcome, self._tags)
+        return _KnownMember(self, params, outcome)
 
     def fit(self, X, y=None):
         """For scikit-learn's checks; the estimators handed out are fitted."""
         raise NotImplementedError
 
     def __sklearn_tags__(self):
-        return self._tags
+        return self.tags
 
 
 class _KnownMember(CallbackSupportMixin, BaseEstimator):
     """Stands for an estimator that was trained as a member."""
 
-    def __init__(self, estimator, params: dict, outcome: Outcome, tags):
-        self.estimator = estimator
+    def __init__(self, known: _KnownOutcomes, params: dict, outcome: Outcome):
+        self.known = known
         self.params = params
         self.outcome = outcome
         self.scores = iter(outcome.scores)
-        self._tags = tags
-        hand_callbacks(estimator, self)
+        if known.has_callbacks:
+            hand_callbacks(known.estimator, self)
 
     def fit(self, X, y=None, **params):
         if self.outcome.error is not None:
             raise self.outcome.error.with_traceback(None)
-        if has_callbacks(self) or has_callbacks(self.estimator):
-            told = clone(self.estimator).set_params(**self.params)
+        # Those of the search are set on the members in its loop.
+        if self.known.has_callbacks or has_callbacks(self):
+            told = clone(self.known.estimator).set_params(**self.params)
             hand_callbacks(self, told)
             _tell(told, self.outcome.n_epochs)
         return self
 
     def __sklearn_tags__(self):
-        return self._tags
+        return self.known.tags
 
 
 @with_callbacks

@@ -1,6 +1,6 @@
 """What is known of every candidate in every fold; it survives an interruption."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,11 +37,6 @@ class Outcome:
     estimator: BaseEstimator | None = None
 
     @property
-    def is_done(self) -> bool:
-        """Whether nothing is left to be done: it is scored, or has failed."""
-        return self.estimator is None
-
-    @property
     def has_failed(self) -> bool:
         """Whether the training or a scorer has raised an exception."""
         return self.error is not None or any(
@@ -69,8 +64,9 @@ class ResultStore:
             self._candidates[hashes[-1]] = candidate
         return hashes
 
-    def __setitem__(self, key: Key, outcome: Outcome) -> None:
-        self._outcomes[key] = outcome
+    def update(self, outcomes: Mapping[Key, Outcome]) -> None:
+        """Keep some more outcomes."""
+        self._outcomes.update(outcomes)
 
     def of(self, candidates: Iterable[str]) -> list[Outcome]:
         """All outcomes of some candidates, fold by fold."""
@@ -96,7 +92,7 @@ class ResultStore:
         """
         n_done = dict.fromkeys(candidates, 0)
         for (candidate, _), outcome in self.known(candidates).items():
-            n_done[candidate] += outcome.is_done
+            n_done[candidate] += outcome.estimator is None
         whole = [i for i, c in enumerate(candidates) if n_done[c] == self._n_folds]
         outcomes = self.of(candidates[i] for i in whole)
         return [] if all(outcome.error for outcome in outcomes) else whole

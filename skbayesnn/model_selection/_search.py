@@ -6,7 +6,7 @@ scikit-learn's own search then runs over what they were scored.
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from contextlib import nullcontext
 
 import numpy as np
 import sklearn
@@ -145,7 +145,7 @@ class _Batched(BaseSearchCV):
                 "same data goes on from there.",
                 ConvergenceWarning,
             )
-            done = store.of(names[i] for i in whole)
+            done = [store.of(names[i] for i in whole)]
             candidates = [candidates[i] for i in whole]
             fitted = replay(self, inputs, candidates, done, refit=False)
         for name in learned(self):
@@ -188,8 +188,8 @@ class _Batched(BaseSearchCV):
         store: ResultStore,
         names: Sequence[str],
         candidates: Sequence[dict],
-    ) -> Iterator[Outcome]:
-        """Of each candidate in each fold; what is missing is trained when asked for.
+    ) -> Iterator[list[Outcome]]:
+        """Of some candidates in all folds; what is missing is trained when asked for.
 
         Raises
         ------
@@ -206,19 +206,27 @@ class _Batched(BaseSearchCV):
         )
         by_name = dict(zip(names, candidates, strict=True))
         n_at_once = executor.candidates_at_once(n_folds, builder.most_rows)
-        with SearchProgress(
-            len(by_name) * n_folds, n_folds, self.verbose > 0
-        ) as progress:
+        with self._progress(len(by_name) * n_folds, n_folds) as progress:
+
+            def keep(outcomes):
+                store.update(outcomes)
+                if progress is not None:
+                    progress.add(outcomes)
+
             for piece in builder.pieces(candidates, n_at_once):
-                known = store.known(names[piece])
-                progress.add(executor.score(known))
+                keep(executor.score(store.known(names[piece])))
                 jobs, failed = builder.jobs(by_name, store.missing(names[piece]))
-                results = executor.run(jobs)
+                keep(failed)
+                programs = executor.run(jobs)
                 del jobs  # What is through is not kept until the last is.
-                for key, outcome in chain(failed.items(), results):
-                    store[key] = outcome
-                    progress.add({key: outcome})
-                yield from store.of(names[piece])
+                for outcomes in programs:
+                    keep(outcomes)
+                yield store.of(names[piece])
+
+    def _progress(self, n_members: int, n_folds: int):
+        """A context with a ``SearchProgress``, or without one."""
+        shown = self.verbose > 0
+        return SearchProgress(n_members, n_folds) if shown else nullcontext()
 
     def _conditions(self, inputs: SearchInputs) -> tuple:
         """What must be the same for outcomes to hold."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from skbayesnn._sklearn_compat import check_method_params, safe_split
@@ -43,7 +44,7 @@ class FoldScorer:
         known: dict = {}
         try:
             for (_, fold), outcome in outcomes.items():
-                if not outcome.is_done:
+                if outcome.estimator is not None:
                     self._score(outcome, fold, known)
         except KeyboardInterrupt:
             return
@@ -54,7 +55,9 @@ class FoldScorer:
         known : the rows of folds that were asked for before
         """
         estimator = outcome.estimator
-        key = fold, get_tags(estimator).input_tags.pairwise
+        # Only the steps before a network may look at pairs of rows.
+        pairwise = isinstance(estimator, Pipeline) and get_tags(estimator)
+        key = fold, pairwise and pairwise.input_tags.pairwise
         if key not in known:
             known[key] = list(self._rows(estimator, fold))
         scores = []

@@ -6,6 +6,7 @@ import warnings
 import weakref
 
 import joblib
+import numpy as np
 import pytest
 import torch
 from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
@@ -210,6 +211,44 @@ def test_out_of_memory_with_one_member(data, little_memory):
             batched(data, {"tau": [0.5]}, cv=EQUAL)
         with pytest.raises(MemoryError, match="too much"):
             batched(data, {"tau": [0.5]}, cv=EQUAL, error_score="raise")
+
+
+@pytest.mark.parametrize("metrics", [1, 2])
+def test_out_of_memory_while_scoring(data, programs, metrics):
+    """The members that lacked memory are trained again, in smaller programs."""
+    of_program = []
+
+    def score(estimator, X, y):
+        of_program.append(estimator)
+        largest = programs[-1][0]
+        if largest > 3 and len(of_program) % 2:
+            fail_in_torch()
+        return -estimator.tau
+
+    scoring = score if metrics == 1 else {"score": score, "r2": "r2"}
+    grid = {"tau": [0.5, 2.0], "dropout": [0.1, 0.2]}
+    with pytest.warns(UserWarning, match="out of memory with 12 members"):
+        search = batched(data, grid, cv=EQUAL, scoring=scoring)
+    # Of 12 members six are left, which are halved, as nothing like 12 is tried again.
+    assert sizes(programs) == [3, 3, 12]
+    np.testing.assert_array_equal(
+        search.cv_results_["mean_test_score"],
+        -search.cv_results_["param_tau"].data.astype(float),
+    )
+
+
+def test_out_of_memory_while_scoring_one_member(data):
+    """Then its score is missing."""
+
+    def score(estimator, X, y):
+        if estimator.tau == 2.0:
+            fail_in_python()
+        return -estimator.tau
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search = batched(data, {"tau": [0.5, 2.0]}, cv=EQUAL, scoring=score)
+    np.testing.assert_array_equal(search.cv_results_["mean_test_score"], [-0.5, np.nan])
 
 
 def test_other_errors_are_not_out_of_memory(data, monkeypatch):
