@@ -21,7 +21,7 @@ from torch import nn
 
 from skbayesnn import __version__
 from skbayesnn.estimators._base import Prepared
-from skbayesnn.estimators._program import train_together
+from skbayesnn.estimators._program import task_of, train_together
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS_OF = ("torch", "numpy", "scikit-learn", "skorch")
@@ -250,7 +250,7 @@ def fit_splits(estimators: Sequence, X, y, rows: Sequence[np.ndarray]) -> Sequen
 def train_on(table, rows, estimators, of_y=None):
     """Estimators trained on their rows of a table, as members of one program."""
     tasks = [
-        Prepared(table, of_one, None, of_y or {}).task_of(estimator)
+        task_of(estimator, Prepared(table, of_one, None, of_y or {}))
         for of_one, estimator in zip(rows, estimators, strict=True)
     ]
     return train_together(estimators, tasks)

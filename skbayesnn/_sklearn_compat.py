@@ -7,6 +7,7 @@ every name at the oldest and at the newest version.
 
 from sklearn.base import BaseEstimator
 from sklearn.base import _fit_context as fit_context
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
 from sklearn.model_selection import GridSearchCV
 from sklearn.model_selection._search import BaseSearchCV
@@ -55,6 +56,7 @@ __all__ = [
     "safe_indexing",
     "safe_split",
     "scorers_of_search",
+    "target_dimensions",
     "with_callbacks",
     "with_metrics_of",
 ]
@@ -115,6 +117,14 @@ def metrics_of(scorer):
 def with_metrics_of(kind: type[MultimetricScorer], scorer: MultimetricScorer):
     """A scorer of another class with the metrics and options of one."""
     return kind(scorers=scorer._scorers, raise_exc=scorer._raise_exc)
+
+
+# ---- meta-estimators
+
+
+def target_dimensions(regressor: TransformedTargetRegressor) -> int:
+    """Dimensions of the y that it was fitted to."""
+    return regressor._training_dim
 
 
 # ---- callbacks

@@ -3,11 +3,12 @@
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from skbayesnn._predictive.mixin import PredictiveMixin
-from skbayesnn._predictive.mixtures import GaussianMixture
+from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._predictive.mixin import OpenPredictive, RegressionPredictiveMixin
+from skbayesnn._predictive.mixture import MixturePredictive
 
 
-class LinearGaussian(PredictiveMixin, RegressorMixin, BaseEstimator):
+class LinearGaussian(RegressionPredictiveMixin, RegressorMixin, BaseEstimator):
     """Least squares; the predictive is a mixture of Gaussians about the prediction.
 
     Parameters
@@ -45,13 +46,16 @@ class LinearGaussian(PredictiveMixin, RegressorMixin, BaseEstimator):
         mean = self._design(np.asarray(X, dtype=float)) @ self.coef_
         return mean[:, 0] if self.flat_ else mean
 
-    def _mixture(self, X):
+    def _open_predictive(self, X):
         X = np.asarray(X, dtype=float)
+        return OpenPredictive(len(X), lambda rows: self._predictive(X[rows]))
+
+    def _predictive(self, X):
         std = self.factor * self.std_ * np.exp(self.uneven * X[:, :1])
         mean = self._design(X) @ self.coef_
         draws = mean + np.multiply.outer([-self.apart, self.apart], std)
         variance = np.broadcast_to((1 - self.apart**2) * std**2, draws.shape)
-        return GaussianMixture(draws, variance, self.flat_)
+        return MixturePredictive(Gaussians(draws, variance), self.flat_)
 
     @staticmethod
     def _design(X):

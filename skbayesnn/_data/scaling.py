@@ -10,6 +10,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
+from skbayesnn._distributions.base import Components
+
 # Shift and factor from one scale to another: (values - shift) * factor.
 Affine = tuple[np.ndarray, np.ndarray]
 
@@ -82,13 +84,17 @@ class Scaling:
         """Targets, (rows, targets)."""
         return (y - self.y_mean) / self.y_scale
 
-    def y_from_network(self, values):
-        """Values of y, (rows, targets, ...); undoes ``y_to_network``."""
-        scale, mean = (
-            v.reshape(-1, *(1,) * (values.ndim - 2))
-            for v in (self.y_scale, self.y_mean)
-        )
+    def y_from_network(self, values, axis: int = 1):
+        """Values of y, with the targets on an axis; undoes ``y_to_network``."""
+        behind = (1,) * (values.ndim - 1 - axis % values.ndim)
+        scale, mean = (v.reshape(-1, *behind) for v in (self.y_scale, self.y_mean))
         return values * scale + mean
+
+    def components_from_network(self, components: Components) -> Components:
+        """Distributions of y in its own units."""
+        if not self.y_mean.any() and (self.y_scale == 1).all():
+            return components
+        return components.rescaled(self.y_mean, self.y_scale)
 
     def std_from_network(self, std):
         """Standard deviations of y, (..., targets)."""

@@ -19,7 +19,6 @@ import torch
 
 from skbayesnn._families import Noise, Params
 from skbayesnn._inference.posterior import Posterior
-from skbayesnn._likelihoods import nll_vjp
 from skbayesnn._priors import Prior
 from skbayesnn.gradient_estimators import leave_one_out
 
@@ -82,7 +81,7 @@ class Objective:
             every layer's parameters; of the likelihood's learned parameters.
         """
         outputs, to_layers = q.network.vjp(q.layers, q.keep, x, noise)
-        rows, to_outputs = nll_vjp(q.likelihood, q.likelihood_params, outputs, y)
+        rows, to_outputs = q.likelihood.nll_vjp(q.likelihood_params, outputs, y)
         of_outputs, of_likelihood = to_outputs(self._share(rows, row_weights))
         return self._weighted(rows, row_weights), to_layers(of_outputs), of_likelihood
 
@@ -109,7 +108,7 @@ class Objective:
             weights = q.network.draw(q.layers, q.keep, noise)
             with_draw = [(w.unsqueeze(0), b) for w, b in weights]
             outputs = q.network.apply(with_draw, x)[0]
-            rows, to_outputs = nll_vjp(q.likelihood, q.likelihood_params, outputs, y)
+            rows, to_outputs = q.likelihood.nll_vjp(q.likelihood_params, outputs, y)
             values.append(self._weighted(rows, row_weights))
             of_likelihood.append(to_outputs(self._share(rows, row_weights))[1])
             with torch.enable_grad():

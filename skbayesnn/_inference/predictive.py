@@ -1,8 +1,9 @@
 """Posterior -> draws of the predictive, streamed within a budget of memory."""
 
 from collections.abc import Callable, Iterator
-from itertools import groupby, pairwise
-from operator import itemgetter
+from functools import partial
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,17 +16,12 @@ _CHUNK_BYTES = {"cpu": 1 << 23}
 _LARGE_CHUNK_BYTES = 1 << 30
 _ROWS_OF_HELD_WEIGHTS = 1024
 
-Component = tuple[np.ndarray, ...]
 
+class OpenPosterior:
+    """What the draws of a posterior say, of some rows after the other.
 
-def stream(
-    posterior: Posterior,
-    rows: Callable[[slice], torch.Tensor],
-    n_rows: int,
-    n_draws: int,
-    budget: int,
-) -> Iterator[tuple[slice, Component]]:
-    """The predictive's components, chunk by chunk.
+    The drawn weights are held where they fit, and made anew for every chunk of rows
+    where they do not.
 
     Parameters
     ----------
@@ -35,59 +31,67 @@ def stream(
     n_rows, n_draws : int
     budget : int
         Bytes that the temporaries of one chunk may take.
-
-    Yields
-    ------
-    chunk : slice of rows
-    component : arrays (draws * members, rows, outputs)
-        What the likelihood makes of the outputs: mean and variance of a Gaussian, or
-        class probabilities. All draws of a chunk of rows come before the next rows,
-        in an order that does not depend on the chunks.
     """
-    keep_freed_memory()
-    n_draws = posterior.distinct_draws(n_draws)
-    hold = _fits(posterior, n_draws, budget)
-    row_step, draw_step = chunk_sizes(posterior, n_rows, n_draws, budget, hold)
-    draw_ranges = [
-        range(start, min(start + draw_step, n_draws))
-        for start in range(0, n_draws, draw_step)
-    ]
-    held = [posterior.draw(draws) for draws in draw_ranges] if hold else []
-    with torch.inference_mode():
-        for start in range(0, n_rows, row_step):
-            chunk = slice(start, min(start + row_step, n_rows))
-            x = rows(chunk).unsqueeze(0)
-            for i, draws in enumerate(draw_ranges):
-                weights = held[i] if held else posterior.draw(draws)
-                outputs = posterior.network.apply(weights, x)
-                lead = (len(draws), posterior.n_members)
-                outputs = outputs.expand(*lead, -1, -1)
-                components = posterior.components(outputs)
-                yield (
-                    chunk,
-                    tuple(c.flatten(0, 1).cpu().numpy() for c in components),
-                )
 
+    def __init__(
+        self,
+        posterior: Posterior,
+        rows: Callable[[slice], torch.Tensor],
+        n_rows: int,
+        n_draws: int,
+        budget: int,
+    ):
+        keep_freed_memory()
+        self._posterior, self._rows, self.n_rows = posterior, rows, n_rows
+        n_draws = posterior.distinct_draws(n_draws)
+        hold = _fits(posterior, n_draws, budget)
+        # Rows that are best asked for at once.
+        self.row_step, draw_step = chunk_sizes(posterior, n_rows, n_draws, budget, hold)
+        self._draws = [
+            range(start, min(start + draw_step, n_draws))
+            for start in range(0, n_draws, draw_step)
+        ]
+        self._held = [posterior.draw(draws) for draws in self._draws] if hold else None
 
-def by_rows(chunks) -> Iterator[tuple[slice, Iterator[Component]]]:
-    """One item per chunk of rows, with the components of its draws one by one."""
-    for chunk, group in groupby(chunks, key=itemgetter(0)):
-        yield chunk, (component for _, component in group)
+    def chunks(self, rows: slice | None = None) -> Iterator[slice]:
+        """The rows, so many at a time as are best asked for at once."""
+        first, last, _ = (rows or slice(None)).indices(self.n_rows)
+        for start in range(first, last, self.row_step):
+            yield slice(start, min(start + self.row_step, last))
 
+    def by_rows(
+        self, rows: slice | None = None
+    ) -> Iterator[tuple[slice, Iterator[Any]]]:
+        """Chunks of the rows, each with the components of its draws, some at a time.
 
-def all_draws(chunks) -> Iterator[tuple[slice, Component]]:
-    """One item per chunk of rows, with all draws in one component."""
-    for chunk, parts in by_rows(chunks):
-        yield (
-            chunk,
-            tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True)),
+        All draws of a chunk come before the next rows, in an order that does not
+        depend on the chunks. An item is (draws * members, rows, ...), of the class
+        that the likelihood names.
+        """
+        for chunk in self.chunks(rows):
+            x = self._rows(chunk).unsqueeze(0)
+            yield chunk, map(partial(self._components, x), range(len(self._draws)))
+
+    def whole(self, rows: slice | None = None) -> Any:
+        """All draws of some rows in one object."""
+        parts = [_joined(list(parts)) for _, parts in self.by_rows(rows)]
+        return _joined(parts, axis=1)
+
+    def _components(self, x: torch.Tensor, i: int) -> Any:
+        """Of the draws with number i, x (1, rows, inputs)."""
+        posterior, draws = self._posterior, self._draws[i]
+        with torch.inference_mode():
+            weights = self._held[i] if self._held else posterior.draw(draws)
+            outputs = posterior.network.apply(weights, x)
+            outputs = outputs.expand(len(draws), posterior.n_members, -1, -1)
+            values = posterior.components(outputs)
+        return posterior.likelihood.components_class(
+            *(value.flatten(0, 1).cpu().numpy() for value in values)
         )
 
 
-def whole(chunks) -> Component:
-    """All draws of all rows, for a few rows: (draws * members, rows, outputs)."""
-    parts = [component for _, component in all_draws(chunks)]
-    return tuple(np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True))
+def _joined(parts: list, axis: int = 0):
+    return parts[0] if len(parts) == 1 else type(parts[0]).concatenated(parts, axis)
 
 
 def chunk_sizes(

@@ -112,12 +112,15 @@ class Members:
         Per layer the fields of the prior, (members, ...) each.
     tau : ndarray of shape (members, targets)
         Precision in the network's scale: given, or where learning starts.
+    statistics : ndarray of shape (members, numbers)
+        What the likelihood has said of the training rows.
     """
 
     seeds: np.ndarray
     keep: np.ndarray
     prior: list[dict[str, np.ndarray]]
     tau: np.ndarray
+    statistics: np.ndarray
 
     @classmethod
     def concatenate(cls, parts: "list[Members]") -> "Members":
@@ -133,6 +136,7 @@ class Members:
                 for of_parts in zip(*(part.prior for part in parts), strict=True)
             ],
             tau=np.concatenate([part.tau for part in parts]),
+            statistics=np.concatenate([part.statistics for part in parts]),
         )
 
 
@@ -199,12 +203,15 @@ def start(plan: Plan, members: Members, device, dtype) -> Posterior:
         for i in range(len(sizes) - 1)
     ]
     keep = tuple(torch.as_tensor(p).to(device, dtype) for p in members.keep)
-    tau = torch.as_tensor(members.tau).to(device, dtype)
+    tau, statistics = (
+        torch.as_tensor(values).to(device, dtype)
+        for values in (members.tau, members.statistics)
+    )
     return Posterior(
         network=plan.network,
         likelihood=plan.likelihood,
         layers=plan.network.init(normal, keep),
-        likelihood_params=plan.likelihood.init(tau),
+        likelihood_params=plan.likelihood.init(tau, statistics),
         keep=keep,
         seeds=members.seeds,
     )

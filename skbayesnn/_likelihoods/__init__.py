@@ -1,50 +1,29 @@
-"""Likelihoods p(y | f): network outputs -> nats, and -> predictive components."""
+"""Likelihoods p(y | f): network outputs -> nats, and -> predictive components.
 
-import torch
+One file each, and a line of the table; what one is: ``_likelihoods/base.py``.
+"""
 
+from skbayesnn._likelihoods.base import Likelihood
 from skbayesnn._likelihoods.categorical import Categorical
-from skbayesnn._likelihoods.gaussian import Gaussian, LikelihoodPullback, Precision
+from skbayesnn._likelihoods.gaussian import Gaussian
 from skbayesnn._likelihoods.heteroscedastic import Heteroscedastic
 
+LIKELIHOODS: dict[str, type[Likelihood]] = {
+    likelihood.name: likelihood
+    for likelihood in (Gaussian, Heteroscedastic, Categorical)
+}
+
 __all__ = [
+    "LIKELIHOODS",
     "Categorical",
     "Gaussian",
     "Heteroscedastic",
     "Likelihood",
-    "Precision",
-    "nll_vjp",
+    "likelihood_from",
 ]
 
-Likelihood = Gaussian | Heteroscedastic | Categorical
 
-
-def nll_vjp(
-    likelihood: Likelihood,
-    params: dict[str, torch.Tensor],
-    outputs: torch.Tensor,
-    y: torch.Tensor,
-) -> tuple[torch.Tensor, LikelihoodPullback]:
-    """A likelihood's ``nll`` and what takes gradients back through it.
-
-    By the likelihood's own ``nll_vjp`` where it has one, else by autograd. To be
-    called without autograd.
-
-    returns : nll (members, rows), and its pullback
-    """
-    by_hand = getattr(likelihood, "nll_vjp", None)
-    if by_hand is not None:
-        return by_hand(params, outputs, y)
-    learned = {
-        name: params[name].detach().requires_grad_() for name in likelihood.trainable
-    }
-    outputs = outputs.detach().requires_grad_()
-    with torch.enable_grad():
-        nll = likelihood.nll(params | learned, outputs, y)
-
-    def pullback(gradient):
-        of_outputs, *of_learned = torch.autograd.grad(
-            nll, [outputs, *learned.values()], gradient.expand_as(nll)
-        )
-        return of_outputs, dict(zip(learned, of_learned, strict=True))
-
-    return nll.detach(), pullback
+def likelihood_from(about: dict) -> Likelihood:
+    """The likelihood that has described itself so."""
+    options = {key: value for key, value in about.items() if key != "name"}
+    return LIKELIHOODS[about["name"]](**options)

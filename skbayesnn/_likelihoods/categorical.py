@@ -9,47 +9,33 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from skbayesnn._likelihoods.gaussian import LikelihoodPullback
+from skbayesnn._distributions.labels import Labels
+from skbayesnn._likelihoods.base import Tempered
 
 
 @dataclass(frozen=True)
-class Categorical:
-    """Parameter ``log_tau`` (members, 1) is given, never learned."""
+class Categorical(Tempered):
+    """Classes without an order."""
+
+    name = "categorical"
+    of_classes = True
+    standardizes_y = False
+    components_class = Labels
 
     n_classes: int
 
+    @classmethod
+    def build(cls, n, learned, options):
+        """For n classes."""
+        return cls(n, **options)
+
     @property
-    def n_outputs(self) -> int:
+    def n_outputs(self):
         """Outputs of the network: one logit per class."""
         return self.n_classes
 
-    @property
-    def learned(self) -> bool:
-        """Whether tau is learned with the weights."""
-        return False
-
-    @property
-    def trainable(self) -> tuple[str, ...]:
-        """Names of the parameters that are learned."""
-        return ()
-
-    def init(self, tau: torch.Tensor) -> dict[str, torch.Tensor]:
-        """tau : (members, 1), the inverse temperature."""
-        return {"log_tau": tau.log()}
-
-    def schedule(self, params: dict[str, torch.Tensor], progress: float) -> None:
-        """Told before each epoch how far the training has come, in [0, 1]."""
-
-    def nll(
-        self, params: dict[str, torch.Tensor], outputs: torch.Tensor, y: torch.Tensor
-    ) -> torch.Tensor:
-        """-tau log p(y | f), (..., members, rows); shapes as in ``log_density``."""
-        return -params["log_tau"].exp() * self.log_density(params, outputs, y)
-
-    def nll_vjp(
-        self, params: dict[str, torch.Tensor], outputs: torch.Tensor, y: torch.Tensor
-    ) -> tuple[torch.Tensor, LikelihoodPullback]:
-        """``nll`` and its pullback, by hand; (members, rows)."""
+    def nll_vjp(self, params, outputs, y):
+        """By hand, from one softmax."""
         tau = params["log_tau"].exp()
         log_p = outputs.log_softmax(-1)
         labels = y.unsqueeze(-1).expand(*log_p.shape[:-1], 1)
@@ -62,9 +48,7 @@ class Categorical:
 
         return -tau * found.squeeze(-1), pullback
 
-    def log_density(
-        self, params: dict[str, torch.Tensor], outputs: torch.Tensor, y: torch.Tensor
-    ) -> torch.Tensor:
+    def log_density(self, params, outputs, y):
         """log softmax(f)_y, (..., members, rows).
 
         outputs : (..., members, rows, classes)
@@ -76,8 +60,6 @@ class Categorical:
         )
         return -nll.view(labels.shape)
 
-    def components(
-        self, params: dict[str, torch.Tensor], outputs: torch.Tensor
-    ) -> tuple[torch.Tensor]:
+    def components(self, params, outputs):
         """Class probabilities of every draw, (draws, members, rows, classes)."""
         return (outputs.softmax(-1),)

@@ -1,81 +1,35 @@
 """Homoscedastic Gaussian likelihood N(y; f, 1 / tau), one precision per target."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import torch
 
-# Gradient of the rows' nll (members or 1, rows or 1) -> gradients of the outputs, and
-# of the learned parameters by name.
-LikelihoodPullback = Callable[
-    [torch.Tensor], tuple[torch.Tensor, dict[str, torch.Tensor]]
-]
+from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._likelihoods.base import Precision
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
-
-# A learned noise never falls below this share of y's own standard deviation, so that
-# targets that a network can interpolate do not drive the precision to infinity.
-SMALLEST_NOISE = 1e-3
-LARGEST_LOG_TAU = -2 * math.log(SMALLEST_NOISE)
-# Nor is it so large that a variance overflows (also in float32).
-SMALLEST_LOG_TAU = -70.0
-
-
-@dataclass(frozen=True)
-class Precision:
-    """A noise precision per target, given, or learned with the weights.
-
-    All quantities are in the network's scale (y standardised); nats.
-    """
-
-    n_targets: int
-    learned: bool
-
-    @property
-    def trainable(self) -> tuple[str, ...]:
-        """Names of the parameters that are learned."""
-        return ("log_tau",) if self.learned else ()
-
-    def log_tau(self, params: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Log precision, (members, 1, targets)."""
-        log_tau = params["log_tau"].unsqueeze(1)
-        if not self.learned:
-            return log_tau
-        return log_tau.clamp(SMALLEST_LOG_TAU, LARGEST_LOG_TAU)
 
 
 @dataclass(frozen=True)
 class Gaussian(Precision):
     """Noise that is the same for all rows."""
 
+    name = "gaussian"
+    components_class = Gaussians
+
     @property
-    def n_outputs(self) -> int:
+    def n_outputs(self):
         """Outputs of the network: one mean per target."""
         return self.n_targets
 
-    def init(self, tau: torch.Tensor) -> dict[str, torch.Tensor]:
-        """tau : (members, targets), the given precision, or where learning starts."""
-        return {"log_tau": tau.log()}
-
-    def schedule(self, params: dict[str, torch.Tensor], progress: float) -> None:
-        """Told before each epoch how far the training has come, in [0, 1]."""
-
-    def nll(
-        self, params: dict[str, torch.Tensor], outputs: torch.Tensor, y: torch.Tensor
-    ) -> torch.Tensor:
-        """-log p(y | f), (..., members, rows).
-
-        outputs : (..., members, rows, n_outputs)
-        y : (members or 1, rows, targets)
-        """
+    def nll(self, params, outputs, y):
+        """-log p(y | f), (..., members, rows)."""
         return gaussian_nll(outputs, self.log_tau(params), y)
 
-    def nll_vjp(
-        self, params: dict[str, torch.Tensor], outputs: torch.Tensor, y: torch.Tensor
-    ) -> tuple[torch.Tensor, LikelihoodPullback]:
-        """``nll`` and its pullback, by hand: it is most of a small network's step."""
+    def nll_vjp(self, params, outputs, y):
+        """By hand: it is most of a small network's step."""
         log_tau = self.log_tau(params)
         tau = log_tau.exp()
         residual = outputs - y
@@ -97,20 +51,8 @@ class Gaussian(Precision):
 
         return nll, pullback
 
-    def log_density(
-        self, params: dict[str, torch.Tensor], outputs: torch.Tensor, y: torch.Tensor
-    ) -> torch.Tensor:
-        """log p(y | f), (..., members, rows); shapes as in ``nll``."""
-        return -self.nll(params, outputs, y)
-
-    def components(
-        self, params: dict[str, torch.Tensor], outputs: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Mean and noise variance of every draw.
-
-        outputs : (draws, members, rows, targets)
-        returns : two tensors (draws, members, rows, targets)
-        """
+    def components(self, params, outputs):
+        """Mean and noise variance of every draw, (draws, members, rows, targets)."""
         variance = self.log_tau(params).neg().exp()
         return outputs, variance.expand_as(outputs)
 

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 import torch
 
-from skbayesnn._likelihoods.gaussian import LARGEST_LOG_TAU, Precision, gaussian_nll
+from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._likelihoods.base import LARGEST_LOG_TAU, Precision
+from skbayesnn._likelihoods.gaussian import gaussian_nll
 
 WARM_UP = 0.25  # share of the training that is homoscedastic; the ramp is as long
 
@@ -26,14 +28,17 @@ LOG_VARIANCE_RANGE = 8.0
 
 @dataclass(frozen=True)
 class Heteroscedastic(Precision):
-    """See the module; shapes as in :class:`skbayesnn._likelihoods.Gaussian`."""
+    """See the module."""
+
+    name = "heteroscedastic"
+    components_class = Gaussians
 
     @property
     def n_outputs(self) -> int:
         """Outputs of the network: mean and s per target, the means first."""
         return 2 * self.n_targets
 
-    def init(self, tau):
+    def init(self, tau, statistics=None):
         """tau : (members, targets), the given precision, or where learning starts."""
         return {"log_tau": tau.log(), "gain": torch.zeros_like(tau[:, :1])}
 
@@ -53,10 +58,6 @@ class Heteroscedastic(Precision):
         """-log p(y | f), (..., members, rows)."""
         mean, log_tau = self.split(params, outputs)
         return gaussian_nll(mean, log_tau, y)
-
-    def log_density(self, params, outputs, y):
-        """log p(y | f), (..., members, rows)."""
-        return -self.nll(params, outputs, y)
 
     def components(self, params, outputs):
         """Mean and noise variance of every draw, (draws, members, rows, targets)."""

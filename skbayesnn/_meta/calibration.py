@@ -1,5 +1,6 @@
 """A regressor's predictive, corrected on rows that its networks have not seen."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,9 @@ from sklearn.base import RegressorMixin, clone, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._meta.functions import mixture_of, mixtures
+from skbayesnn._meta.functions import open_predictive
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator
-from skbayesnn._predictive.mixin import PredictiveMixin
+from skbayesnn._predictive.mixin import RegressionPredictiveMixin
 from skbayesnn._predictive.recalibration import QuantileMap, likeliest_scale
 from skbayesnn._sklearn_compat import safe_indexing
 
@@ -18,7 +19,7 @@ MOST_ROWS = 20_000
 
 
 class CalibratedUncertaintyRegressor(
-    PredictiveMixin, RegressorMixin, BaseHeldOutMetaEstimator
+    RegressionPredictiveMixin, RegressorMixin, BaseHeldOutMetaEstimator
 ):
     """Recalibrates the predictive of a regressor by cross-validation.
 
@@ -148,29 +149,35 @@ class CalibratedUncertaintyRegressor(
         ).target_tags.multi_output
         return tags
 
-    def _mixture(self, X):
+    def _open_predictive(self, X):
         check_is_fitted(self)
-        mixture = mixture_of(self.estimator_, X).scaled(np.atleast_1d(self.scale_))
+        inner = open_predictive(self.estimator_, X)
+        return replace(inner, of_rows=lambda rows: self._corrected(inner.of_rows(rows)))
+
+    def _corrected(self, predictive):
+        scaled = predictive.scaled(np.atleast_1d(self.scale_))
         if hasattr(self, "quantile_maps_"):
-            return mixture.mapped(self.quantile_maps_)
-        return mixture
+            return scaled.mapped(self.quantile_maps_)
+        return scaled
 
 
 def _predicted(held_out, X, y):
     """The mixtures of held-out rows, a block at a time, and y there."""
     for model, rows in held_out:
-        for block, mixture in mixtures(model, safe_indexing(X, rows)):
-            mixture._check_not_mapped()
+        opened = open_predictive(model, safe_indexing(X, rows))
+        for block, mixture in opened.blocks():
+            mixture.check_not_mapped()
             yield mixture, y[rows[block]]
 
 
 def _scales(predicted, weights) -> np.ndarray:
     """One factor per target, (targets,)."""
-    parts = [(one.mean, one.variance, one.standard(y)[None]) for one, y in predicted]
-    mean, variance, y = (np.concatenate(p, axis=1) for p in zip(*parts, strict=True))
+    parts = [one.components for one, _ in predicted]
+    components = type(parts[0]).concatenated(parts, axis=1)
+    y = np.concatenate([one.standard(y) for one, y in predicted])
     return np.array(
         [
-            likeliest_scale(mean[..., j], variance[..., j], y[0, :, j], weights)
+            likeliest_scale(components.targets(slice(j, j + 1)), y[:, j], weights)
             for j in range(y.shape[-1])
         ]
     )

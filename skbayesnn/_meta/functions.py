@@ -13,6 +13,7 @@ one), or one inside of ``Pipeline``, the searches, ``FrozenEstimator``,
 """
 
 import copy
+from collections.abc import Sequence
 
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
@@ -28,9 +29,15 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._predictive.mixin import PredictiveMixin
-from skbayesnn._predictive.mixtures import GaussianMixture, LabelMixture
-from skbayesnn._sklearn_compat import BaseSearchCV, safe_indexing
+from skbayesnn._predictive.labels import LabelPredictive
+from skbayesnn._predictive.mixin import (
+    BLOCK,
+    OpenPredictive,
+    PredictiveMixin,
+    RegressionPredictiveMixin,
+)
+from skbayesnn._predictive.mixture import MixturePredictive
+from skbayesnn._sklearn_compat import BaseSearchCV, safe_indexing, target_dimensions
 from skbayesnn.estimators._base import BayesianNetwork
 
 
@@ -134,19 +141,14 @@ def predict_with_std(model, X):
     return model.predict(X), predict_uncertainty(model, X, "total")
 
 
-def mixtures(model, X):
-    """Slices of the rows and the predictive mixture of each, all draws held."""
-    return _Walk(model)._blocks(X)
-
-
-class _Walk(PredictiveMixin):
+class _Walk(RegressionPredictiveMixin):
     """The predictive of a meta-estimator of scikit-learn."""
 
     def __init__(self, model):
         self.model = model
 
-    def _mixture(self, X):
-        return mixture_of(self.model, X)
+    def _open_predictive(self, X):
+        return open_predictive(self.model, X)
 
 
 def _predictive(model, X, name):
@@ -174,34 +176,31 @@ def _unwrap(model, X):
     return model, X
 
 
-def mixture_of(model, X):
-    """The predictive of a few rows, with all draws held."""
+def open_predictive(model, X) -> OpenPredictive:
+    """The predictive of a model on the rows of X, in the units of its target.
+
+    X goes through the transformers once, and every network inside is opened once.
+    """
     model, X = _unwrap(model, X)
-    if hasattr(model, "_mixture"):
-        return model._mixture(X)
+    if isinstance(model, PredictiveMixin):
+        return _mapped([model._open_predictive(X)], _in_units_of_target)
     if isinstance(model, TransformedTargetRegressor):
-        inner = mixture_of(model.regressor_, X)
-        return inner.behind(model.transformer_, flat=model._training_dim == 1)
+        inner = open_predictive(model.regressor_, X)
+        flat = target_dimensions(model) == 1
+        return _mapped([inner], lambda one: one.behind(model.transformer_, flat=flat))
     if isinstance(model, BaggingRegressor | BaggingClassifier):
-        parts = [
-            mixture_of(member, safe_indexing(X, features, axis=1))
-            for member, features in zip(
-                model.estimators_, model.estimators_features_, strict=True
-            )
-        ]
-        if isinstance(model, BaggingClassifier):
-            parts = [part.labelled(model.classes_) for part in parts]
-        return type(parts[0]).pooled(parts, getattr(model, "classes_", None))
+        return _of_bagging(model, X)
     if isinstance(model, StackingClassifier):
-        final = mixture_of(model.final_estimator_, model.transform(X))
-        return final.labelled(model.classes_)
+        final = open_predictive(model.final_estimator_, model.transform(X))
+        return _mapped([final], lambda one: one.labelled(model.classes_))
     if isinstance(model, MultiOutputRegressor):
-        return GaussianMixture.side_by_side(
-            [mixture_of(member, X) for member in model.estimators_]
-        )
+        members = [open_predictive(member, X) for member in model.estimators_]
+        return _mapped(members, lambda *parts: MixturePredictive.side_by_side(parts))
     if isinstance(model, CalibratedClassifierCV):
-        parts = [_calibrated(member, X) for member in model.calibrated_classifiers_]
-        return LabelMixture.pooled(parts, model.classes_)
+        members = [_calibrated(member, X) for member in model.calibrated_classifiers_]
+        return _mapped(
+            members, lambda *parts: LabelPredictive.pooled(parts, model.classes_)
+        )
     raise TypeError(
         "a predictive can be had from the networks of skbayesnn, alone or inside of "
         "CalibratedUncertaintyRegressor, "
@@ -211,14 +210,50 @@ def mixture_of(model, X):
     )
 
 
-def _calibrated(member, X):
+def _mapped(inner: Sequence[OpenPredictive], function) -> OpenPredictive:
+    """``function`` of what the inner ones say of the same rows."""
+    block = min(BLOCK, *(one.block for one in inner))
+    return OpenPredictive(
+        inner[0].n_rows,
+        lambda rows: function(*(one.of_rows(rows) for one in inner)),
+        block,
+    )
+
+
+def _in_units_of_target(one):
+    return one.in_units_of_target()
+
+
+def _of_bagging(model, X) -> OpenPredictive:
+    """The equal-weight mixture of the members, each on its own columns."""
+    members = [
+        open_predictive(member, safe_indexing(X, features, axis=1))
+        for member, features in zip(
+            model.estimators_, model.estimators_features_, strict=True
+        )
+    ]
+    if isinstance(model, BaggingRegressor):
+        return _mapped(members, lambda *parts: MixturePredictive.pooled(parts))
+
+    def pooled(*parts):
+        labelled = [part.labelled(model.classes_) for part in parts]
+        return LabelPredictive.pooled(labelled, model.classes_)
+
+    return _mapped(members, pooled)
+
+
+def _calibrated(member, X) -> OpenPredictive:
     """Every draw's probabilities, sent through the calibrators of one fold."""
-    mixture = mixture_of(member.estimator, X)
-    on_draws = copy.copy(member)
-    on_draws.estimator = _Probabilities(mixture.classes)
-    n_draws, n_rows, n_classes = mixture.probability.shape
-    calibrated = on_draws.predict_proba(mixture.probability.reshape(-1, n_classes))
-    return LabelMixture(calibrated.reshape(n_draws, n_rows, -1), member.classes)
+
+    def through(one):
+        on_draws = copy.copy(member)
+        on_draws.estimator = _Probabilities(one.classes)
+        n_draws, n_rows, n_classes = one.probability.shape
+        calibrated = on_draws.predict_proba(one.probability.reshape(-1, n_classes))
+        probability = calibrated.reshape(n_draws, n_rows, -1)
+        return LabelPredictive(probability, member.classes)
+
+    return _mapped([open_predictive(member.estimator, X)], through)
 
 
 class _Probabilities(ClassifierMixin, BaseEstimator):

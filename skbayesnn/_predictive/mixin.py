@@ -1,20 +1,55 @@
-"""Mixtures of a few rows -> the methods of a predictive, block by block of rows."""
+"""The methods of a predictive, for all that has one.
+
+A subclass opens its predictive on some rows: networks draw their weights and hold
+them. What then is asked goes by blocks of rows, all draws of a block at once.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_consistent_length
 
-from skbayesnn._predictive.mixtures import GaussianMixture, LabelMixture
 from skbayesnn._predictive.summaries import checked_coverages, chosen, framed
-from skbayesnn._sklearn_compat import num_samples, safe_indexing
+from skbayesnn._sklearn_compat import num_samples
 
 # Rows of which all draws are held at once.
 BLOCK = 512
 
+# A MixturePredictive or a LabelPredictive.
+Predictive = Any
+
+
+@dataclass(frozen=True)
+class OpenPredictive:
+    """A predictive on the rows of some X, with its draws fixed and held.
+
+    Parameters
+    ----------
+    n_rows : int
+    of_rows : callable
+        Slice of rows -> their predictive.
+    block : int
+        Rows that are best asked for at once.
+    """
+
+    n_rows: int
+    of_rows: Callable[[slice], Predictive]
+    block: int = BLOCK
+
+    def blocks(self) -> Iterator[tuple[slice, Predictive]]:
+        """All rows, some at a time, and their predictive."""
+        for start in range(0, self.n_rows, self.block):
+            rows = slice(start, min(start + self.block, self.n_rows))
+            yield rows, self.of_rows(rows)
+
 
 class PredictiveMixin:
-    """The methods of a predictive, for what gives the mixture of a few rows."""
+    """What the predictives of numbers and of classes have."""
 
-    def _mixture(self, X) -> GaussianMixture | LabelMixture:
+    def _open_predictive(self, X) -> OpenPredictive:
         raise NotImplementedError
 
     def predict_uncertainty(self, X, kind=None, as_frame=False):
@@ -35,12 +70,13 @@ class PredictiveMixin:
         uncertainty : ndarray of shape (n_samples[, n_targets]), or dict of them
             A dict for a list of kinds or ``"all"``.
         """
-        mixtures = [mixture for _, mixture in self._blocks(X)]
-        kinds = mixtures[0].kinds
+        blocks = (one for _, one in self._blocks(X))
+        first = next(blocks)
+        kinds = first.kinds
         kind = kinds[0] if kind is None else kind
 
         def compute(wanted):
-            parts = [mixture.uncertainty(wanted) for mixture in mixtures]
+            parts = [one.uncertainty(wanted) for one in chain([first], blocks)]
             return {
                 name: np.concatenate([part[name] for part in parts]) for name in wanted
             }
@@ -48,65 +84,42 @@ class PredictiveMixin:
         values = chosen(kind, kinds, compute)
         return framed(values, kind, X) if as_frame else values
 
-    def predict_quantile(self, X, q):
-        """Quantiles of y, (n_samples[, n_targets][, n_levels]).
-
-        Behind a target transform they are the transformed quantiles, which is exact
-        for a monotone transform of each target.
-        """
-        levels = np.atleast_1d(q)
-        result = np.concatenate(
-            [
-                np.stack([mixture.quantile(level) for level in levels], axis=-1)
-                for _, mixture in self._blocks(X, "quantile")
-            ]
-        )
-        return result if np.ndim(q) else result[..., 0]
-
-    def predict_interval(self, X, coverage=0.9, kind="equal_tailed"):
-        """Intervals of y, (n_samples[, n_targets][, n_coverages], 2).
+    def log_predictive_density(self, X, y):
+        """Log density (classes and counts: log probability) of y (eq. 8).
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        coverage : float or sequence of float in (0, 1), default=0.9
-        kind : {"equal_tailed", "highest_density"}, default="equal_tailed"
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+
+        Returns
+        -------
+        density : ndarray of shape (n_samples,)
+            Nats, of the density in y's units; joint over targets.
         """
-        coverages = checked_coverages(coverage)
-        blocks = self._blocks(X, "interval")
-        result = np.concatenate([one.interval(coverages, kind) for _, one in blocks])
-        return result if np.ndim(coverage) else result[..., 0, :]
-
-    def predictive_cdf(self, X, y):
-        """Distribution function of the predictive at y, (n_samples[, n_targets])."""
-        return self._at(X, y, "cdf")
-
-    def log_predictive_density(self, X, y):
-        """Log density (classes: log probability) of y, (n_samples,), nats (eq. 8)."""
         return self._at(X, y, "log_density")
-
-    def crps(self, X, y):
-        """Continuous ranked probability score, (n_samples,), y's units.
-
-        Exact for the Gaussian mixture, by quadrature behind a target transform or an
-        isotonic recalibration.
-        """
-        return self._at(X, y, "crps")
 
     def sample_f(self, X, n_samples=1, random_state=0):
         """Fixed posterior draws taken at random, without noise; see ``sample_y``."""
         return self._sampled(
-            X,
-            n_samples,
-            random_state,
-            lambda mixture, draws, _: mixture.sample_f(draws),
+            X, n_samples, random_state, lambda one, draws, _: one.sample_f(draws)
         )
 
     def sample_y(self, X, n_samples=1, random_state=0):
-        """Draws of y, (n_samples_X[, n_targets], n_samples).
+        """Draws of y.
 
         A sample takes one of the fixed posterior draws at random, coherent over rows,
         with independent noise.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
+        n_samples : int, default=1
+        random_state : int, RandomState instance or None, default=0
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples_X[, n_targets], n_samples)
         """
         return self._sampled(
             X, n_samples, random_state, lambda one, *how: one.sample(*how)
@@ -121,26 +134,126 @@ class PredictiveMixin:
     def _sampled(self, X, n_samples, random_state, sample):
         picks, noise = np.random.default_rng(stream_of(random_state)).spawn(2)
         parts: list[np.ndarray] = []
-        for _, mixture in self._blocks(X):
+        for _, one in self._blocks(X):
             if not parts:
-                draws = picks.integers(mixture.n_draws, size=n_samples)
-            parts.append(sample(mixture, draws, noise))
+                draws = picks.integers(one.n_draws, size=n_samples)
+            parts.append(sample(one, draws, noise))
         return np.concatenate(parts)
 
-    def _blocks(self, X, need=None):
-        """The mixture of every block of rows; ``need`` is a method it must have."""
+    def _blocks(self, X, need=None) -> Iterator[tuple[slice, Predictive]]:
+        """The predictive of every block of rows; ``need`` is a method it must have."""
         if num_samples(X) == 0:
             raise ValueError("`X` must have at least one row; got none.")
-        for start in range(0, num_samples(X), BLOCK):
-            rows = slice(start, min(start + BLOCK, num_samples(X)))
-            mixture = self._mixture(safe_indexing(X, rows))
-            if need is not None and not hasattr(mixture, need):
+        for rows, one in self._open_predictive(X).blocks():
+            if need is not None and not hasattr(one, need):
                 raise TypeError(
                     f"`{need}` needs a regressor; got the predictive of classes. For "
                     "classifiers there are predict_proba, predict_uncertainty and "
                     "log_predictive_density."
                 )
-            yield rows, mixture
+            yield rows, one
+
+
+class RegressionPredictiveMixin(PredictiveMixin):
+    """What only the predictives of numbers have."""
+
+    def predict_quantile(self, X, q):
+        """Quantiles of the predictive mixture of all draws.
+
+        Behind a target transform they are the transformed quantiles, which is exact
+        for a monotone transform of each target. Of counts the quantile is the smallest
+        one whose distribution function reaches q.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        q : float or sequence of float in (0, 1)
+
+        Returns
+        -------
+        quantile : ndarray of shape (n_samples[, n_targets][, n_levels])
+            In y's units; the last axis where q is a sequence.
+        """
+        levels = checked_levels(q)
+        result = np.concatenate(
+            [
+                np.stack([one.quantile(level) for level in levels], axis=-1)
+                for _, one in self._blocks(X, "quantile")
+            ]
+        )
+        return result if np.ndim(q) else result[..., 0]
+
+    def predict_interval(self, X, coverage=0.9, kind="equal_tailed"):
+        """Interval of the predictive mixture that holds y with a given probability.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        coverage : float or sequence of float in (0, 1), default=0.9
+            Probability inside; of counts at least.
+        kind : {"equal_tailed", "highest_density"}, default="equal_tailed"
+            Half of the rest on each side, or the shortest interval. The latter takes
+            about forty times as long; its probability is exact, its ends are within
+            about 1e-5 of their levels.
+
+        Returns
+        -------
+        interval : ndarray of shape (n_samples[, n_targets][, n_coverages], 2)
+            Lower and upper end in y's units, ``lower, upper = interval.T``; the axis
+            before the last where ``coverage`` is a sequence.
+        """
+        coverages = checked_coverages(coverage)
+        blocks = self._blocks(X, "interval")
+        result = np.concatenate([one.interval(coverages, kind) for _, one in blocks])
+        return result if np.ndim(coverage) else result[..., 0, :]
+
+    def predictive_cdf(self, X, y):
+        """Distribution function of the predictive mixture at y.
+
+        Where the predictive is right, these values are uniform in [0, 1] (the
+        probability integral transform; Gneiting, Balabdaoui & Raftery 2007).
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+
+        Returns
+        -------
+        probability : ndarray of shape (n_samples,) or (n_samples, n_targets)
+        """
+        return self._at(X, y, "cdf")
+
+    def crps(self, X, y):
+        """Continuous ranked probability score; smaller is better.
+
+        Exact for Gaussian mixtures and counts, by quantiles of 200 levels or by
+        quadrature otherwise [Gneiting & Raftery 2007].
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+
+        Returns
+        -------
+        crps : ndarray of shape (n_samples,)
+            In y's units, the mean over targets.
+        """
+        return self._at(X, y, "crps")
+
+
+def checked_levels(q) -> list[float]:
+    """One level or a sequence of them as a list; each in (0, 1)."""
+    levels = list(np.atleast_1d(np.asarray(q, dtype=object)))
+    for level in levels:
+        if isinstance(level, bool | np.bool_) or not isinstance(
+            level, int | float | np.number
+        ):
+            raise TypeError(f"`q` must be a number; got {level!r}.")
+        if not 0 < level < 1:
+            raise ValueError(f"`q` must be in (0, 1); got {float(level)!r}.")
+    return [float(level) for level in levels]
 
 
 def stream_of(random_state):

@@ -10,30 +10,29 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from sklearn.isotonic import IsotonicRegression
 
-from skbayesnn._predictive.summaries import gaussian_log_density
+from skbayesnn._distributions.base import Components
 
 # Levels of a map's knots; a hundred times the rounding of a level next to 1.
 _APART = 1e-14
 
 
-def likeliest_scale(mean, variance, y, weight) -> float:
+def likeliest_scale(components: Components, y, weight) -> float:
     """Factor s about the predictive mean m that makes y the likeliest.
 
-    y' = m + s (y - m) turns the mixture of N(mu_t, v_t) into that of
-    N(m + s (mu_t - m), s^2 v_t); s maximises the weighted log density of y. Of one
-    Gaussian it is the root mean squared standardised residual [Laves et al. 2020].
+    y' = m + s (y - m) spreads the mixture about its mean; s maximises the weighted log
+    density of y. Of one Gaussian it is the root mean squared standardised residual
+    [Laves et al. 2020].
 
-    mean, variance : (draws, rows); y, weight : (rows,)
+    components : of one target, (draws, rows, 1); y, weight : (rows,)
     """
+    mean = components.mean[..., 0]
     centre = mean.mean(0)
-    total = variance.mean(0) + mean.var(0)
+    total = components.variance[..., 0].mean(0) + mean.var(0)
     guess = 0.5 * np.log(np.average(np.square(y - centre) / total, weights=weight))
 
     def loss(log_scale):
         y_before = centre + (y - centre) * np.exp(-log_scale)
-        parts = gaussian_log_density(
-            mean[..., None], variance[..., None], y_before[:, None]
-        )
+        parts = components.log_density(y_before[:, None])
         return log_scale - np.average(logsumexp(parts, axis=0), weights=weight)
 
     bounds = (guess - 2, guess + 2)

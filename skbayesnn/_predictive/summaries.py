@@ -1,14 +1,14 @@
 """Draws -> summaries (design equations 5 to 8). Pure NumPy, float64.
 
-Components are arrays with the draws axis in front, as the posterior streams them:
-means and noise variances ``(draws, rows, targets)`` of a Gaussian mixture, or class
-probabilities ``(draws, rows, classes)``. The mixture has equal weights.
+Arrays have the draws axis in front, as the posterior streams them: means and noise
+variances ``(draws, rows, targets)``, or class probabilities ``(draws, rows, classes)``.
+The mixture has equal weights.
 """
 
 import numpy as np
 from scipy.special import logsumexp, xlogy
 
-HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
+from skbayesnn._distributions.labels import labels_at
 
 REGRESSION_KINDS = ("total", "epistemic", "aleatoric")
 CLASSIFICATION_KINDS = (
@@ -86,7 +86,7 @@ def checked_coverages(coverage) -> list[float]:
     return [float(value) for value in values]
 
 
-class GaussianMoments:
+class Moments:
     """Streaming eq. 5 and 6 over chunks of draws.
 
     Sums are taken about the first draw, so that a small spread on a large mean is
@@ -162,15 +162,6 @@ class LogDensity:
         return self._log_sum - np.log(self.n_draws)
 
 
-def gaussian_log_density(mean, variance, y):
-    """log N(y; mean, variance) summed over targets: (draws, rows), nats.
-
-    mean, variance : (draws, rows, targets); y : (rows, targets)
-    """
-    squares = np.square(y - mean.astype(np.float64)) / variance
-    return -(0.5 * (squares + np.log(variance)) + HALF_LOG_2PI).sum(-1)
-
-
 def entropy(probability: np.ndarray) -> np.ndarray:
     """-sum p log p over the last axis, nats."""
     return -xlogy(probability, probability).sum(-1)
@@ -200,10 +191,10 @@ def classification_uncertainty(
 
 def variation_ratio(probability: np.ndarray, uniform: np.ndarray) -> np.ndarray:
     """1 - share of the modal label among labels sampled one per draw [Gal16 3.3.1]."""
-    cumulative = probability.cumsum(-1)
-    cumulative /= cumulative[..., -1:]
-    labels = (cumulative <= uniform[:, None, None]).sum(-1)
-    n_draws, _, n_classes = probability.shape
+    n_draws, n_rows, n_classes = probability.shape
+    labels = labels_at(
+        probability, np.broadcast_to(uniform[:, None], (n_draws, n_rows))
+    )
     counts = np.stack([(labels == c).sum(0) for c in range(n_classes)])
     return 1 - counts.max(0) / n_draws
 

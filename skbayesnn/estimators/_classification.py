@@ -6,8 +6,9 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import column_or_1d
 
 from skbayesnn._data.validate import check_classification
-from skbayesnn._inference.predictive import all_draws, by_rows, whole
-from skbayesnn._predictive.mixtures import LabelMixture, label_log_density
+from skbayesnn._distributions.labels import labels_at
+from skbayesnn._predictive.labels import LabelPredictive, label_log_density
+from skbayesnn._predictive.mixin import OpenPredictive, PredictiveMixin
 from skbayesnn._predictive.summaries import (
     CLASSIFICATION_KINDS,
     MeanProbability,
@@ -16,11 +17,10 @@ from skbayesnn._predictive.summaries import (
     framed,
 )
 from skbayesnn.estimators._base import BayesianNetwork
-from skbayesnn.estimators._serialization import likelihood_named
 from skbayesnn.estimators._underfit import explained_entropy
 
 
-class BayesianClassifier(ClassifierMixin, BayesianNetwork):
+class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     """Base of the classifiers."""
 
     def _check(self, X, y, sample_weight, *, reset, classes=None):
@@ -31,14 +31,6 @@ class BayesianClassifier(ClassifierMixin, BayesianNetwork):
 
     def _check_held_out(self, X, y, of_y):
         return self._check(X, y, None, reset=False, classes=of_y["classes_"])[0]
-
-    def _likelihood(self, n, learned):
-        if learned:
-            raise ValueError(
-                "`tau` of a classifier is the likelihood's inverse temperature and "
-                "must be a number; got 'auto'. The default is 1."
-            )
-        return likelihood_named("categorical", n, learned)
 
     def _row_weights(self, table, rows, classes):
         weights = table.sample_weight[rows]
@@ -114,10 +106,10 @@ class BayesianClassifier(ClassifierMixin, BayesianNetwork):
     def _mean_probability(self, X):
         """Mean class probabilities; X is checked."""
         result = np.empty((X.shape[0], len(self.classes_)), dtype=X.dtype)
-        for chunk, parts in by_rows(self._probabilities(X)):
+        for chunk, parts in self._open_posterior(X).by_rows():
             mean = MeanProbability()
-            for component in parts:
-                mean.add(*component)
+            for labels in parts:
+                mean.add(labels.probability)
             result[chunk] = mean.mean
         return result
 
@@ -166,8 +158,8 @@ class BayesianClassifier(ClassifierMixin, BayesianNetwork):
         -------
         f : ndarray of shape (n_samples_X, n_classes, n_samples)
         """
-        (probability,), _ = self._random_functions(X, n_samples, random_state)
-        return np.moveaxis(probability, 0, -1)
+        labels, _ = self._random_functions(X, n_samples, random_state)
+        return np.moveaxis(labels.probability, 0, -1)
 
     def sample_y(self, X, n_samples=1, random_state=0):
         """Labels drawn from the probabilities of ``sample_f``.
@@ -176,11 +168,9 @@ class BayesianClassifier(ClassifierMixin, BayesianNetwork):
         -------
         labels : ndarray of shape (n_samples_X, n_samples)
         """
-        (probability,), random = self._random_functions(X, n_samples, random_state)
-        cumulative = probability.cumsum(-1)
-        cumulative /= cumulative[..., -1:]
-        uniform = random.random((*probability.shape[:2], 1))
-        return self.classes_[(cumulative <= uniform).sum(-1)].T
+        labels, random = self._random_functions(X, n_samples, random_state)
+        uniform = random.random(labels.probability.shape[:2])
+        return self.classes_[labels_at(labels.probability, uniform)].T
 
     def log_predictive_density(self, X, y):
         """Log of the mean probability of the label y (eq. 8).
@@ -198,14 +188,15 @@ class BayesianClassifier(ClassifierMixin, BayesianNetwork):
         log_probability = self.predict_log_proba(X)
         return label_log_density(log_probability, self.classes_, column_or_1d(y))
 
-    def _probabilities(self, X):
-        """Chunks of the draws' class probabilities."""
-        return self._components(X, self._posterior(X), self.n_draws)
+    def _open_predictive(self, X):
+        X = self._checked_inputs(X)
+        opened = self._open_posterior(X)
 
-    def _mixture(self, X) -> LabelMixture:
-        """The predictive of a few rows, all draws held."""
-        [probability] = whole(self._probabilities(self._checked_inputs(X)))
-        return LabelMixture(probability.astype(np.float64), self.classes_)
+        def of_rows(rows):
+            probability = opened.whole(rows).probability.astype(np.float64)
+            return LabelPredictive(probability, self.classes_)
+
+        return OpenPredictive(X.shape[0], of_rows, opened.row_step)
 
     def _explained(self, X, y, weights):
         probability = self._mean_probability(X)[np.arange(len(y)), y]
@@ -218,8 +209,10 @@ class BayesianClassifier(ClassifierMixin, BayesianNetwork):
         uniform = np.random.default_rng(self.seeds_).random(
             (self.n_draws, posterior.n_members)
         )
+        opened = self._open_posterior(X, posterior)
         result = {kind: np.empty(X.shape[0]) for kind in kinds}
-        for chunk, (probability,) in all_draws(self._probabilities(X)):
+        for chunk in opened.chunks():
+            probability = opened.whole(chunk).probability
             if not posterior.network.stochastic:
                 probability = np.tile(probability, (self.n_draws, 1, 1))
             for kind in kinds:

@@ -1,4 +1,4 @@
-"""Estimators + one table -> one batched program -> each estimator's trained networks.
+"""What estimators ask for -> one batched program -> each one's trained networks.
 
 ``train_together`` is the engine's door: a single ``fit`` is the case of one estimator.
 What the members of one program must share is collected in a :class:`Plan`; tau,
@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from sklearn.model_selection import train_test_split
 
 from skbayesnn._data.design import Design, Scaling, Share
 from skbayesnn._data.validate import Table, stacked
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._inference.training import Members, Plan, Trained, start, train
-from skbayesnn._networks import MLP
 from skbayesnn.estimators import _validation
+from skbayesnn.estimators._prepared import Prepared
 from skbayesnn.estimators._progress import epochs_reported
+from skbayesnn.estimators._specification import Specification, specify
 from skbayesnn.estimators._variational_spec import VariationalSpec
 
 
@@ -172,132 +172,75 @@ def precision(table: Table, device: torch.device) -> torch.dtype:
     return torch.float64
 
 
-def make_task(estimator, prepared) -> Task:
-    """Checked parameters and rows of one estimator."""
-    table, rows, validation = prepared.table, prepared.rows, prepared.validation
-    classes = prepared.of_y.get("classes_")
-    random_state = _validation.random_source(estimator.random_state)
-    n_members = _validation.check_number(
-        "n_estimators", estimator.n_estimators, kind=_validation.Integral, low=1
-    )
-    _validation.check_number(
-        "n_draws", estimator.n_draws, kind=_validation.Integral, low=1
-    )
-    seeds = random_state.randint(0, 2**31 - 1, size=n_members)
-    early_stopping = _validation.check_bool("early_stopping", estimator.early_stopping)
-    rows, validation = _split(
-        estimator, table, rows, validation, early_stopping, classes, random_state
-    )
-    weights = estimator._row_weights(table, rows, classes)
-    if not weights.all():
-        rows, weights = rows[weights > 0], weights[weights > 0]
+def task_of(estimator, prepared: Prepared) -> Task:
+    """An estimator's part of a program that trains on these rows."""
+    return make_task(prepared, specify(estimator, prepared))
 
-    standardize = _validation.check_bool("standardize", estimator.standardize)
+
+def make_task(prepared: Prepared, asked: Specification) -> Task:
+    """What is asked for, in the network's scale."""
+    table, weights = prepared.table, asked.weights
     scaling = prepared.scaling(
-        rows, weights, inputs=standardize, targets=standardize and classes is None
+        asked.rows,
+        weights,
+        inputs=asked.standardize,
+        targets=asked.standardize and asked.likelihood.standardizes_y,
     )
-    n_targets = len(scaling.y_mean)
-    tau = _validation.precisions(estimator.tau, n_targets)
-    likelihood = estimator._likelihood(
-        n_targets if classes is None else len(classes), learned=tau is None
-    )
-    hidden = _validation.hidden_sizes(estimator.hidden_layer_sizes)
-    sizes = (table.X.shape[1], *hidden, likelihood.n_outputs)
-    method = estimator._method(len(sizes) - 1)
-    network = MLP(
-        sizes=sizes,
-        activation=_validation.activation_name(estimator.activation),
-        families=method.families,
-    )
-    length_scale = _validation.length_scales(estimator.length_scale, network.fan_ins)
+    n_members = len(asked.seeds)
+    statistics = asked.likelihood.statistics(table.y[asked.rows], weights)
     members = Members(
-        seeds=seeds,
-        keep=np.repeat(1 - method.dropout[:, None], n_members, axis=1),
-        prior=_prior_fields(method, length_scale, n_members),
-        tau=_network_tau(tau, scaling, n_members),
+        seeds=asked.seeds,
+        keep=np.repeat(1 - asked.variational.dropout[:, None], n_members, axis=1),
+        prior=_prior_fields(asked.variational, asked.length_scale, n_members),
+        tau=_network_tau(asked.tau, scaling, n_members),
+        statistics=np.repeat(statistics[None], n_members, axis=0),
     )
     return Task(
-        plan=_plan(
-            estimator, method, network, likelihood, len(rows), len(validation) > 0
-        ),
+        plan=_plan(asked),
         members=members,
         table=table,
-        share=Share(n_members, rows, weights, validation, scaling),
-        dropout=method.dropout,
-        length_scale=length_scale,
-        tau=tau,
+        share=Share(n_members, asked.rows, weights, asked.validation, scaling),
+        dropout=asked.variational.dropout,
+        length_scale=asked.length_scale,
+        tau=asked.tau,
     )
 
 
 def _network_tau(tau, scaling: Scaling, n_members: int) -> np.ndarray:
     """tau in the network's scale, (members, targets); learned ones start at y's own."""
     if tau is None:
-        tau = 1 / scaling.y_scale**2
-    return np.repeat((tau * scaling.y_scale**2)[None], n_members, axis=0)
+        tau = scaling.signal_precision()
+    return np.repeat(scaling.tau_to_network(tau)[None], n_members, axis=0)
 
 
-def _prior_fields(method: VariationalSpec, length_scale, n_members: int):
+def _prior_fields(variational: VariationalSpec, length_scale, n_members: int):
     """The fields of the prior of every layer, (members,) each."""
     return [
         {
             name: np.full(n_members, value)
-            for name, value in {"length_scale": scale, **method.prior_fields}.items()
+            for name, value in {
+                "length_scale": scale,
+                **variational.prior_fields,
+            }.items()
         }
         for scale in length_scale
     ]
 
 
-def _plan(estimator, method, network, likelihood, n_rows, stops_early) -> Plan:
-    batch_size = _validation.batch_rows(estimator.batch_size, n_rows)
-    schedule = _validation.check_option(
-        "learning_rate", estimator.learning_rate, ["cosine", "constant"]
-    )
-    patience = _validation.check_number(
-        "n_iter_no_change",
-        estimator.n_iter_no_change,
-        kind=_validation.Integral,
-        low=1,
-    )
+def _plan(asked: Specification) -> Plan:
+    """What the members of its program have in common."""
     return Plan(
-        network=network,
-        likelihood=likelihood,
-        n_epochs=_validation.epochs(estimator.max_iter, n_rows, batch_size),
-        batch_size=batch_size,
-        learning_rate=_validation.check_number(
-            "learning_rate_init", estimator.learning_rate_init, low=0, open_low=True
-        ),
-        cosine=schedule == "cosine",
-        patience=patience if stops_early else None,
-        tol=_validation.check_number("tol", estimator.tol, low=0),
-        keep_interrupted=_validation.check_bool("warm_start", estimator.warm_start),
-        prior=method.prior,
-        kl_weighting=method.kl_weighting,
-        kl_warm_up=method.kl_warm_up,
-        score_function=method.score_function,
+        network=asked.network,
+        likelihood=asked.likelihood,
+        n_epochs=asked.n_epochs,
+        batch_size=asked.batch_size,
+        learning_rate=asked.learning_rate,
+        cosine=asked.cosine,
+        patience=asked.patience,
+        tol=asked.tol,
+        keep_interrupted=asked.keep_interrupted,
+        prior=asked.variational.prior,
+        kl_weighting=asked.variational.kl_weighting,
+        kl_warm_up=asked.variational.kl_warm_up,
+        score_function=asked.variational.score_function,
     )
-
-
-def _split(estimator, table, rows, validation, early_stopping, classes, random_state):
-    """Training rows and validation rows; the latter may be empty."""
-    fraction = _validation.check_number(
-        "validation_fraction",
-        estimator.validation_fraction,
-        low=0,
-        high=1,
-        open_low=True,
-    )
-    if not early_stopping:
-        return rows, np.empty(0, dtype=int)
-    if validation is not None:
-        return rows, validation[table.sample_weight[validation] > 0]
-    stratify = None if classes is None else table.y[rows]
-    try:
-        return train_test_split(
-            rows, test_size=fraction, random_state=random_state, stratify=stratify
-        )
-    except ValueError as error:
-        raise ValueError(
-            f"early_stopping holds out validation_fraction={fraction:g} of the rows; "
-            f"got {len(rows)} rows, too few to split. Set early_stopping=False, or "
-            f"give `X_val` and `y_val`. ({error})"
-        ) from error

@@ -1,31 +1,25 @@
 """Regression: what the draws of the predictive are turned into."""
 
-from functools import partial
-
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
 from skbayesnn._data.validate import check_regression
-from skbayesnn._inference.predictive import all_draws, by_rows, whole
-from skbayesnn._predictive.mixtures import GaussianMixture
-from skbayesnn._predictive.quantiles import intervals, mixture_cdf, mixture_quantile
+from skbayesnn._predictive.mixin import OpenPredictive, RegressionPredictiveMixin
+from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._predictive.summaries import (
     REGRESSION_KINDS,
-    GaussianMoments,
     LogDensity,
-    checked_coverages,
+    Moments,
     chosen,
     framed,
-    gaussian_log_density,
 )
-from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
-from skbayesnn.estimators._serialization import likelihood_named
+from skbayesnn.estimators._specification import likelihood_class
 from skbayesnn.estimators._underfit import explained_variance
 
 
-class BayesianRegressor(RegressorMixin, BayesianNetwork):
+class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwork):
     """Base of the regressors; predictions are in y's units."""
 
     @property
@@ -35,16 +29,11 @@ class BayesianRegressor(RegressorMixin, BayesianNetwork):
 
     def _check(self, X, y, sample_weight, *, reset):
         table, y_ndim = check_regression(self, X, y, sample_weight, reset=reset)
+        likelihood_class(self.likelihood, of_classes=False).check_y(table.y)
         return table, {"y_ndim_": y_ndim}
 
     def _check_held_out(self, X, y, of_y):
-        return check_regression(self, X, y, None, reset=False)[0]
-
-    def _likelihood(self, n, learned):
-        name = _validation.check_option(
-            "likelihood", self.likelihood, ["gaussian", "heteroscedastic"]
-        )
-        return likelihood_named(name, n, learned)
+        return self._check(X, y, None, reset=False)[0]
 
     def _row_weights(self, table, rows, classes):
         return table.sample_weight[rows]
@@ -113,81 +102,6 @@ class BayesianRegressor(RegressorMixin, BayesianNetwork):
         )
         return framed(values, kind, X) if as_frame else values
 
-    def predict_quantile(self, X, q):
-        """Quantiles of the predictive mixture of all draws.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        q : float or sequence of float in (0, 1)
-
-        Returns
-        -------
-        quantile : ndarray of shape (n_samples[, n_targets][, n_levels])
-            In y's units; the last axis where q is a sequence.
-        """
-        levels = [
-            _validation.check_number("q", level, low=0, high=1, open_low=True)
-            for level in np.atleast_1d(np.asarray(q, dtype=object))
-        ]
-        X = self._checked_inputs(X)
-        result = np.empty((X.shape[0], len(self.y_mean_), len(levels)))
-        for chunk, (mean, variance) in all_draws(self._gaussians(X)):
-            for i, level in enumerate(levels):
-                result[chunk, :, i] = mixture_quantile(mean, variance, level)
-        result = result if np.ndim(q) else result[..., 0]
-        return self._in_units_of_y(result, X.dtype)
-
-    def predict_interval(self, X, coverage=0.9, kind="equal_tailed"):
-        """Interval of the predictive mixture that holds y with a given probability.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        coverage : float or sequence of float in (0, 1), default=0.9
-            Probability inside.
-        kind : {"equal_tailed", "highest_density"}, default="equal_tailed"
-            Half of the rest on each side, or the shortest interval. The latter takes
-            about forty times as long; its probability is exact, its ends are within
-            about 1e-5 of their levels.
-
-        Returns
-        -------
-        interval : ndarray of shape (n_samples[, n_targets][, n_coverages], 2)
-            Lower and upper end in y's units, ``lower, upper = interval.T``; the axis
-            before the last where ``coverage`` is a sequence.
-        """
-        coverages = checked_coverages(coverage)
-        X = self._checked_inputs(X)
-        result = np.empty((X.shape[0], len(self.y_mean_), len(coverages), 2))
-        for chunk, (mean, variance) in all_draws(self._gaussians(X)):
-            quantile = partial(mixture_quantile, mean, variance)
-            result[chunk] = intervals(quantile, mean.shape[1:], coverages, kind)
-        result = result if np.ndim(coverage) else result[..., 0, :]
-        return self._in_units_of_y(result, X.dtype)
-
-    def predictive_cdf(self, X, y):
-        """Distribution function of the predictive mixture at y.
-
-        Where the predictive is right, these values are uniform in [0, 1] (the
-        probability integral transform; Gneiting, Balabdaoui & Raftery 2007).
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,) or (n_samples, n_targets)
-
-        Returns
-        -------
-        probability : ndarray of shape (n_samples,) or (n_samples, n_targets)
-        """
-        X = self._checked_inputs(X)
-        y = self._standardised_targets(X, y)
-        result = np.empty_like(y)
-        for chunk, (mean, variance) in all_draws(self._gaussians(X)):
-            result[chunk] = mixture_cdf(mean, variance, y[chunk])
-        return self._one_target_flat(result)
-
     def sample_f(self, X, n_samples=1, random_state=0):
         """Noise-free functions drawn from the posterior, coherent over rows.
 
@@ -203,18 +117,16 @@ class BayesianRegressor(RegressorMixin, BayesianNetwork):
         f : ndarray of shape (n_samples_X[, n_targets], n_samples)
             In y's units.
         """
-        (mean, _), _ = self._random_functions(X, n_samples, random_state)
-        return self._in_units_of_y(np.moveaxis(mean, 0, -1), mean.dtype)
+        components, _ = self._random_functions(X, n_samples, random_state)
+        return self._values_of_y(components.mean)
 
     def sample_y(self, X, n_samples=1, random_state=0):
         """Draws of y: functions of ``sample_f`` with independent noise on them.
 
         Parameters and shapes as in ``sample_f``.
         """
-        (mean, variance), random = self._random_functions(X, n_samples, random_state)
-        noise = random.standard_normal(mean.shape, dtype=mean.dtype)
-        draws = mean + np.sqrt(variance) * noise
-        return self._in_units_of_y(np.moveaxis(draws, 0, -1), mean.dtype)
+        components, random = self._random_functions(X, n_samples, random_state)
+        return self._values_of_y(components.sample(random))
 
     def log_predictive_density(self, X, y):
         """Log density of y under the predictive mixture (eq. 8).
@@ -232,34 +144,34 @@ class BayesianRegressor(RegressorMixin, BayesianNetwork):
         X = self._checked_inputs(X)
         y = self._standardised_targets(X, y)
         result = np.empty(X.shape[0])
-        for chunk, parts in by_rows(self._gaussians(X)):
+        for chunk, parts in self._open_posterior(X).by_rows():
             density = LogDensity()
-            for mean, variance in parts:
-                density.add(gaussian_log_density(mean, variance, y[chunk]))
+            for components in parts:
+                density.add(components.log_density(y[chunk]))
             result[chunk] = density.value
-        return result - np.log(self.y_scale_).sum()
+        return result + self._scaling.log_density_shift()
 
-    def _gaussians(self, X):
-        """Chunks of (mean, variance) of the draws, in the network's scale."""
-        return self._components(X, self._posterior(X), self.n_draws)
+    def _open_predictive(self, X):
+        X = self._checked_inputs(X)
+        opened = self._open_posterior(X)
 
-    def _mixture(self, X) -> GaussianMixture:
-        """The predictive of a few rows in y's units, all draws held."""
-        mean, variance = whole(self._gaussians(self._checked_inputs(X)))
-        return GaussianMixture(
-            mean * self.y_scale_ + self.y_mean_,
-            variance * np.square(self.y_scale_),
-            flat=self.y_ndim_ == 1,
-        )
+        def of_rows(rows):
+            components = opened.whole(rows)
+            return MixturePredictive(
+                components, self.y_ndim_ == 1, self._scaling, dtype=X.dtype
+            )
+
+        return OpenPredictive(X.shape[0], of_rows, opened.row_step)
 
     def _moments(self, X) -> dict[str, np.ndarray]:
         """Predictive mean and the stds of all kinds, in y's units; X is checked."""
-        shape = (X.shape[0], len(self.y_mean_))
+        scaling = self._scaling
+        shape = (X.shape[0], scaling.n_targets)
         mean, epistemic, aleatoric = (np.empty(shape) for _ in range(3))
-        for chunk, parts in by_rows(self._gaussians(X)):
-            moments = GaussianMoments()
-            for component in parts:
-                moments.add(*component)
+        for chunk, parts in self._open_posterior(X).by_rows():
+            moments = Moments()
+            for components in parts:
+                moments.add(components.mean, components.variance)
             mean[chunk] = moments.mean
             epistemic[chunk] = np.sqrt(moments.epistemic)
             aleatoric[chunk] = np.sqrt(moments.aleatoric)
@@ -268,8 +180,9 @@ class BayesianRegressor(RegressorMixin, BayesianNetwork):
             "epistemic": epistemic,
             "aleatoric": aleatoric,
         }
-        return {"mean": self._in_units_of_y(mean, X.dtype)} | {
-            kind: self._one_target_flat(std * self.y_scale_).astype(X.dtype)
+        mean = self._one_target_flat(scaling.y_from_network(mean))
+        return {"mean": mean.astype(X.dtype)} | {
+            kind: self._one_target_flat(scaling.std_from_network(std)).astype(X.dtype)
             for kind, std in stds.items()
         }
 
@@ -282,18 +195,17 @@ class BayesianRegressor(RegressorMixin, BayesianNetwork):
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         y = y.reshape(len(y), -1)
         check_consistent_length(X, y)
-        if y.shape[1] != len(self.y_mean_):
+        if y.shape[1] != self._scaling.n_targets:
             raise ValueError(
-                f"`y` must have the {len(self.y_mean_)} targets of the fit; got "
+                f"`y` must have the {self._scaling.n_targets} targets of the fit; got "
                 f"{y.shape[1]}."
             )
-        return (y - self.y_mean_) / self.y_scale_
+        return self._scaling.y_to_network(y)
 
-    def _in_units_of_y(self, values, dtype):
-        """(rows, targets, ...) in the network's scale -> y's units and shape."""
-        ones = (1,) * (values.ndim - 2)
-        scale, mean = (v.reshape(-1, *ones) for v in (self.y_scale_, self.y_mean_))
-        return self._one_target_flat(values * scale + mean).astype(dtype)
+    def _values_of_y(self, values):
+        """(samples, rows, targets), network's scale -> (rows[, targets], samples)."""
+        last = self._scaling.y_from_network(np.moveaxis(values, 0, -1))
+        return self._one_target_flat(last).astype(values.dtype)
 
     def _one_target_flat(self, values):
         """Drop the target axis where y had none."""

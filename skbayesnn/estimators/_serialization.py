@@ -13,27 +13,18 @@ from skbayesnn._data.design import Scaling
 from skbayesnn._families import FAMILIES, Family
 from skbayesnn._inference.objective import weight_decay
 from skbayesnn._inference.posterior import Posterior
-from skbayesnn._likelihoods import (
-    Categorical,
-    Gaussian,
-    Heteroscedastic,
-    Likelihood,
-    Precision,
-)
+from skbayesnn._likelihoods import Likelihood, likelihood_from
 from skbayesnn._networks import MLP
 from skbayesnn.estimators._program import Fitted
 
-LIKELIHOODS = {
-    "gaussian": Gaussian,
-    "heteroscedastic": Heteroscedastic,
-    "categorical": Categorical,
-}
+# Of ``network_`` and ``parameters_``: 1 was that of version 0.1.0.
+FORMAT = 2
 
 
 def arrays_of(posterior: Posterior) -> dict[str, np.ndarray]:
     """All parameters by name, members first, and the keep probabilities."""
     groups = {f"layers/{i}": group for i, group in enumerate(posterior.layers)}
-    groups["noise"] = posterior.likelihood_params
+    groups["likelihood"] = posterior.likelihood_params
     arrays = {
         f"{place}/{name}": value.cpu().numpy()
         for place, group in groups.items()
@@ -44,14 +35,13 @@ def arrays_of(posterior: Posterior) -> dict[str, np.ndarray]:
 
 
 def description_of(network: MLP, likelihood: Likelihood) -> dict:
-    """What is not an array: sizes and names."""
-    [name] = [n for n, kind in LIKELIHOODS.items() if type(likelihood) is kind]
+    """What is not an array: sizes, names and options."""
     return {
+        "format": FORMAT,
         "sizes": list(network.sizes),
         "activation": network.activation,
         "families": [_description_of_family(family) for family in network.families],
-        "likelihood": name,
-        "learned_tau": likelihood.learned,
+        "likelihood": likelihood.describe(),
     }
 
 
@@ -64,13 +54,6 @@ def _description_of_family(family: Family) -> dict:
 def _family_described(about: dict) -> Family:
     options = {key: value for key, value in about.items() if key != "name"}
     return FAMILIES[about["name"]](**options)
-
-
-def likelihood_named(name: str, n: int, learned: bool) -> Likelihood:
-    """The likelihood of n targets or classes."""
-    if name == "categorical":
-        return Categorical(n)
-    return LIKELIHOODS[name](n, learned)
 
 
 def posterior_of(estimator, device: torch.device, dtype: torch.dtype) -> Posterior:
@@ -87,17 +70,52 @@ def posterior_of(estimator, device: torch.device, dtype: torch.dtype) -> Posteri
         place, *rest = key.split("/")
         if place == "layers":
             groups[int(rest[0])][rest[1]] = _tensor(value, device, dtype)
-        elif place == "noise":
+        elif place == "likelihood":
             likelihood_params[rest[0]] = _tensor(value, device, dtype)
-    n = network.sizes[-1] // (2 if about["likelihood"] == "heteroscedastic" else 1)
     return Posterior(
         network=network,
-        likelihood=likelihood_named(about["likelihood"], n, about["learned_tau"]),
+        likelihood=likelihood_from(about["likelihood"]),
         layers=groups,
         likelihood_params=likelihood_params,
         keep=tuple(_tensor(p, device, dtype) for p in arrays["keep"]),
         seeds=estimator.seeds_,
     )
+
+
+def upgraded(state: dict) -> dict:
+    """The attributes of a fitted estimator of any earlier format, in the present one.
+
+    Raises
+    ------
+    ValueError
+        For a format that is newer than this version of the package.
+    """
+    about = state["network_"]
+    version = about.get("format", 1)
+    if version > FORMAT:
+        raise ValueError(
+            f"a fitted estimator must be of format {FORMAT} or earlier; got {version}, "
+            "of a later version of skbayesnn. Load it with that version."
+        )
+    return state if version == FORMAT else state | _from_first_format(state)
+
+
+def _from_first_format(state: dict) -> dict:
+    about, arrays = dict(state["network_"]), state["parameters_"]
+    name, learned = about["likelihood"], about.pop("learned_tau")
+    n_outputs = about["sizes"][-1]
+    likelihood = {
+        "gaussian": {"n_targets": n_outputs, "learned": learned},
+        "heteroscedastic": {"n_targets": n_outputs // 2, "learned": learned},
+        "categorical": {"n_classes": n_outputs},
+    }[name]
+    return {
+        "network_": about
+        | {"format": FORMAT, "likelihood": {"name": name} | likelihood},
+        "parameters_": {
+            key.replace("noise/", "likelihood/"): value for key, value in arrays.items()
+        },
+    }
 
 
 def _tensor(values, device, dtype):
@@ -135,7 +153,7 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
     tau = _precision(fitted, posterior, scaling)
     dropout = _shared(_rates(fitted, posterior))
     length_scale = _shared(fitted.task.length_scale)
-    history = _history(trained, np.log(scaling.y_scale).sum())
+    history = _history(trained, scaling.log_density_shift())
     last = trained.n_epochs - 1
     final_loss = history["loss"][last, np.arange(len(last))]
     return {
@@ -194,17 +212,16 @@ def _per_layer_and_target(dropout, length_scale, total_weight, tau):
 
 def _precision(fitted: Fitted, posterior: Posterior, scaling: Scaling):
     """tau in y's units: given, or that of the networks' mean noise variance."""
-    likelihood = posterior.likelihood
     tau = fitted.task.tau
     if tau is None:
-        assert isinstance(likelihood, Precision)
-        log_tau = likelihood.log_tau(posterior.likelihood_params)[:, 0].double()
-        variance = log_tau.neg().exp().mean(0).cpu().numpy()
-        tau = 1 / (variance * scaling.y_scale**2)
+        params = posterior.likelihood_params
+        of_members = posterior.likelihood.noise_variance(params)
+        assert of_members is not None, "a learned tau is that of a noise"
+        tau = scaling.tau_from_network(of_members.mean(0).cpu().numpy())
     return float(tau[0]) if len(tau) == 1 else tau
 
 
-def _history(trained, log_y_scale: float) -> dict[str, np.ndarray]:
+def _history(trained, shift: float) -> dict[str, np.ndarray]:
     """Per epoch and network, (n_iter, networks); NaN after a network has stopped."""
     n_epochs = trained.n_epochs.max()
     stopped = np.arange(n_epochs)[:, None] >= trained.n_epochs
@@ -212,9 +229,9 @@ def _history(trained, log_y_scale: float) -> dict[str, np.ndarray]:
     def cut(values):
         return np.where(stopped, np.nan, values[:n_epochs])
 
-    nll = cut(trained.nll + log_y_scale)
+    nll = cut(trained.nll - shift)
     kl = cut(trained.kl)
     history = {"loss": nll + kl, "negative_log_likelihood": nll, "kl": kl}
     if trained.validation is not None:
-        history["validation_score"] = cut(trained.validation - log_y_scale)
+        history["validation_score"] = cut(trained.validation + shift)
     return history

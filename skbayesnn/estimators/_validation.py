@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import MISSING, fields
 from numbers import Integral, Real
 
 import numpy as np
@@ -128,6 +129,26 @@ def precisions(value, n_targets) -> np.ndarray | None:
     else:
         values = [value] * n_targets
     return np.array([check_number("tau", v, low=0, open_low=True) for v in values])
+
+
+def options_of(name, value, kind) -> dict:
+    """A dict of fields of a dataclass that have defaults; None is an empty one."""
+    known = [f.name for f in fields(kind) if f.default is not MISSING]
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise TypeError(f"`{name}` must be a dict or None; got {value!r}.")
+    unknown = [key for key in value if key not in known]
+    if unknown:
+        raise ValueError(
+            f"`{name}` of {kind.name!r} may hold {_listed(known) or 'nothing'}; got "
+            f"{_listed(unknown)}."
+        )
+    return dict(value)
+
+
+def _listed(names) -> str:
+    return ", ".join(map(repr, names))
 
 
 def batch_rows(value, n_rows) -> int:

@@ -15,7 +15,7 @@ class _BayesByBackprop(BayesianNetwork):
 
     _can_collapse = True
 
-    def _method(self, n_layers):
+    def _variational(self, n_layers):
         rates = _validation.dropout_rates(self.dropout, n_layers)
         prior, kl, kl_weighting, gradient = (
             _validation.check_option(name, getattr(self, name), options)
@@ -123,7 +123,7 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
         Prior length scale l, as in :class:`MCDropoutRegressor`. The prior has to
         follow the width of the layers, which ``"auto"`` does: with l = 1 the KL of a
         deep network outweighs the data, and the posterior falls back on the prior.
-    tau, likelihood
+    tau, likelihood, likelihood_options
         As in :class:`MCDropoutRegressor`.
     n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
 max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, \
@@ -184,6 +184,7 @@ y_mean_, y_scale_
         length_scale="auto",
         tau="auto",
         likelihood="gaussian",
+        likelihood_options=None,
         n_estimators=1,
         n_draws=200,
         standardize=True,
@@ -214,6 +215,7 @@ y_mean_, y_scale_
         self.length_scale = length_scale
         self.tau = tau
         self.likelihood = likelihood
+        self.likelihood_options = likelihood_options
         self.n_estimators = n_estimators
         self.n_draws = n_draws
         self.standardize = standardize
@@ -321,6 +323,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         gradient="local",
         length_scale=1.0,
         tau=1.0,
+        likelihood="categorical",
         class_weight=None,
         n_estimators=1,
         n_draws=200,
@@ -351,6 +354,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         self.gradient = gradient
         self.length_scale = length_scale
         self.tau = tau
+        self.likelihood = likelihood
         self.class_weight = class_weight
         self.n_estimators = n_estimators
         self.n_draws = n_draws

@@ -17,7 +17,7 @@ START_RATE = 0.1
 class _MCDropout(BayesianNetwork):
     """The stochastic regularisation techniques of [Gal16 3.2]."""
 
-    def _method(self, n_layers):
+    def _variational(self, n_layers):
         noise = _validation.check_option("noise", self.noise, NOISES)
         if isinstance(self.dropout, str):
             _validation.check_option("dropout", self.dropout, ["auto"])
@@ -71,9 +71,12 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         (noise of standard deviation s is 1 / s^2); one value, or one per target.
         ``"auto"`` learns it with the weights, one per target; the learned noise is
         never below 0.1 % of y's standard deviation.
-    likelihood : {"gaussian", "heteroscedastic"}, default="gaussian"
-        Noise that is equal everywhere, or that depends on the input (a second output
-        of the network, learned after a warm-up; ``tau`` is then its overall level).
+    likelihood : str, default="gaussian"
+        Noise of y. ``"gaussian"`` is equal everywhere; ``"heteroscedastic"`` depends on
+        the input (a second output of the network, learned after a warm-up; ``tau`` is
+        then its overall level).
+    likelihood_options : dict, default=None
+        Further parameters of the likelihood, by name.
     n_estimators : int, default=1
         Independently initialised networks, trained side by side; the predictive is
         their equal-weight mixture [2]_. Five know better what they do not know.
@@ -184,6 +187,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         length_scale="auto",
         tau="auto",
         likelihood="gaussian",
+        likelihood_options=None,
         n_estimators=1,
         n_draws=200,
         standardize=True,
@@ -207,6 +211,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         self.length_scale = length_scale
         self.tau = tau
         self.likelihood = likelihood
+        self.likelihood_options = likelihood_options
         self.n_estimators = n_estimators
         self.n_draws = n_draws
         self.standardize = standardize
@@ -249,6 +254,8 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     tau : float > 0, default=1
         Inverse temperature of the likelihood, p(y | f)^tau: it stands where the
         precision stands in weight_decay_ = p l^2 / (2 N tau).
+    likelihood : str, default="categorical"
+        ``"categorical"``: a softmax over the classes.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes in the likelihood, as in scikit-learn.
     n_estimators : int, default=1
@@ -303,6 +310,7 @@ x_scale_
         noise="bernoulli",
         length_scale=1.0,
         tau=1.0,
+        likelihood="categorical",
         class_weight=None,
         n_estimators=1,
         n_draws=200,
@@ -326,6 +334,7 @@ x_scale_
         self.noise = noise
         self.length_scale = length_scale
         self.tau = tau
+        self.likelihood = likelihood
         self.class_weight = class_weight
         self.n_estimators = n_estimators
         self.n_draws = n_draws

@@ -16,7 +16,7 @@ class _VariationalDropout(BayesianNetwork):
 
     _can_collapse = True
 
-    def _method(self, n_layers):
+    def _variational(self, n_layers):
         rates = _validation.dropout_rates(self.dropout, n_layers)
         noise, alpha, prior, approximation = (
             _validation.check_option(name, getattr(self, name), options)
@@ -54,14 +54,14 @@ class _VariationalDropout(BayesianNetwork):
             return 0.5 if noise == "independent" else 0.0
         return _validation.check_number("kl_warm_up", self.kl_warm_up, low=0, high=1)
 
-    def _check_same_shape(self, task, of_y):
+    def _check_can_go_on(self, task, of_y):
         if self.pruning_ is not None:
             raise ValueError(
                 "a fit that goes on (warm_start, partial_fit) would let pruned "
                 "weights grow again; this network was pruned with threshold="
                 f"{self.pruning_['threshold']:g}. Set warm_start=False, or fit a clone."
             )
-        super()._check_same_shape(task, of_y)
+        super()._check_can_go_on(task, of_y)
 
     def _adopt(self, fitted, of_y, *, seen):
         super()._adopt(fitted, of_y, seen=seen)
@@ -173,7 +173,7 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     length_scale : "auto", float >= 0 or sequence of float, default="auto"
         Prior length scale l of the biases, and with ``prior="gaussian"`` of the
         weights, as in :class:`MCDropoutRegressor`.
-    tau, likelihood
+    tau, likelihood, likelihood_options
         As in :class:`MCDropoutRegressor`.
     n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
 max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, \
@@ -233,6 +233,7 @@ y_mean_, y_scale_
         length_scale="auto",
         tau="auto",
         likelihood="gaussian",
+        likelihood_options=None,
         n_estimators=1,
         n_draws=200,
         standardize=True,
@@ -260,6 +261,7 @@ y_mean_, y_scale_
         self.length_scale = length_scale
         self.tau = tau
         self.likelihood = likelihood
+        self.likelihood_options = likelihood_options
         self.n_estimators = n_estimators
         self.n_draws = n_draws
         self.standardize = standardize
@@ -338,6 +340,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         kl_warm_up="auto",
         length_scale="auto",
         tau=1.0,
+        likelihood="categorical",
         class_weight=None,
         n_estimators=1,
         n_draws=200,
@@ -365,6 +368,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         self.kl_warm_up = kl_warm_up
         self.length_scale = length_scale
         self.tau = tau
+        self.likelihood = likelihood
         self.class_weight = class_weight
         self.n_estimators = n_estimators
         self.n_draws = n_draws

@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.special import logsumexp
 
-from skbayesnn._predictive.crps import gaussian_mixture_crps
-from skbayesnn._predictive.summaries import gaussian_log_density
+from skbayesnn._distributions.crps import gaussian_mixture_crps
+from skbayesnn._distributions.gaussian import gaussian_log_density
 from skbayesnn.metrics._validation import no_nan, present, weighted_mean
 
 

@@ -32,8 +32,9 @@ class MCDropoutRegressorCV(TauPathCV, MCDropoutRegressor):
     n_jobs : int, default=None
         As in :class:`BatchedGridSearchCV`.
     hidden_layer_sizes, activation, dropout, noise, length_scale, likelihood, \
-n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
-max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, device
+likelihood_options, n_estimators, n_draws, standardize, batch_size, learning_rate, \
+learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
+tol, device
         As in :class:`MCDropoutRegressor`.
     verbose : bool, default=False
         Show progress bars: of the search, and of every program.
@@ -99,6 +100,7 @@ x_scale_, y_mean_, y_scale_
         noise="bernoulli",
         length_scale="auto",
         likelihood="gaussian",
+        likelihood_options=None,
         n_estimators=1,
         n_draws=200,
         standardize=True,
@@ -193,6 +195,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         dropout=0.1,
         noise="bernoulli",
         length_scale=1.0,
+        likelihood="categorical",
         class_weight=None,
         n_estimators=1,
         n_draws=200,
@@ -224,9 +227,9 @@ class BBBRegressorCV(TauPathCV, BBBRegressor):
     taus, cv, scoring, n_jobs, verbose, random_state
         As in :class:`MCDropoutRegressorCV`.
     hidden_layer_sizes, activation, dropout, prior, pi, s1, s2, kl, kl_weighting, \
-kl_warm_up, gradient, length_scale, likelihood, n_estimators, n_draws, standardize, \
-batch_size, learning_rate, learning_rate_init, max_iter, early_stopping, \
-validation_fraction, n_iter_no_change, tol, device
+kl_warm_up, gradient, length_scale, likelihood, likelihood_options, n_estimators, \
+n_draws, standardize, batch_size, learning_rate, learning_rate_init, max_iter, \
+early_stopping, validation_fraction, n_iter_no_change, tol, device
         As in :class:`BBBRegressor`.
 
     Attributes
@@ -275,6 +278,7 @@ x_mean_, x_scale_, y_mean_, y_scale_
         gradient="local",
         length_scale="auto",
         likelihood="gaussian",
+        likelihood_options=None,
         n_estimators=1,
         n_draws=200,
         standardize=True,
@@ -356,6 +360,7 @@ x_scale_
         kl_warm_up=0.5,
         gradient="local",
         length_scale=1.0,
+        likelihood="categorical",
         class_weight=None,
         n_estimators=1,
         n_draws=200,
@@ -387,9 +392,9 @@ class VariationalDropoutRegressorCV(TauPathCV, VariationalDropoutRegressor):
     taus, cv, scoring, n_jobs, verbose, random_state
         As in :class:`MCDropoutRegressorCV`.
     hidden_layer_sizes, activation, dropout, noise, alpha_per, prior, \
-kl_approximation, kl_warm_up, length_scale, likelihood, n_estimators, n_draws, \
-standardize, batch_size, learning_rate, learning_rate_init, max_iter, early_stopping, \
-validation_fraction, n_iter_no_change, tol, device
+kl_approximation, kl_warm_up, length_scale, likelihood, likelihood_options, \
+n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
+max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, device
         As in :class:`VariationalDropoutRegressor`.
 
     Attributes
@@ -435,6 +440,7 @@ seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
         kl_warm_up="auto",
         length_scale="auto",
         likelihood="gaussian",
+        likelihood_options=None,
         n_estimators=1,
         n_draws=200,
         standardize=True,
@@ -513,6 +519,7 @@ seeds_, optimizer_, x_mean_, x_scale_
         kl_approximation="molchanov",
         kl_warm_up="auto",
         length_scale="auto",
+        likelihood="categorical",
         class_weight=None,
         n_estimators=1,
         n_draws=200,

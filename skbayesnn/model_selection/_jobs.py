@@ -17,8 +17,9 @@ from skbayesnn._sklearn_compat import (
     drop_callbacks,
     safe_split,
 )
-from skbayesnn.estimators._base import BayesianNetwork, Prepared, prepare
-from skbayesnn.estimators._program import Task
+from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators._prepared import Prepared, prepare
+from skbayesnn.estimators._program import Task, task_of
 from skbayesnn.model_selection._result_store import (
     Key,
     Outcome,
@@ -124,7 +125,7 @@ class JobBuilder:
         network = rows.columns_told(copy(network))
         # A generator has a state.
         network.random_state = clone(network.random_state, safe=False)
-        task = rows.prepared.task_of(network)
+        task = task_of(network, rows.prepared)
         # An interruption is the search's, also with `warm_start`.
         task = replace(task, plan=replace(task.plan, keep_interrupted=False))
         estimator = _with_network(rows.estimator, network)

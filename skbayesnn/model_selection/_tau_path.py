@@ -18,7 +18,8 @@ from sklearn.utils.metaestimators import available_if
 
 from skbayesnn._sklearn_compat import with_callbacks
 from skbayesnn.estimators import _program, _validation
-from skbayesnn.estimators._base import BayesianNetwork, Prepared, adopt, prepare
+from skbayesnn.estimators._base import BayesianNetwork, adopt
+from skbayesnn.estimators._prepared import Prepared, prepare
 from skbayesnn.model_selection._search import BatchedGridSearchCV
 from skbayesnn.scoring import log_density_scorer
 
@@ -79,7 +80,7 @@ class TauPathCV(BayesianNetwork):
             taus = self._path(prepared)
             network = self._network().set_params(tau=taus[0])
             # What is wrong is told here once, and not for every member.
-            prepared.task_of(network)
+            _program.task_of(network, prepared)
             cv = check_cv(self.cv, y, classifier=is_classifier(self))
             given = {"sample_weight": sample_weight, "X_val": X_val, "y_val": y_val}
             search = self._searched(
@@ -90,7 +91,9 @@ class TauPathCV(BayesianNetwork):
                 y,
                 {name: value for name, value in given.items() if value is not None},
             )
-            task = prepared.task_of(network.set_params(tau=taus[search.best_index_]))
+            task = _program.task_of(
+                network.set_params(tau=taus[search.best_index_]), prepared
+            )
             [fitted] = _program.train_together([self], [task])
             adopt(self, prepared, fitted)
             self.taus_ = np.array(taus)

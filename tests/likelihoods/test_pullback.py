@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from skbayesnn._likelihoods import Categorical, Gaussian, Heteroscedastic, nll_vjp
+from skbayesnn._likelihoods import Categorical, Gaussian, Heteroscedastic
 from skbayesnn._likelihoods.gaussian import LARGEST_LOG_TAU
 
 MEMBERS, ROWS, TARGETS = 3, 5, 2
@@ -45,7 +45,7 @@ def test_pullback_is_autograds(name, lead, seed):
     expected = torch.autograd.grad(nll, [leaf, *learned.values()], gradient)
 
     with torch.no_grad():
-        result, pullback = nll_vjp(likelihood, params, outputs, y)
+        result, pullback = likelihood.nll_vjp(params, outputs, y)
         of_outputs, of_learned = pullback(gradient)
     torch.testing.assert_close(result, nll)
     torch.testing.assert_close(of_outputs, expected[0])

@@ -12,7 +12,8 @@ import torch
 from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 
 from skbayesnn.estimators import _program
-from skbayesnn.estimators._base import prepare
+from skbayesnn.estimators._prepared import prepare
+from skbayesnn.estimators._program import task_of
 from skbayesnn.model_selection import BatchedGridSearchCV, _grouping, _worker
 from skbayesnn.model_selection._jobs import Job
 from tests.model_selection.comparison import (
@@ -116,7 +117,7 @@ def test_memory_of_a_member_bounds_it(data):
     for units, n_estimators in ((5, 1), (50, 1), (50, 3)):
         estimator = regressor(hidden_layer_sizes=units, n_estimators=n_estimators)
         prepared = prepare(estimator, data.X, data.y)
-        task = prepared.task_of(estimator)
+        task = task_of(estimator, prepared)
         job = Job(("", 0), estimator, estimator, prepared, task)
         found.append(_grouping.bytes_of([job]))
         weights = n_estimators * 8 * (units * (4 + 1) + units + 1)

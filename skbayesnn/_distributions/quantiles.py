@@ -1,8 +1,8 @@
-"""Distribution function of a Gaussian mixture, its inverse, and intervals.
+"""Distribution function of a Gaussian mixture, inverses of any, and intervals.
 
 Components have the draws axis in front, ``(draws, rows, targets)``, and equal weights;
-results are float64. torch does the arithmetic, since its error function is several
-times faster than SciPy's.
+results are float64. For Gaussians torch does the arithmetic, since its error function
+is several times faster than SciPy's.
 """
 
 import math
@@ -23,6 +23,8 @@ _TAILS = 16
 _SECTIONS = 20
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _SQRT_2 = math.sqrt(2)
+_SQRT_2PI = math.sqrt(2 * math.pi)
+_TINY, _EPSILON = 1e-300, 2.0**-53
 
 
 def mixture_cdf(mean, variance, y) -> np.ndarray:
@@ -39,6 +41,45 @@ def mixture_quantile(mean, variance, level) -> np.ndarray:
     mean, variance : (draws, rows, targets); level : float or (rows, targets), in (0, 1)
     """
     return _by_columns(_quantile, mean, variance, level)
+
+
+def increasing_root(cdf, density, level, low, high, scale) -> np.ndarray:
+    """y with cdf(y) = level, by safeguarded Newton steps on the probit scale.
+
+    cdf, density : (rows, targets) -> (rows, targets)
+    level, low, high, scale : (rows, targets); low and high enclose y, on lengths of
+        scale the functions are smooth
+    """
+    shape = level.shape
+    probit = ndtri(torch.tensor(level.ravel()))
+
+    def excess(y):
+        values = y.numpy().reshape(shape)
+        share = torch.from_numpy(cdf(values).ravel()).clamp(_TINY, 1 - _EPSILON)
+        reached, slope = ndtri(share), torch.from_numpy(density(values).ravel())
+        return reached - probit, slope * _SQRT_2PI * torch.exp(0.5 * reached * reached)
+
+    low, high, scale = (
+        torch.tensor(np.array(v, dtype=np.float64).ravel()) for v in (low, high, scale)
+    )
+    return _root(excess, low, high, 0.5 * (low + high), scale).numpy().reshape(shape)
+
+
+def integer_quantile(cdf, level, low, high) -> np.ndarray:
+    """The smallest whole y with cdf(y) >= level, by bisection.
+
+    cdf : (rows, targets) -> (rows, targets); level, low, high : (rows, targets), the
+        latter two enclose y
+    """
+    # cdf(below) < level <= cdf(above), by whole numbers beyond both ends.
+    below, above = np.floor(low) - 1.0, np.ceil(high)
+    while (above - below).max() > 1:
+        middle = np.floor(0.5 * (below + above))
+        inside = above - below > 1
+        reached = cdf(middle) >= level
+        above = np.where(inside & reached, middle, above)
+        below = np.where(inside & ~reached, middle, below)
+    return above
 
 
 def intervals(quantile: Callable, shape, coverages, kind: str) -> np.ndarray:

@@ -1,7 +1,6 @@
-"""The predictive of a few rows as a mixture, all draws held.
+"""The predictive of a few rows of a regression as a mixture, all draws held.
 
-The estimators stream over draws and rows; where a meta-estimator stands between
-(ensembles, target transforms), its predictive is put together from these.
+It never asks which likelihood its components come from.
 """
 
 import math
@@ -10,20 +9,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp, ndtr
+from scipy.special import ndtr
 from sklearn.pipeline import make_pipeline
 
-from skbayesnn._predictive.crps import gaussian_mixture_crps, weighted_sample_crps
-from skbayesnn._predictive.quantiles import intervals, mixture_cdf, mixture_quantile
+from skbayesnn._data.scaling import Scaling
+from skbayesnn._distributions.base import Components
+from skbayesnn._distributions.crps import weighted_sample_crps
+from skbayesnn._distributions.quantiles import intervals
 from skbayesnn._predictive.recalibration import QuantileMap
-from skbayesnn._predictive.summaries import (
-    CLASSIFICATION_KINDS,
-    REGRESSION_KINDS,
-    classification_uncertainty,
-    gaussian_log_density,
-)
+from skbayesnn._predictive.summaries import REGRESSION_KINDS
 
-# Gauss-Hermite nodes per component, for moments behind a target transform.
+# Quadrature nodes per component, for moments behind a target transform.
 N_NODES = 15
 # After a recalibration of the levels: levels of the CRPS, nodes of the std.
 N_LEVELS = 200
@@ -33,39 +29,44 @@ _UNCHANGED = (QuantileMap(np.array([0.0, 1.0]), np.array([0.0, 1.0])),)
 
 
 @dataclass(frozen=True)
-class GaussianMixture:
-    """The predictive of a regression, all draws held.
+class MixturePredictive:
+    """The equal-weight mixture of all draws of a regression.
 
     Parameters
     ----------
-    mean, variance : ndarray of shape (draws, rows, targets)
-        In the units of the target as the network knows it.
+    components : Components
+        Of the target as the network knows it.
     flat : bool
         Whether results drop the target axis.
+    scaling : Scaling, optional
+        From the network's scale to that target's units; None where it is in them.
     transform : object, optional
         scikit-learn transformer from y to that target; results are mapped back.
     maps : tuple of QuantileMap, optional
-        A recalibration of the levels per target, in the units of that target.
+        A recalibration of the levels per target.
+    dtype : of quantiles, intervals and samples
     """
 
-    mean: np.ndarray
-    variance: np.ndarray
+    components: Components
     flat: bool
+    scaling: Scaling | None = None
     transform: Any = None
     maps: tuple[QuantileMap, ...] | None = None
+    dtype: Any = np.float64
 
     kinds = REGRESSION_KINDS
 
     @classmethod
     def pooled(cls, parts, classes=None):
         """The equal-weight mixture of mixtures."""
+        parts = [part.in_units_of_target() for part in parts]
         if any(part.maps is not None for part in parts):
             raise TypeError(
                 "isotonic recalibration of the members of an ensemble gives no mixture "
-                "of Gaussians. Put CalibratedUncertaintyRegressor around the ensemble, "
+                "of draws. Put CalibratedUncertaintyRegressor around the ensemble, "
                 "not inside."
             )
-        probe = parts[0].mean[:1]
+        probe = parts[0].components.mean[:1]
         back = [part._back(probe) for part in parts]
         if not all(np.array_equal(values, back[0]) for values in back):
             raise TypeError(
@@ -73,12 +74,8 @@ class GaussianMixture:
                 "transforms that differ (each is fitted to its own rows). Put "
                 "TransformedTargetRegressor around the ensemble, not inside."
             )
-        return cls(
-            np.concatenate(_even([part.mean for part in parts])),
-            np.concatenate(_even([part.variance for part in parts])),
-            parts[0].flat,
-            parts[0].transform,
-        )
+        components = _joined([part.components for part in parts], axis=0)
+        return cls(components, parts[0].flat, transform=parts[0].transform)
 
     @classmethod
     def side_by_side(cls, parts):
@@ -88,36 +85,42 @@ class GaussianMixture:
                 "the targets of MultiOutputRegressor must have no transforms of their "
                 "own. Put TransformedTargetRegressor around it, not inside."
             )
-        maps = [part.maps or _UNCHANGED * part.mean.shape[-1] for part in parts]
+        parts = [part.in_units_of_target() for part in parts]
+        maps = [part.maps or _UNCHANGED * part.components.n_targets for part in parts]
         return cls(
-            np.concatenate(_even([part.mean for part in parts]), axis=-1),
-            np.concatenate(_even([part.variance for part in parts]), axis=-1),
+            _joined([part.components for part in parts], axis=2),
             flat=False,
             maps=sum(maps, ()) if any(part.maps for part in parts) else None,
         )
 
+    def in_units_of_target(self):
+        """The same with components in the target's own units."""
+        if self.scaling is None:
+            return self
+        components = self.scaling.components_from_network(self.components)
+        return replace(self, components=components, scaling=None, dtype=np.float64)
+
     def behind(self, transform, *, flat: bool):
         """The predictive of y where the present target is ``transform(y)``."""
+        own = self.in_units_of_target()
         if self.transform is not None:
             transform = make_pipeline(transform, self.transform)
-        return replace(self, transform=transform, flat=flat)
+        return replace(own, transform=transform, flat=flat)
 
     def scaled(self, factor):
         """All draws and their noise spread about the mean by ``factor`` (targets,)."""
-        self._check_not_mapped()
-        centre = self.mean.mean(0)
-        return replace(
-            self,
-            mean=centre + factor * (self.mean - centre),
-            variance=np.square(factor) * self.variance,
-        )
+        self.check_not_mapped()
+        own = self.in_units_of_target()
+        components = own.components.spread(own.components.mean.mean(0), factor)
+        return replace(own, components=components)
 
     def mapped(self, maps):
         """With the levels of every target recalibrated."""
-        self._check_not_mapped()
-        return replace(self, maps=tuple(maps))
+        self.check_not_mapped()
+        return replace(self.in_units_of_target(), maps=tuple(maps))
 
-    def _check_not_mapped(self):
+    def check_not_mapped(self) -> None:
+        """Refuse to go on where the levels are recalibrated already."""
         if self.maps is not None:
             raise TypeError(
                 "an isotonic recalibration cannot be recalibrated again. Put one "
@@ -127,7 +130,7 @@ class GaussianMixture:
     @property
     def n_draws(self) -> int:
         """Components of the mixture."""
-        return len(self.mean)
+        return self.components.n_draws
 
     def uncertainty(self, kinds) -> dict[str, np.ndarray]:
         """Standard deviations (eq. 6): {kind: (rows[, targets])}.
@@ -143,12 +146,16 @@ class GaussianMixture:
 
     def quantile(self, level: float) -> np.ndarray:
         """(rows[, targets]); exact for a transform that is monotone per target."""
-        return self._shaped(self._quantile(level))
+        return self._values(self._quantile(level))
 
     def interval(self, coverages, kind: str) -> np.ndarray:
         """(rows[, targets], coverages, 2)."""
-        shape = self.mean.shape[1:]
-        return self._shaped(intervals(self._quantile, shape, coverages, kind))
+        shape = self.components.mean.shape[1:]
+        if self.transform is None:
+            # The shortest one is so in any units: they are changed at the end.
+            ends = intervals(self._quantile_inside, shape, coverages, kind)
+            return self._values(self._back(ends, axis=1))
+        return self._values(intervals(self._quantile, shape, coverages, kind))
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """F(y), (rows[, targets]); y (rows[, targets])."""
@@ -165,11 +172,10 @@ class GaussianMixture:
 
     def sample(self, draws: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """y of the given draws with noise, (rows[, targets], samples)."""
-        noise = random.standard_normal((len(draws), *self.mean.shape[1:]))
-        samples = self.mean[draws] + np.sqrt(self.variance[draws]) * noise
+        samples = self.components.draws(draws).sample(random)
         if self.maps is not None:
             samples = np.stack([self._remapped(sample) for sample in samples])
-        return self._shaped(np.moveaxis(self._back(samples), 0, -1))
+        return self._values(np.moveaxis(self._back(samples), 0, -1))
 
     def sample_f(self, draws: np.ndarray) -> np.ndarray:
         """The given draws without noise, (rows[, targets], samples)."""
@@ -178,7 +184,8 @@ class GaussianMixture:
                 "an isotonic recalibration is of y, with its noise, and says nothing "
                 "of the noise-free functions: take sample_y."
             )
-        return self._shaped(np.moveaxis(self._back(self.mean[draws]), 0, -1))
+        means = self.components.mean[draws]
+        return self._values(np.moveaxis(self._back(means), 0, -1))
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
         """Eq. 8, (rows,), nats, of y in its own units; y (rows[, targets])."""
@@ -202,7 +209,8 @@ class GaussianMixture:
             weights = np.full(N_LEVELS, 1 / N_LEVELS)
             return weighted_sample_crps(y, nodes, weights).mean(-1)
         if self.transform is None:
-            return gaussian_mixture_crps(y, self.mean, self.variance).mean(-1)
+            own = self.in_units_of_target()
+            return own.components.mixture_crps(y).mean(-1)
         nodes, weights = self._nodes()
         weights = np.repeat(weights / self.n_draws, self.n_draws)
         return weighted_sample_crps(
@@ -210,7 +218,7 @@ class GaussianMixture:
         ).mean(-1)
 
     def standard(self, y: np.ndarray) -> np.ndarray:
-        """y in the units of ``mean``, (rows, targets)."""
+        """y in the units of the components, (rows, targets)."""
         return self._forward(self._columns(y))[0]
 
     def level(self, y: np.ndarray) -> np.ndarray:
@@ -220,7 +228,7 @@ class GaussianMixture:
     def _columns(self, y) -> np.ndarray:
         """y as (rows, targets), float64, checked."""
         y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-        n_targets = self.mean.shape[-1]
+        n_targets = self.components.n_targets
         if y.shape[1] != n_targets:
             raise ValueError(
                 f"`y` must have the {n_targets} targets of the fit; got {y.shape[1]}."
@@ -231,13 +239,16 @@ class GaussianMixture:
 
     def _quantile(self, level) -> np.ndarray:
         """(rows, targets); level a float or (rows, targets)."""
-        level = np.broadcast_to(level, self.mean.shape[1:])
-        share = np.where(self._rising, level, 1 - level)
-        return self._back(self._at_share(share))
+        return self._back(self._quantile_inside(level))
+
+    def _quantile_inside(self, level) -> np.ndarray:
+        """The same in the components' units."""
+        level = np.broadcast_to(level, self.components.mean.shape[1:])
+        return self._at_share(np.where(self._rising, level, 1 - level))
 
     def _share(self, target):
         """Distribution function of the network's target; both (rows, targets)."""
-        level = mixture_cdf(self.mean, self.variance, target)
+        level = self.components.mixture_cdf(target)
         return level if self.maps is None else _each(self.maps, level)
 
     def _at_share(self, share):
@@ -245,17 +256,15 @@ class GaussianMixture:
         if self.maps is not None:
             share = _each([one.inverse for one in self.maps], share)
             share = share.clip(np.finfo(float).tiny, 1 - np.finfo(float).epsneg)
-        return mixture_quantile(self.mean, self.variance, share)
+        return self.components.mixture_quantile(share)
 
     def _remapped(self, target):
         """Where the recalibration moves values of the uncalibrated mixture."""
-        return self._at_share(mixture_cdf(self.mean, self.variance, target))
+        return self._at_share(self.components.mixture_cdf(target))
 
     def _log_mixture(self, target, which) -> np.ndarray:
         """Log density of some targets under the uncalibrated mixture, (rows,)."""
-        mean, variance = self.mean[..., which], self.variance[..., which]
-        parts = gaussian_log_density(mean, variance, target[:, which])
-        return logsumexp(parts, axis=0) - np.log(self.n_draws)
+        return self.components.targets(which).mixture_log_density(target[:, which])
 
     def _log_mapped(self, target) -> np.ndarray:
         """Log density after recalibration, (rows,).
@@ -264,10 +273,10 @@ class GaussianMixture:
         t(z) the value of the uncalibrated mixture that is moved to z, and the slopes
         dt / dz of the margins.
         """
-        level = mixture_cdf(self.mean, self.variance, target)
+        level = self.components.mixture_cdf(target)
         before = _each(self.maps, level)
         before = before.clip(np.finfo(float).tiny, 1 - np.finfo(float).epsneg)
-        before = mixture_quantile(self.mean, self.variance, before)
+        before = self.components.mixture_quantile(before)
         density = self._log_mixture(before, slice(None))
         for j, one in enumerate(self.maps or ()):
             margin = slice(j, j + 1)
@@ -288,39 +297,49 @@ class GaussianMixture:
     def _component_moments(self):
         """Mean and variance of y for every draw, (draws, rows, targets)."""
         if self.transform is None:
-            return self.mean, self.variance
+            own = self.in_units_of_target().components
+            return own.mean, own.variance
         nodes, weights = self._nodes()
         mean = np.tensordot(weights, nodes, 1)
         return mean, np.tensordot(weights, np.square(nodes - mean), 1)
 
     def _nodes(self):
-        """Gauss-Hermite quadrature of y: (nodes, draws, rows, targets), weights."""
-        points, weights = np.polynomial.hermite_e.hermegauss(N_NODES)
-        spread = np.multiply.outer(points, np.sqrt(self.variance))
-        return self._back(self.mean + spread), weights / weights.sum()
+        """Quadrature of y: (nodes, draws, rows, targets), weights (nodes,)."""
+        values, weights = self.components.nodes(N_NODES)
+        return self._back(values), weights
+
+    @cached_property
+    def _about(self):
+        """Values of the network's target one std to either side of the mean."""
+        centre = self.components.mean.mean(0)
+        spread = np.sqrt(self.components.variance.mean(0))
+        return self._back(centre - spread), self._back(centre + spread)
 
     @cached_property
     def _rising(self):
         """Whether y rises with the network's target, (rows, targets) or a bool."""
         if self.transform is None:
             return True
-        centre, spread = self.mean.mean(0), np.sqrt(self.variance.mean(0))
-        return self._back(centre + spread) >= self._back(centre - spread)
+        below, above = self._about
+        return above >= below
 
-    def _back(self, values: np.ndarray) -> np.ndarray:
-        """From the network's target to y; targets on the last axis."""
+    def _back(self, values: np.ndarray, axis: int = -1) -> np.ndarray:
+        """From the components' units to y, where targets are on an axis."""
+        if self.scaling is not None:
+            values = self.scaling.y_from_network(values, axis)
         if self.transform is None:
             return values
         flat = values.reshape(-1, values.shape[-1])
         return np.asarray(self.transform.inverse_transform(flat)).reshape(values.shape)
 
     def _forward(self, y: np.ndarray):
-        """The target of y, and the log of the slope there, summed over targets."""
+        """In the components' units, and the log of the slope, summed over targets."""
+        if self.scaling is not None:
+            return self.scaling.y_to_network(y), self.scaling.log_density_shift()
         if self.transform is None:
             return y, 0.0
-        centre, spread = self.mean.mean(0), np.sqrt(self.variance.mean(0))
-        width = np.abs(self._back(centre + spread) - self._back(centre - spread))
-        step = 1e-6 * np.maximum(np.abs(y), 1e-3 * width)
+        below, above = self._about
+        step = 1e-6 * np.maximum(np.abs(y), 1e-3 * np.abs(above - below))
         up, down = (np.asarray(self.transform.transform(y + s)) for s in (step, -step))
         slope = np.abs(up - down) / (2 * step)
         return np.asarray(self.transform.transform(y)), np.log(slope).sum(-1)
@@ -328,76 +347,9 @@ class GaussianMixture:
     def _shaped(self, values: np.ndarray) -> np.ndarray:
         return values[:, 0] if self.flat else values
 
-
-@dataclass(frozen=True)
-class LabelMixture:
-    """The predictive of a classification, all draws held.
-
-    Parameters
-    ----------
-    probability : ndarray of shape (draws, rows, classes)
-    classes : ndarray of shape (classes,)
-    """
-
-    probability: np.ndarray
-    classes: np.ndarray
-
-    kinds = CLASSIFICATION_KINDS
-
-    @classmethod
-    def pooled(cls, parts, classes):
-        """The equal-weight mixture; a member may know only some of the classes."""
-        widened = []
-        for part in parts:
-            full = np.zeros((*part.probability.shape[:2], len(classes)))
-            full[..., np.searchsorted(classes, part.classes)] = part.probability
-            widened.append(full)
-        return cls(np.concatenate(_even(widened)), classes)
-
-    def labelled(self, classes):
-        """The same of labels, where the classes are numbers of these labels.
-
-        Some meta-estimators hand the inner classifier numbers in place of labels.
-        """
-        return replace(self, classes=classes[self.classes])
-
-    @property
-    def n_draws(self) -> int:
-        """Components of the mixture."""
-        return len(self.probability)
-
-    def uncertainty(self, kinds) -> dict[str, np.ndarray]:
-        """Measures of eq. 7: {kind: (rows,)}."""
-        uniform = np.random.default_rng(0).random(self.n_draws)
-        return {
-            kind: classification_uncertainty(self.probability, kind, uniform)
-            for kind in kinds
-        }
-
-    def sample_f(self, draws: np.ndarray) -> np.ndarray:
-        """Class probabilities of the given draws, (rows, classes, samples)."""
-        return np.moveaxis(self.probability[draws], 0, -1)
-
-    def sample(self, draws: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Labels of the given draws, (rows, samples)."""
-        cumulative = self.probability[draws].cumsum(-1)
-        cumulative /= cumulative[..., -1:]
-        uniform = random.random((*cumulative.shape[1::-1], 1)).swapaxes(0, 1)
-        return self.classes[(cumulative <= uniform).sum(-1)].T
-
-    def log_density(self, y: np.ndarray) -> np.ndarray:
-        """Log of the mean probability of the labels y, (rows,)."""
-        with np.errstate(divide="ignore"):
-            return label_log_density(np.log(self.probability.mean(0)), self.classes, y)
-
-
-def label_log_density(log_probability, classes, y) -> np.ndarray:
-    """Entry of the label y in each row; minus infinity for unknown labels."""
-    known = np.isin(y, classes)
-    codes = np.searchsorted(classes, y[known])
-    result = np.full(len(y), -np.inf)
-    result[known] = log_probability[known, codes]
-    return result
+    def _values(self, values: np.ndarray) -> np.ndarray:
+        """Values of y as they are returned."""
+        return self._shaped(values).astype(self.dtype, copy=False)
 
 
 def _each(functions, values) -> np.ndarray:
@@ -406,7 +358,15 @@ def _each(functions, values) -> np.ndarray:
     return np.stack([function(column) for function, column in columns], axis=-1)
 
 
-def _even(parts):
-    """Repeat draws, so that all parts have as many (a point mass has one)."""
-    n_draws = math.lcm(*(len(part) for part in parts))
-    return [np.repeat(part, n_draws // len(part), axis=0) for part in parts]
+def _joined(components, axis: int):
+    """Side by side, with as many draws each (a point mass has one)."""
+    kinds = {type(one) for one in components}
+    if len(kinds) > 1:
+        raise TypeError(
+            "predictives that are put together must have the same kind of noise; got "
+            f"{', '.join(sorted(kind.__name__ for kind in kinds))}. Give the members "
+            "one `likelihood`."
+        )
+    n_draws = math.lcm(*(one.n_draws for one in components))
+    even = [one.repeated(n_draws // one.n_draws) for one in components]
+    return type(even[0]).concatenated(even, axis)

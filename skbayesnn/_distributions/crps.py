@@ -6,7 +6,7 @@ Pure NumPy, float64; components have the draws axis in front.
 import numpy as np
 from scipy.special import ndtr
 
-from skbayesnn._predictive.summaries import HALF_LOG_2PI
+HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 
 
 def gaussian_mixture_crps(y, mean, variance) -> np.ndarray:

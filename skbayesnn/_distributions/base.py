@@ -1,0 +1,191 @@
+"""What a posterior draw says of y: a distribution for every row and target.
+
+A likelihood makes :class:`Components` of the outputs of its networks, and names the
+class in ``Likelihood.components_class``. What is asked of a predictive (moments,
+quantiles, intervals, densities, samples, scores) is asked of these objects, so that
+nothing above knows which likelihood it was. NumPy, float64 where it matters.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import logsumexp
+
+from skbayesnn._distributions.crps import weighted_sample_crps
+from skbayesnn._distributions.quantiles import increasing_root, integer_quantile
+
+# Levels of the quantiles that stand for a distribution without a closed-form CRPS.
+N_LEVELS = 200
+
+
+class DrawArrays:
+    """Base of dataclasses of arrays with the axes (draws, rows, ...) in front.
+
+    Draws weigh alike.
+    """
+
+    __dataclass_fields__: ClassVar[dict]
+
+    def _mapped(self, function: Callable[[np.ndarray], np.ndarray]):
+        return type(self)(*(function(getattr(self, f.name)) for f in fields(self)))
+
+    @classmethod
+    def concatenated(cls, parts: Sequence, axis: int = 0):
+        """Several objects as one, along an axis that all arrays have."""
+        names = [field.name for field in fields(cls)]
+        return cls(
+            *(np.concatenate([getattr(p, name) for p in parts], axis) for name in names)
+        )
+
+    @property
+    def _first(self) -> np.ndarray:
+        return getattr(self, fields(self)[0].name)
+
+    @property
+    def n_draws(self) -> int:
+        """Draws, which weigh alike."""
+        return len(self._first)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows."""
+        return self._first.shape[1]
+
+    def draws(self, index):
+        """Some of the draws, by index."""
+        return self._mapped(lambda values: values[index])
+
+    def repeated(self, times: int):
+        """Every draw so many times."""
+        return self._mapped(lambda values: np.repeat(values, times, axis=0))
+
+
+class Components(DrawArrays, ABC):
+    """Distributions of y, (draws, rows, targets), independent over targets.
+
+    Fields are arrays with these axes in front. In the network's scale, or in y's own
+    after ``rescaled``. ``mean`` and ``variance`` are fields or properties.
+    """
+
+    # (draws, rows, targets) each.
+    mean: np.ndarray
+    variance: np.ndarray
+    # Whether y is a whole number: the quantiles are whole numbers, too.
+    discrete: ClassVar[bool] = False
+
+    @abstractmethod
+    def log_density_per_target(self, y: np.ndarray) -> np.ndarray:
+        """log p(y), nats (of counts: log probability), (draws, rows, targets).
+
+        y : (rows, targets)
+        """
+
+    @abstractmethod
+    def cdf(self, y: np.ndarray) -> np.ndarray:
+        """P(Y <= y), (draws, rows, targets); y : (rows, targets)."""
+
+    @abstractmethod
+    def quantile(self, level: np.ndarray) -> np.ndarray:
+        """Of every draw by itself, (draws, rows, targets).
+
+        Bounds suffice: the mixture's quantile is sought between the smallest and the
+        largest of these.
+
+        level : (rows, targets), in (0, 1)
+        """
+
+    @abstractmethod
+    def sample(self, random: np.random.Generator) -> np.ndarray:
+        """One value of y from each, (draws, rows, targets)."""
+
+    @abstractmethod
+    def rescaled(self, shift: np.ndarray, factor: np.ndarray) -> "Components":
+        """Of shift + factor y, for positive factors; both (..., targets).
+
+        Raises
+        ------
+        TypeError
+            For counts, whose distribution has no other units.
+        """
+
+    @property
+    def n_targets(self) -> int:
+        """Targets."""
+        return self._first.shape[2]
+
+    def targets(self, which):
+        """Some of the targets, by index or slice."""
+        return self._mapped(lambda values: values[:, :, which])
+
+    def log_density(self, y: np.ndarray) -> np.ndarray:
+        """log p(y), joint over targets, (draws, rows), nats; y : (rows, targets)."""
+        return self.log_density_per_target(y).sum(-1)
+
+    def spread(self, centre: np.ndarray, factor: np.ndarray) -> "Components":
+        """Of centre + factor (y - centre), both (..., targets)."""
+        return self.rescaled((1 - factor) * centre, factor)
+
+    # ---- of the equal-weight mixture of all draws
+
+    def mixture_log_density(self, y: np.ndarray) -> np.ndarray:
+        """Eq. 8, joint over targets, (rows,), nats; y : (rows, targets)."""
+        return logsumexp(self.log_density(y), axis=0) - np.log(self.n_draws)
+
+    def mixture_cdf(self, y: np.ndarray) -> np.ndarray:
+        """(rows, targets); y : (rows, targets)."""
+        return self.cdf(y).mean(0)
+
+    def mixture_quantile(self, level) -> np.ndarray:
+        """Inverse of ``mixture_cdf``; of counts the smallest y that reaches the level.
+
+        level : float or (rows, targets), in (0, 1)
+        """
+        shape = self.n_rows, self.n_targets
+        level = np.broadcast_to(np.asarray(level, dtype=np.float64), shape)
+        ends = self.quantile(level)
+        low, high = ends.min(0), ends.max(0)
+        if self.discrete:
+            return integer_quantile(self.mixture_cdf, level, low, high)
+
+        def density(y):
+            return np.exp(self.log_density_per_target(y)).mean(0)
+
+        scale = np.sqrt(self.variance.min(0))
+        return increasing_root(self.mixture_cdf, density, level, low, high, scale)
+
+    def mixture_crps(self, y: np.ndarray) -> np.ndarray:
+        """Continuous ranked probability score, (rows, targets), units of y.
+
+        By the quantiles at 200 levels; of counts by the sum over all of them.
+        """
+        levels = (np.arange(N_LEVELS) + 0.5) / N_LEVELS
+        if self.discrete:
+            return self._crps_of_counts(y)
+        points = np.stack([self.mixture_quantile(level) for level in levels])
+        return weighted_sample_crps(y, points, np.full(N_LEVELS, 1 / N_LEVELS))
+
+    def _crps_of_counts(self, y):
+        """sum_k (F(k) - 1[y <= k])^2, over all k whose term is not lost to rounding."""
+        tiny = np.finfo(float).eps
+        shape = y.shape
+        low, high = (self.quantile(np.full(shape, level)) for level in (tiny, 1 - tiny))
+        first = int(np.floor(min(low.min(), y.min())))
+        last = int(np.ceil(max(high.max(), y.max())))
+        total = np.zeros(shape)
+        for k in range(first, last + 1):
+            total += np.square(self.mixture_cdf(np.full(shape, float(k))) - (y <= k))
+        return total
+
+    def nodes(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Quadrature of every draw: values (nodes, draws, rows, targets), weights.
+
+        For moments of what y is transformed into; at levels in the middle of equal
+        parts unless a class knows better.
+        """
+        shape = self.n_rows, self.n_targets
+        levels = (np.arange(n) + 0.5) / n
+        values = [self.quantile(np.full(shape, level)) for level in levels]
+        return np.stack(values), np.full(n, 1 / n)

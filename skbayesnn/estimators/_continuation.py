@@ -1,0 +1,95 @@
+"""Training that goes on: warm starts, streams, and yesterday's posterior as a prior."""
+
+import numpy as np
+
+from skbayesnn._data.design import Design
+from skbayesnn.estimators import _program, _serialization, _validation
+from skbayesnn.estimators._prepared import Prepared
+
+# Steps of `partial_fit` after which the likelihood's warm-up is over.
+PARTIAL_FIT_HORIZON = 2000
+
+
+def begin_stream(estimator, prepared: Prepared) -> _program.Fitted:
+    """An epoch over the first rows of a stream."""
+    task, device, dtype = _task(estimator, prepared)
+    task = task.for_streaming(PARTIAL_FIT_HORIZON)
+    posterior = _program.start(task.plan, task.members, device, dtype)
+    design = Design(prepared.table, [task.share], device, dtype)
+    trained = _program.run([estimator], task.plan, task.members, design, posterior)
+    return _program.Fitted(task, trained)
+
+
+def go_on(estimator, prepared: Prepared, how: str) -> _program.Fitted:
+    """Train on from the present weights, in the present scaling.
+
+    how : "warm", a fit to the end; "stream", an epoch over further rows of a stream;
+        "renew", a fit to the end whose prior is the posterior so far
+    """
+    task, device, dtype = _task(estimator, prepared)
+    if how == "stream":
+        task = task.for_streaming(PARTIAL_FIT_HORIZON)
+    estimator._check_can_go_on(task, prepared.of_y)
+    task = task.going_on(_serialization.scaling_of(estimator), estimator.seeds_)
+    posterior = _serialization.posterior_of(estimator, device, dtype).at_rates_of(
+        _program.start(task.plan, task.members, device, dtype)
+    )
+    stream = how == "stream"
+    if how == "renew":
+        task = task.under_prior(_serialization.prior_from(posterior))
+    elif stream and estimator.prior_ is not None:
+        task = task.under_prior(estimator.prior_)
+    design = Design(
+        prepared.table,
+        [task.share],
+        device,
+        dtype,
+        estimator.total_weight_ if stream else 0.0,
+    )
+    trained = _program.run(
+        [estimator],
+        task.plan,
+        task.members,
+        design,
+        posterior,
+        estimator.optimizer_ if stream else None,
+        estimator.n_epochs_seen_,
+    )
+    return _program.Fitted(task, trained)
+
+
+def _task(estimator, prepared):
+    """The task, and where and in what precision it is computed."""
+    device = _validation.device_for_fit(estimator.device)
+    dtype = _program.precision(prepared.table, device)
+    return _program.task_of(estimator, prepared), device, dtype
+
+
+def check_same_network(estimator, task: _program.Task, of_y: dict) -> None:
+    """What is continued must be the same network.
+
+    Raises
+    ------
+    ValueError
+    """
+    old = estimator.network_
+    new = _serialization.description_of(task.plan.network, task.plan.likelihood)
+    if new != old:
+        raise ValueError(
+            "a fit that goes on (warm_start, partial_fit) must keep the network "
+            f"as it was; it was {old}, and is asked to be {new}. Set "
+            "warm_start=False, or fit a clone."
+        )
+    if task.share.n_members != len(estimator.seeds_):
+        raise ValueError(
+            "a fit that goes on (warm_start, partial_fit) must keep its networks: "
+            f"there are {len(estimator.seeds_)}; got n_estimators="
+            f"{estimator.n_estimators}. Set n_estimators={len(estimator.seeds_)}, or "
+            "warm_start=False."
+        )
+    if "classes_" in of_y and not np.array_equal(of_y["classes_"], estimator.classes_):
+        raise ValueError(
+            "warm_start needs the classes of the fit before; they were "
+            f"{estimator.classes_.tolist()}, y has {of_y['classes_'].tolist()}. Set "
+            "warm_start=False."
+        )

@@ -1,0 +1,116 @@
+"""What ``fit`` was given -> checked rows."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import sparse
+
+from skbayesnn._data.scaling import Scaling
+from skbayesnn._data.validate import Table
+from skbayesnn._warnings import warn
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What ``fit`` was given, checked; the candidates of a search share one per fold.
+
+    Parameters
+    ----------
+    table : Table
+    rows : ndarray of int
+        Of positive weight, to be trained on.
+    validation : ndarray of int, or None
+        Rows given to stop the training.
+    of_y : dict
+        Fitted attributes that follow from y alone.
+    """
+
+    table: Table
+    rows: np.ndarray
+    validation: np.ndarray | None
+    of_y: dict
+    _scalings: dict = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def classes(self) -> np.ndarray | None:
+        """Labels of a classification."""
+        return self.of_y.get("classes_")
+
+    def scaling(self, rows: np.ndarray, weights: np.ndarray, **which) -> Scaling:
+        """That of some rows; computed once for the same ones."""
+        key = rows.tobytes(), weights.tobytes(), *which.values()
+        if key not in self._scalings:
+            X, y = self.table.X[rows], self.table.y[rows]
+            self._scalings[key] = Scaling.of(X, y, weights, **which)
+        return self._scalings[key]
+
+    def forget_scalings(self) -> None:
+        """Those computed so far, one for each candidate's own rows."""
+        self._scalings.clear()
+
+
+def prepare(
+    estimator,
+    X,
+    y,
+    sample_weight=None,
+    X_val=None,
+    y_val=None,
+    *,
+    reset: bool = True,
+) -> Prepared:
+    """Checked arguments of an estimator's ``fit``.
+
+    reset : bool, whether the columns of X are new to the estimator
+    """
+    table, of_y = estimator._check(X, y, sample_weight, reset=reset)
+    _warn_of_constants(table, of_y.get("classes_"))
+    rows = np.flatnonzero(table.sample_weight > 0)
+    table, validation = _with_validation(estimator, table, X_val, y_val, of_y)
+    return Prepared(table, rows, validation, of_y)
+
+
+def _with_validation(estimator, table, X_val, y_val, of_y):
+    """The table with the given validation rows below, and their numbers."""
+    if X_val is None and y_val is None:
+        return table, None
+    if X_val is None or y_val is None or not estimator.early_stopping:
+        raise ValueError(
+            "`X_val` and `y_val` must be given together, with "
+            f"early_stopping=True; got X_val={_given(X_val)}, "
+            f"y_val={_given(y_val)}, early_stopping={estimator.early_stopping!r}."
+        )
+    held_out = estimator._check_held_out(X_val, y_val, of_y)
+    if held_out.y.shape[1:] != table.y.shape[1:]:
+        raise ValueError(
+            "`y_val` must have as many targets as `y`; got "
+            f"{held_out.y.shape[1]} targets, y has {table.y.shape[1]}."
+        )
+    n = len(table.sample_weight)
+    both = table.append(held_out)
+    return both, np.arange(n, len(both.sample_weight))
+
+
+def _given(value):
+    return None if value is None else type(value).__name__
+
+
+def _warn_of_constants(table: Table, classes) -> None:
+    """Constant columns and targets can be fitted, but what they tell is doubtful."""
+    used = table.sample_weight > 0
+    X = table.X if used.all() else table.X[used]
+    span = X.max(axis=0) - X.min(axis=0)
+    span = span.toarray().ravel() if sparse.issparse(span) else span
+    columns = np.flatnonzero(span == 0)
+    if len(columns):
+        warn(
+            f"{len(columns)} columns of X are constant in the training rows (numbers "
+            f"{columns[:10].tolist()}): nothing can be learned from them, and other "
+            "values at prediction give arbitrary results. Remove them, for instance "
+            "with sklearn.feature_selection.VarianceThreshold.",
+        )
+    if classes is None and (table.y[used] == table.y[used][0]).all(0).any():
+        warn(
+            "y is constant in the training rows: its noise cannot be told, and the "
+            "predicted uncertainty is that of the smallest noise allowed.",
+        )

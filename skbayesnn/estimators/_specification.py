@@ -1,0 +1,184 @@
+"""Constructor parameters, and the rows -> what is asked of a program, checked."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+
+from skbayesnn._likelihoods import LIKELIHOODS, Likelihood
+from skbayesnn._networks import MLP
+from skbayesnn.estimators import _validation
+from skbayesnn.estimators._prepared import Prepared
+from skbayesnn.estimators._variational_spec import VariationalSpec
+
+
+@dataclass(frozen=True)
+class Specification:
+    """One estimator's part of a program, in the units of the data.
+
+    Parameters
+    ----------
+    seeds : ndarray of shape (members,), int
+    network, likelihood : MLP, Likelihood
+    variational : VariationalSpec
+    length_scale : ndarray of shape (layers,)
+    tau : ndarray of shape (targets or 1,), or None
+        None where it is learned.
+    standardize : bool
+    rows, weights : ndarray of shape (R,)
+        Training rows of the table, and their weights in the likelihood, all positive.
+    validation : ndarray of int
+        Rows that stop the training; may be empty.
+    batch_size, n_epochs, learning_rate, cosine, patience, tol, keep_interrupted
+        As in :class:`skbayesnn._inference.training.Plan`.
+    """
+
+    seeds: np.ndarray
+    network: MLP
+    likelihood: Likelihood
+    variational: VariationalSpec
+    length_scale: np.ndarray
+    tau: np.ndarray | None
+    standardize: bool
+    rows: np.ndarray
+    weights: np.ndarray
+    validation: np.ndarray
+    batch_size: int
+    n_epochs: int
+    learning_rate: float
+    cosine: bool
+    patience: int | None
+    tol: float
+    keep_interrupted: bool
+
+
+def specify(estimator, prepared: Prepared) -> Specification:
+    """What an estimator asks for on these rows.
+
+    Raises
+    ------
+    TypeError, ValueError
+        A parameter that is none, or outside of its range.
+    """
+    random_state = _validation.random_source(estimator.random_state)
+    n_members = _validation.check_number(
+        "n_estimators", estimator.n_estimators, kind=_validation.Integral, low=1
+    )
+    _validation.check_number(
+        "n_draws", estimator.n_draws, kind=_validation.Integral, low=1
+    )
+    # The order of these two is that of the random numbers.
+    seeds = random_state.randint(0, 2**31 - 1, size=n_members)
+    rows, weights, validation = _split(estimator, prepared, random_state)
+    likelihood, tau = _likelihood(estimator, prepared)
+    network, variational = _network(estimator, prepared, likelihood)
+    batch_size = _validation.batch_rows(estimator.batch_size, len(rows))
+    return Specification(
+        seeds=seeds,
+        network=network,
+        likelihood=likelihood,
+        variational=variational,
+        length_scale=_validation.length_scales(estimator.length_scale, network.fan_ins),
+        tau=tau,
+        standardize=_validation.check_bool("standardize", estimator.standardize),
+        rows=rows,
+        weights=weights,
+        validation=validation,
+        batch_size=batch_size,
+        n_epochs=_validation.epochs(estimator.max_iter, len(rows), batch_size),
+        **_schedule(estimator, stops_early=len(validation) > 0),
+    )
+
+
+def likelihood_class(name, *, of_classes: bool) -> type[Likelihood]:
+    """The likelihood of that name, if it is one of classes, or of numbers."""
+    options = [n for n, one in LIKELIHOODS.items() if one.of_classes == of_classes]
+    return LIKELIHOODS[_validation.check_option("likelihood", name, options)]
+
+
+def _likelihood(estimator, prepared) -> tuple[Likelihood, np.ndarray | None]:
+    """The likelihood, and the given tau or None."""
+    classes = prepared.classes
+    kind = likelihood_class(estimator.likelihood, of_classes=classes is not None)
+    n = prepared.table.y.shape[1] if classes is None else len(classes)
+    tau = _validation.precisions(estimator.tau, 1 if kind.tempered else n)
+    if kind.tempered and tau is None:
+        if kind.of_classes:
+            raise ValueError(
+                "`tau` of a classifier is the likelihood's inverse temperature and "
+                "must be a number; got 'auto'. The default is 1."
+            )
+        tau = np.ones(1)
+    options = _validation.options_of(
+        "likelihood_options", getattr(estimator, "likelihood_options", None), kind
+    )
+    return kind.build(n, tau is None, options), tau
+
+
+def _network(estimator, prepared, likelihood) -> tuple[MLP, VariationalSpec]:
+    hidden = _validation.hidden_sizes(estimator.hidden_layer_sizes)
+    variational = estimator._variational(len(hidden) + 1)
+    network = MLP(
+        sizes=(prepared.table.X.shape[1], *hidden, likelihood.n_outputs),
+        activation=_validation.activation_name(estimator.activation),
+        families=variational.families,
+    )
+    return network, variational
+
+
+def _schedule(estimator, *, stops_early: bool) -> dict:
+    """How long is trained, and at which rate."""
+    schedule = _validation.check_option(
+        "learning_rate", estimator.learning_rate, ["cosine", "constant"]
+    )
+    patience = _validation.check_number(
+        "n_iter_no_change",
+        estimator.n_iter_no_change,
+        kind=_validation.Integral,
+        low=1,
+    )
+    return {
+        "learning_rate": _validation.check_number(
+            "learning_rate_init", estimator.learning_rate_init, low=0, open_low=True
+        ),
+        "cosine": schedule == "cosine",
+        "patience": patience if stops_early else None,
+        "tol": _validation.check_number("tol", estimator.tol, low=0),
+        "keep_interrupted": _validation.check_bool("warm_start", estimator.warm_start),
+    }
+
+
+def _split(estimator, prepared, random_state):
+    """Training rows, their weights, and validation rows; the latter may be empty."""
+    rows, validation = _validation_rows(estimator, prepared, random_state)
+    weights = estimator._row_weights(prepared.table, rows, prepared.classes)
+    if not weights.all():
+        rows, weights = rows[weights > 0], weights[weights > 0]
+    return rows, weights, validation
+
+
+def _validation_rows(estimator, prepared, random_state):
+    fraction = _validation.check_number(
+        "validation_fraction",
+        estimator.validation_fraction,
+        low=0,
+        high=1,
+        open_low=True,
+    )
+    table, rows = prepared.table, prepared.rows
+    if not _validation.check_bool("early_stopping", estimator.early_stopping):
+        return rows, np.empty(0, dtype=int)
+    if prepared.validation is not None:
+        given = prepared.validation
+        return rows, given[table.sample_weight[given] > 0]
+    stratify = None if prepared.classes is None else table.y[rows]
+    try:
+        return train_test_split(
+            rows, test_size=fraction, random_state=random_state, stratify=stratify
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"early_stopping holds out validation_fraction={fraction:g} of the rows; "
+            f"got {len(rows)} rows, too few to split. Set early_stopping=False, or "
+            f"give `X_val` and `y_val`. ({error})"
+        ) from error
