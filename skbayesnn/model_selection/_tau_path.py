@@ -45,10 +45,6 @@ class TauPathCV(BayesianNetwork):
     verbose: bool
     random_state: Any
 
-    def _store(self, arguments: dict) -> None:
-        """The constructor's ``locals()`` as attributes."""
-        self.__dict__.update((n, v) for n, v in arguments.items() if n != "self")
-
     @with_callbacks
     def fit(self, X, y, sample_weight=None, X_val=None, y_val=None, groups=None):
         """Choose tau by cross-validation, and fit the posterior to all rows with it.
