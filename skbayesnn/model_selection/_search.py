@@ -84,7 +84,7 @@ _DOC = """{first_line}
 
     Ctrl-C keeps what is done: ``cv_results_`` then holds the candidates that were
     finished, with a warning and without a refit. ``fit`` on the same data, with the
-    same ``scoring``, goes on from there.
+    same ``scoring``, goes on from there, as it does after an exception.
 
     Callbacks (scikit-learn 1.9 on) of the search and of the network are told what they
     are told in scikit-learn's search, but of a member's epochs when these are over.
