@@ -165,9 +165,10 @@ class MCDropoutClassifierCV(TauPathCV, MCDropoutClassifier):
         rows' labels (``skbayesnn.scoring.log_density_scorer``), a proper score.
     n_jobs : int, default=None
         As in :class:`BatchedGridSearchCV`.
-    hidden_layer_sizes, activation, dropout, noise, length_scale, class_weight, \
-n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
-max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, device
+    hidden_layer_sizes, activation, dropout, noise, length_scale, likelihood, \
+class_weight, n_estimators, n_draws, standardize, batch_size, learning_rate, \
+learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
+tol, device
         As in :class:`MCDropoutClassifier`.
     verbose, random_state
         As in :class:`MCDropoutRegressorCV`.
@@ -389,8 +390,8 @@ class BBBClassifierCV(TauPathCV, BBBClassifier):
     taus, cv, scoring, n_jobs, verbose, random_state
         As in :class:`MCDropoutClassifierCV`.
     hidden_layer_sizes, activation, dropout, prior, pi, s1, s2, kl, kl_weighting, \
-kl_warm_up, gradient, length_scale, class_weight, n_estimators, n_draws, standardize, \
-batch_size, learning_rate, learning_rate_init, max_iter, early_stopping, \
+kl_warm_up, gradient, length_scale, likelihood, class_weight, n_estimators, n_draws, \
+standardize, batch_size, learning_rate, learning_rate_init, max_iter, early_stopping, \
 validation_fraction, n_iter_no_change, tol, device
         As in :class:`BBBClassifier`.
 
@@ -610,9 +611,9 @@ class VariationalDropoutClassifierCV(TauPathCV, VariationalDropoutClassifier):
     taus, cv, scoring, n_jobs, verbose, random_state
         As in :class:`MCDropoutClassifierCV`.
     hidden_layer_sizes, activation, dropout, noise, alpha_per, prior, \
-kl_approximation, kl_warm_up, length_scale, class_weight, n_estimators, n_draws, \
-standardize, batch_size, learning_rate, learning_rate_init, max_iter, early_stopping, \
-validation_fraction, n_iter_no_change, tol, device
+kl_approximation, kl_warm_up, length_scale, likelihood, class_weight, n_estimators, \
+n_draws, standardize, batch_size, learning_rate, learning_rate_init, max_iter, \
+early_stopping, validation_fraction, n_iter_no_change, tol, device
         As in :class:`VariationalDropoutClassifier`.
 
     Attributes
