@@ -1,12 +1,17 @@
 """All that is used of scikit-learn's private names, and of its newer versions.
 
 What scikit-learn does not promise may move in any release: it is imported here and
-nowhere else, and a test tries every name at the oldest and at the newest version.
+nowhere else, private methods and attributes stand behind functions, and a test tries
+every name at the oldest and at the newest version.
 """
 
+from sklearn.base import BaseEstimator
 from sklearn.base import _fit_context as fit_context
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
+from sklearn.model_selection import GridSearchCV
 from sklearn.model_selection._search import BaseSearchCV
+from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
 from sklearn.utils.metaestimators import _safe_split as safe_split
@@ -36,12 +41,117 @@ __all__ = [
     "BaseSearchCV",
     "CallbackSupportMixin",
     "MultimetricScorer",
+    "SearchOverKnown",
+    "callback_context",
     "check_method_params",
     "check_sample_weight",
+    "drop_callbacks",
     "fit_context",
+    "hand_callbacks",
+    "has_callbacks",
+    "metrics_of",
     "num_samples",
+    "routed_fit_params",
     "routing_enabled",
     "safe_indexing",
     "safe_split",
+    "scorers_of_search",
+    "target_dimensions",
     "with_callbacks",
+    "with_metrics_of",
 ]
+
+
+# ---- searches
+
+
+def scorers_of_search(search):
+    """The scorer that a search's ``scoring`` means, and the metric of its refit."""
+    return search._get_scorers()
+
+
+def routed_fit_params(search, params: dict):
+    """Arguments of a search's ``fit`` for its estimator, splitter and scorer."""
+    return search._get_routed_params_for_fit(params)
+
+
+class SearchOverKnown(BaseSearchCV):
+    """The loop of a search, over what a subclass knows already."""
+
+    # That of a grid, here of grids of one point each.
+    _run_search = GridSearchCV._run_search
+
+    def set_known(self, scorers: tuple, params, candidates: list[dict]) -> None:
+        """What ``fit`` would find out by itself.
+
+        scorers : as ``scorers_of_search`` gives them
+        params : as ``routed_fit_params`` gives them
+        """
+        self._known = scorers, params, candidates
+        # A grid puts the names into an order of its own.
+        self.param_grid = [{n: [v] for n, v in c.items()} for c in candidates]
+
+    def add_times(self, results: list[dict]) -> None:
+        """Put the times of training and scoring into the results of the loop."""
+        raise NotImplementedError
+
+    def _get_scorers(self):
+        return self._known[0]
+
+    def _get_routed_params_for_fit(self, params):
+        return self._known[1]
+
+    def _format_results(self, candidate_params, n_splits, out, more_results=None):
+        self.add_times(out)
+        return super()._format_results(self._known[2], n_splits, out, more_results)
+
+
+# ---- scorers of several metrics
+
+
+def metrics_of(scorer):
+    """The scorers of several metrics by name; a scorer of one metric itself."""
+    return getattr(scorer, "_scorers", scorer)
+
+
+def with_metrics_of(kind: type[MultimetricScorer], scorer: MultimetricScorer):
+    """A scorer of another class with the metrics and options of one."""
+    return kind(scorers=scorer._scorers, raise_exc=scorer._raise_exc)
+
+
+# ---- meta-estimators
+
+
+def target_dimensions(regressor: TransformedTargetRegressor) -> int:
+    """Dimensions of the y that it was fitted to."""
+    return regressor._training_dim
+
+
+# ---- callbacks
+
+
+def has_callbacks(estimator) -> bool:
+    """Whether callbacks are set on an estimator, or on the last step of a pipeline."""
+    if getattr(estimator, "_skl_callbacks", None):
+        return True
+    return isinstance(estimator, Pipeline) and has_callbacks(estimator.steps[-1][1])
+
+
+def drop_callbacks(estimator) -> None:
+    """Take the callbacks off an estimator, and off the last step of a pipeline."""
+    if isinstance(estimator, BaseEstimator):
+        vars(estimator).pop("_skl_callbacks", None)
+    if isinstance(estimator, Pipeline):
+        drop_callbacks(estimator.steps[-1][1])
+
+
+def hand_callbacks(giver, taker) -> None:
+    """Set the callbacks of one estimator, and their place, on another."""
+    for name in ("_skl_callbacks", "_parent_callback_ctx"):
+        if hasattr(giver, name):
+            setattr(taker, name, getattr(giver, name))
+
+
+def callback_context(estimator, n_subtasks: int):
+    """What an estimator's callbacks are told through; inside of ``with_callbacks``."""
+    return estimator._init_callback_context(max_subtasks=n_subtasks)

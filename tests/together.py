@@ -3,7 +3,7 @@
 from itertools import repeat
 
 from skbayesnn.estimators import _program
-from skbayesnn.estimators._base import Prepared
+from skbayesnn.estimators._prepared import Prepared
 
 
 def fit_together(estimators, table, rows, validation=None, classes=None):

@@ -37,7 +37,7 @@ from skbayesnn._predictive.mixin import (
     RegressionPredictiveMixin,
 )
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._sklearn_compat import BaseSearchCV, safe_indexing
+from skbayesnn._sklearn_compat import BaseSearchCV, safe_indexing, target_dimensions
 from skbayesnn.estimators._base import BayesianNetwork
 
 
@@ -250,7 +250,7 @@ def open_predictive(model, X) -> OpenPredictive:
         return _mapped([model._open_predictive(X)], _in_units_of_target)
     if isinstance(model, TransformedTargetRegressor):
         inner = open_predictive(model.regressor_, X)
-        flat = model._training_dim == 1
+        flat = target_dimensions(model) == 1
         return _mapped([inner], lambda one: one.behind(model.transformer_, flat=flat))
     if isinstance(model, BaggingRegressor | BaggingClassifier):
         return _of_bagging(model, X)

@@ -117,7 +117,31 @@ x_scale_, y_mean_, y_scale_
         verbose=False,
         random_state=None,
     ):
-        self._store(locals())
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.taus = taus
+        self.cv = cv
+        self.scoring = scoring
+        self.dropout = dropout
+        self.noise = noise
+        self.length_scale = length_scale
+        self.likelihood = likelihood
+        self.likelihood_options = likelihood_options
+        self.n_estimators = n_estimators
+        self.n_draws = n_draws
+        self.standardize = standardize
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.learning_rate_init = learning_rate_init
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
 
 
 class MCDropoutClassifierCV(TauPathCV, MCDropoutClassifier):
@@ -141,9 +165,10 @@ class MCDropoutClassifierCV(TauPathCV, MCDropoutClassifier):
         rows' labels (``skbayesnn.scoring.log_density_scorer``), a proper score.
     n_jobs : int, default=None
         As in :class:`BatchedGridSearchCV`.
-    hidden_layer_sizes, activation, dropout, noise, length_scale, class_weight, \
-n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
-max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, device
+    hidden_layer_sizes, activation, dropout, noise, length_scale, likelihood, \
+class_weight, n_estimators, n_draws, standardize, batch_size, learning_rate, \
+learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
+tol, device
         As in :class:`MCDropoutClassifier`.
     verbose, random_state
         As in :class:`MCDropoutRegressorCV`.
@@ -213,7 +238,31 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         verbose=False,
         random_state=None,
     ):
-        self._store(locals())
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.taus = taus
+        self.cv = cv
+        self.scoring = scoring
+        self.dropout = dropout
+        self.noise = noise
+        self.length_scale = length_scale
+        self.likelihood = likelihood
+        self.class_weight = class_weight
+        self.n_estimators = n_estimators
+        self.n_draws = n_draws
+        self.standardize = standardize
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.learning_rate_init = learning_rate_init
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
 
 
 class BBBRegressorCV(TauPathCV, BBBRegressor):
@@ -295,7 +344,38 @@ x_mean_, x_scale_, y_mean_, y_scale_
         verbose=False,
         random_state=None,
     ):
-        self._store(locals())
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.taus = taus
+        self.cv = cv
+        self.scoring = scoring
+        self.dropout = dropout
+        self.prior = prior
+        self.pi = pi
+        self.s1 = s1
+        self.s2 = s2
+        self.kl = kl
+        self.kl_weighting = kl_weighting
+        self.kl_warm_up = kl_warm_up
+        self.gradient = gradient
+        self.length_scale = length_scale
+        self.likelihood = likelihood
+        self.likelihood_options = likelihood_options
+        self.n_estimators = n_estimators
+        self.n_draws = n_draws
+        self.standardize = standardize
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.learning_rate_init = learning_rate_init
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
 
 
 class BBBClassifierCV(TauPathCV, BBBClassifier):
@@ -310,8 +390,8 @@ class BBBClassifierCV(TauPathCV, BBBClassifier):
     taus, cv, scoring, n_jobs, verbose, random_state
         As in :class:`MCDropoutClassifierCV`.
     hidden_layer_sizes, activation, dropout, prior, pi, s1, s2, kl, kl_weighting, \
-kl_warm_up, gradient, length_scale, class_weight, n_estimators, n_draws, standardize, \
-batch_size, learning_rate, learning_rate_init, max_iter, early_stopping, \
+kl_warm_up, gradient, length_scale, likelihood, class_weight, n_estimators, n_draws, \
+standardize, batch_size, learning_rate, learning_rate_init, max_iter, early_stopping, \
 validation_fraction, n_iter_no_change, tol, device
         As in :class:`BBBClassifier`.
 
@@ -378,7 +458,38 @@ x_scale_
         verbose=False,
         random_state=None,
     ):
-        self._store(locals())
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.taus = taus
+        self.cv = cv
+        self.scoring = scoring
+        self.dropout = dropout
+        self.prior = prior
+        self.pi = pi
+        self.s1 = s1
+        self.s2 = s2
+        self.kl = kl
+        self.kl_weighting = kl_weighting
+        self.kl_warm_up = kl_warm_up
+        self.gradient = gradient
+        self.length_scale = length_scale
+        self.likelihood = likelihood
+        self.class_weight = class_weight
+        self.n_estimators = n_estimators
+        self.n_draws = n_draws
+        self.standardize = standardize
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.learning_rate_init = learning_rate_init
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
 
 
 class VariationalDropoutRegressorCV(TauPathCV, VariationalDropoutRegressor):
@@ -457,7 +568,35 @@ seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
         verbose=False,
         random_state=None,
     ):
-        self._store(locals())
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.taus = taus
+        self.cv = cv
+        self.scoring = scoring
+        self.dropout = dropout
+        self.noise = noise
+        self.alpha_per = alpha_per
+        self.prior = prior
+        self.kl_approximation = kl_approximation
+        self.kl_warm_up = kl_warm_up
+        self.length_scale = length_scale
+        self.likelihood = likelihood
+        self.likelihood_options = likelihood_options
+        self.n_estimators = n_estimators
+        self.n_draws = n_draws
+        self.standardize = standardize
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.learning_rate_init = learning_rate_init
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
 
 
 class VariationalDropoutClassifierCV(TauPathCV, VariationalDropoutClassifier):
@@ -472,9 +611,9 @@ class VariationalDropoutClassifierCV(TauPathCV, VariationalDropoutClassifier):
     taus, cv, scoring, n_jobs, verbose, random_state
         As in :class:`MCDropoutClassifierCV`.
     hidden_layer_sizes, activation, dropout, noise, alpha_per, prior, \
-kl_approximation, kl_warm_up, length_scale, class_weight, n_estimators, n_draws, \
-standardize, batch_size, learning_rate, learning_rate_init, max_iter, early_stopping, \
-validation_fraction, n_iter_no_change, tol, device
+kl_approximation, kl_warm_up, length_scale, likelihood, class_weight, n_estimators, \
+n_draws, standardize, batch_size, learning_rate, learning_rate_init, max_iter, \
+early_stopping, validation_fraction, n_iter_no_change, tol, device
         As in :class:`VariationalDropoutClassifier`.
 
     Attributes
@@ -537,4 +676,32 @@ seeds_, optimizer_, x_mean_, x_scale_
         verbose=False,
         random_state=None,
     ):
-        self._store(locals())
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.taus = taus
+        self.cv = cv
+        self.scoring = scoring
+        self.dropout = dropout
+        self.noise = noise
+        self.alpha_per = alpha_per
+        self.prior = prior
+        self.kl_approximation = kl_approximation
+        self.kl_warm_up = kl_warm_up
+        self.length_scale = length_scale
+        self.likelihood = likelihood
+        self.class_weight = class_weight
+        self.n_estimators = n_estimators
+        self.n_draws = n_draws
+        self.standardize = standardize
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.learning_rate_init = learning_rate_init
+        self.max_iter = max_iter
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state

@@ -1,63 +1,90 @@
-"""scikit-learn's search over candidates whose scores are known.
+"""Outcomes -> scikit-learn's results of a search.
 
 Its loop fits and scores estimators as ever, but ``fit`` only says whether a member
 could be trained, and the scorer what it said of it: table, ranking, warnings, errors
 and the refit are scikit-learn's.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from copy import copy
-from functools import partial
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
+import joblib
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils import get_tags
+from sklearn.utils import Bunch, get_tags
 
-from skbayesnn._sklearn_compat import MultimetricScorer
-from skbayesnn.estimators._progress import tell_afterwards
-from skbayesnn.model_selection._worker import Outcome
+from skbayesnn._sklearn_compat import (
+    BaseSearchCV,
+    CallbackSupportMixin,
+    MultimetricScorer,
+    SearchOverKnown,
+    callback_context,
+    hand_callbacks,
+    has_callbacks,
+    with_callbacks,
+    with_metrics_of,
+)
+from skbayesnn.estimators._progress import epochs_reported
+from skbayesnn.model_selection._result_store import Outcome
 
 
-def replayed(search, candidates, outcomes: Iterable[Outcome], splits, routed, scorers):
-    """A copy of a search whose own ``fit`` uses the outcomes.
+@dataclass(frozen=True)
+class SearchInputs:
+    """What ``fit`` of a search was given, checked.
+
+    Parameters
+    ----------
+    X, y, params
+        Its arguments.
+    routed : Bunch
+        Those for the estimator, the splitter and the scorers.
+    splits : list of (train, test)
+    scorer : callable
+    refit_metric : str
+    """
+
+    X: Any
+    y: Any
+    params: dict
+    routed: Bunch
+    splits: list[tuple]
+    scorer: Any
+    refit_metric: Any
+
+
+def replay(
+    search,
+    inputs: SearchInputs,
+    candidates: list[dict],
+    outcomes: Iterable[list[Outcome]],
+    **parameters,
+):
+    """A copy of a search that scikit-learn's own ``fit`` has fitted to the outcomes.
 
     Parameters
     ----------
     search : GridSearchCV or RandomizedSearchCV
-    candidates : sequence of dict
-    outcomes : iterable of Outcome
-        Of each candidate in each fold, in scikit-learn's order; asked for one by one.
-    splits : list of (train, test)
-    routed : Bunch
-        The routed parameters of ``fit``.
-    scorers : tuple
-        What the search's ``_get_scorers`` has returned.
+    inputs : SearchInputs
+    candidates : list of dict
+    outcomes : iterable of list of Outcome
+        Of some candidates in all folds, in scikit-learn's order; asked for one list
+        after the other.
+    **parameters
+        Of the copy that are not the search's.
     """
-    scorer, refit_metric = scorers
-    taken: list[Outcome] = []
-    replay = copy(search)
-    for name in learned(search):
-        delattr(replay, name)
-
-    def format_results(_, n_splits, out, more_results=None):
-        for result, outcome in zip(out, taken, strict=True):
-            result["fit_time"] = outcome.seconds
-            result["score_time"] = outcome.score_seconds
-        return type(replay)._format_results(
-            replay, candidates, n_splits, out, more_results
-        )
-
-    vars(replay).update(
-        estimator=_LookedUp(search.estimator, _noted(outcomes, taken)),
-        # Each candidate as a grid of one point; its order of names is the grid's.
-        param_grid=[{name: [v] for name, v in c.items()} for c in candidates],
-        cv=splits,
-        # Attributes of the instance go before the methods of its class.
-        _get_routed_params_for_fit=lambda params: routed,
-        _get_scorers=lambda: (_recalling(scorer), refit_metric),
-        _format_results=format_results,
-    )
-    return replay
+    # Callbacks and messages tell the name of the class.
+    kind = type(type(search).__name__, (_Replay, type(search)), {})
+    known = _KnownOutcomes(search.estimator, chain.from_iterable(outcomes))
+    parameters |= {"estimator": known, "cv": inputs.splits}
+    result = kind(**search.get_params(deep=False) | parameters)
+    hand_callbacks(search, result)
+    scorers = _recalling(inputs.scorer), inputs.refit_metric
+    result.set_known(scorers, inputs.routed, candidates)
+    # Outcomes are handed out in order, and are there already.
+    with joblib.parallel_config(backend="sequential"):
+        return BaseSearchCV.fit(result, inputs.X, inputs.y, **inputs.params)
 
 
 def learned(search) -> dict:
@@ -69,21 +96,28 @@ def learned(search) -> dict:
     }
 
 
-def _noted(outcomes: Iterable[Outcome], taken: list[Outcome]) -> Iterator[Outcome]:
-    for outcome in outcomes:
-        taken.append(outcome)
-        yield outcome
+class _Replay(SearchOverKnown):
+    """A search whose estimator is a ``_KnownOutcomes``."""
+
+    estimator: Any
+
+    def add_times(self, results):
+        for result, outcome in zip(results, self.estimator.taken, strict=True):
+            result["fit_time"] = outcome.seconds
+            result["score_time"] = outcome.score_seconds
 
 
-class _LookedUp(BaseEstimator):
-    """Hands out estimators that take over an outcome each, in their order.
+class _KnownOutcomes(BaseEstimator):
+    """Hands out a ``_KnownMember`` for each outcome, in their order.
 
-    Whatever is asked for after the last of them (the refit) is trained as it is.
+    What is asked for after the last of them (the refit) is the estimator itself.
     """
 
     def __init__(self, estimator, outcomes: Iterator[Outcome]):
         self.estimator = estimator
         self.outcomes = outcomes
+        self.taken: list[Outcome] = []
+        self.tags, self.has_callbacks = get_tags(estimator), has_callbacks(estimator)
 
     def __sklearn_clone__(self):
         return self
@@ -92,48 +126,74 @@ class _LookedUp(BaseEstimator):
         outcome = next(self.outcomes, None)
         if outcome is None:
             return clone(self.estimator).set_params(**params)
-        result = copy(self.estimator)
-        if has_callbacks(result):
-            result = clone(result).set_params(**params)
-        # An attribute of the instance goes before the method of its class.
-        result.fit = partial(_take_over, result, outcome)
-        result._recalled = iter(outcome.scores)
-        return result
+        self.taken.append(outcome)
+        return _KnownMember(self, params, outcome)
 
     def fit(self, X, y=None):
         """For scikit-learn's checks; the estimators handed out are fitted."""
         raise NotImplementedError
 
     def __sklearn_tags__(self):
-        return get_tags(self.estimator)
+        return self.tags
 
 
-def _take_over(estimator, outcome: Outcome, *_, **__):
-    """``fit`` of an estimator that was trained as a member."""
-    if outcome.error is not None:
-        raise outcome.error.with_traceback(None)
-    if has_callbacks(estimator):
-        tell_afterwards(estimator, outcome.n_epochs)
-    return estimator
+class _KnownMember(CallbackSupportMixin, BaseEstimator):
+    """Stands for an estimator that was trained as a member."""
+
+    def __init__(self, known: _KnownOutcomes, params: dict, outcome: Outcome):
+        self.known = known
+        self.params = params
+        self.outcome = outcome
+        self.scores = iter(outcome.scores)
+        if known.has_callbacks:
+            hand_callbacks(known.estimator, self)
+
+    def fit(self, X, y=None, **params):
+        if self.outcome.error is not None:
+            raise self.outcome.error.with_traceback(None)
+        # Those of the search are set on the members in its loop.
+        if self.known.has_callbacks or has_callbacks(self):
+            told = clone(self.known.estimator).set_params(**self.params)
+            hand_callbacks(self, told)
+            _tell(told, self.outcome.n_epochs)
+        return self
+
+    def __sklearn_tags__(self):
+        return self.known.tags
 
 
-def has_callbacks(estimator) -> bool:
-    """Whether scikit-learn's callbacks are set on it or on its last step."""
-    if hasattr(estimator, "_skl_callbacks"):
-        return True
-    return isinstance(estimator, Pipeline) and has_callbacks(estimator.steps[-1][1])
+@with_callbacks
+def _tell(estimator, n_epochs: int) -> None:
+    """Tell the callbacks of a fit that is over.
+
+    Of a network all epochs; of a pipeline its last step, because the steps before it
+    were fitted for others, too.
+    """
+    if not isinstance(estimator, Pipeline):
+        with epochs_reported([estimator], n_epochs, verbose=False) as report:
+            for epoch in range(n_epochs):
+                report(epoch + 1)
+        return
+    fit = callback_context(estimator, n_subtasks=1)
+    fit.call_on_fit_task_begin(estimator=estimator)
+    last = fit.subcontext(task_name="fit-final-estimator")
+    with last.propagate_callback_context(estimator[-1]):
+        last.call_on_fit_task_begin(estimator=estimator)
+        _tell(estimator[-1], n_epochs)
+        last.call_on_fit_task_end(estimator=estimator)
+    fit.call_on_fit_task_end(estimator=estimator)
 
 
 class _Recalling:
     """A scorer that says again what it said."""
 
-    _of: Callable
+    said_by: Any
 
     def __repr__(self):
-        return repr(self._of)
+        return repr(self.said_by)
 
-    def __call__(self, estimator, *_, **__):
-        score = next(estimator._recalled)
+    def __call__(self, member, *_, **__):
+        score = next(member.scores)
         if isinstance(score, Exception):
             raise score.with_traceback(None)
         # scikit-learn puts numbers in the place of errors.
@@ -145,8 +205,7 @@ class _RecallingMany(_Recalling, MultimetricScorer):
 
 
 def _recalling(scorer) -> _Recalling:
-    result = _Recalling()
-    if isinstance(scorer, MultimetricScorer):
-        result = _RecallingMany(scorers=scorer._scorers, raise_exc=scorer._raise_exc)
-    result._of = scorer
+    several = isinstance(scorer, MultimetricScorer)
+    result = with_metrics_of(_RecallingMany, scorer) if several else _Recalling()
+    result.said_by = scorer
     return result

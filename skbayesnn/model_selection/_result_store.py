@@ -1,140 +1,130 @@
-"""What is known of every candidate; it survives an interruption."""
+"""What is known of every candidate in every fold; it survives an interruption."""
 
-from collections.abc import Callable, Iterator, Sequence
-from numbers import Real
-from typing import cast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-import numpy as np
+import joblib
+from sklearn.base import BaseEstimator
 
-from skbayesnn.model_selection._executor import Workshop, hash_of
-from skbayesnn.model_selection._grouping import Job
-from skbayesnn.model_selection._worker import Outcome, score_all
-
-# Told of the number of members done, and of the best mean test scores so far.
-Report = Callable[[int, dict[str, float]], None]
+# A candidate's hash, and the number of a fold.
+Key = tuple[str, int]
 
 
-class Ledger:
-    """Outcomes of candidates, by their hash, in every fold.
+@dataclass
+class Outcome:
+    """What became of one candidate in one fold.
+
+    Parameters
+    ----------
+    error : Exception, or None
+        Why it could not be trained.
+    scores : list
+        What the scorer said, or the exception that it raised: of the test rows, then
+        of the training rows if these are asked for.
+    seconds, score_seconds : float
+        Its share of its program's time, and the time to score the test rows.
+    n_epochs : int
+    estimator : estimator, or None
+        Trained, as long as it has not been scored.
+    """
+
+    error: Exception | None = None
+    scores: list[Any] = field(default_factory=list)
+    seconds: float = 0.0
+    score_seconds: float = 0.0
+    n_epochs: int = 0
+    estimator: BaseEstimator | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the training or a scorer has raised an exception."""
+        return self.error is not None or any(
+            isinstance(score, Exception) for score in self.scores
+        )
+
+
+class ResultStore:
+    """Outcomes by candidate and fold.
 
     Only what was trained and not scored holds a network.
     """
 
-    def __init__(self) -> None:
-        self._rows: dict[str, list[Outcome | None]] = {}
+    def __init__(self, n_folds: int) -> None:
+        self._n_folds = n_folds
+        self._outcomes: dict[Key, Outcome] = {}
         # As long as these are there, their hashes are theirs alone.
         self._candidates: dict[str, dict] = {}
 
-    def outcomes(
-        self, workshop: Workshop, candidates: Sequence[dict], report: Report
-    ) -> Iterator[Outcome]:
-        """Of each candidate in each fold; what is missing is trained when asked for.
+    def add(self, candidates: Iterable[dict]) -> list[str]:
+        """The candidates' hashes, under which their outcomes are kept."""
+        hashes = []
+        for candidate in candidates:
+            hashes.append(hash_of(*candidate.keys(), *candidate.values()))
+            self._candidates[hashes[-1]] = candidate
+        return hashes
 
-        Raises
-        ------
-        KeyboardInterrupt
-            What was done until then is known.
+    def update(self, outcomes: Mapping[Key, Outcome]) -> None:
+        """Keep some more outcomes."""
+        self._outcomes.update(outcomes)
+
+    def of(self, candidates: Iterable[str]) -> list[Outcome]:
+        """All outcomes of some candidates, fold by fold."""
+        return [self._outcomes[key] for key in self._keys(candidates)]
+
+    def known(self, candidates: Iterable[str]) -> dict[Key, Outcome]:
+        """The outcomes that there are of some candidates."""
+        keys = self._keys(dict.fromkeys(candidates))
+        return {key: self._outcomes[key] for key in keys if key in self._outcomes}
+
+    def missing(self, candidates: Iterable[str]) -> dict[str, list[int]]:
+        """The folds of which nothing is known, of candidates that have such."""
+        folds: dict[str, list[int]] = {}
+        for candidate, fold in self._keys(dict.fromkeys(candidates)):
+            if (candidate, fold) not in self._outcomes:
+                folds.setdefault(candidate, []).append(fold)
+        return folds
+
+    def whole(self, candidates: Sequence[str]) -> list[int]:
+        """Numbers of the candidates that are done in every fold.
+
+        None where all of them failed.
         """
-        progress = _Progress(report)
-        for piece in workshop.pieces(candidates):
-            rows = {_name(c): self._row(workshop, c) for c in piece}
-            for row in rows.values():
-                progress.add(row, sum(_is_done(outcome) for outcome in row))
-            self._score_the_trained(workshop, rows.values(), progress)
-            places: dict[int, tuple[list, int]] = {}
-            for group, outcomes in workshop.train(
-                self._missing(workshop, piece, places, progress)
-            ):
-                for job, outcome in zip(group, outcomes, strict=True):
-                    row, fold = places[id(job)]
-                    row[fold] = outcome
-                    progress.add(row, _is_done(outcome))
-                _pass_on_interruption(outcomes)
-            for candidate in piece:
-                yield from cast(list[Outcome], rows[_name(candidate)])
+        n_done = dict.fromkeys(candidates, 0)
+        for (candidate, _), outcome in self.known(candidates).items():
+            n_done[candidate] += outcome.estimator is None
+        whole = [i for i, c in enumerate(candidates) if n_done[c] == self._n_folds]
+        outcomes = self.of(candidates[i] for i in whole)
+        return [] if all(outcome.error for outcome in outcomes) else whole
 
-    def whole(self, candidates: Sequence[dict]) -> list[dict]:
-        """Candidates that are done in every fold; none where all of them failed."""
-        rows = {i: self._rows.get(_name(c), [None]) for i, c in enumerate(candidates)}
-        done = {i: row for i, row in rows.items() if all(map(_is_done, row))}
-        if all(o is None or o.error for row in done.values() for o in row):
-            return []
-        return [candidates[i] for i in done]
+    def forget_failures(self) -> None:
+        """What has failed is tried again when it is asked for."""
+        for key in [k for k, outcome in self._outcomes.items() if outcome.has_failed]:
+            del self._outcomes[key]
 
-    def _row(self, workshop, candidate) -> list[Outcome | None]:
-        self._candidates[_name(candidate)] = candidate
-        return self._rows.setdefault(_name(candidate), [None] * workshop.n_folds)
-
-    def _missing(self, workshop, candidates, places, progress) -> list[Job]:
-        """Jobs of all that is not known, and their places; failures are entered."""
-        jobs = []
-        for name, candidate in {_name(c): c for c in candidates}.items():
-            row = self._rows[name]
-            folds = [fold for fold, outcome in enumerate(row) if outcome is None]
-            for fold, job in zip(folds, workshop.jobs(candidate, folds), strict=True):
-                if isinstance(job, Job):
-                    places[id(job)] = row, fold
-                    jobs.append(job)
-                else:
-                    row[fold] = job
-                    progress.add(row, 1)
-        return jobs
-
-    def _score_the_trained(self, workshop, rows, progress) -> None:
-        """What an interruption has left trained but not scored."""
-        for row in rows:
-            left = [(o, fold) for fold, o in enumerate(row) if o and o.estimator]
-            if left:
-                outcomes, folds = zip(*left, strict=True)
-                score_all(outcomes, folds, workshop.judge)
-                _pass_on_interruption(outcomes)
-                progress.add(row, len(left))
+    def _keys(self, candidates: Iterable[str]) -> Iterable[Key]:
+        return ((c, fold) for c in candidates for fold in range(self._n_folds))
 
 
-class _Progress:
-    """Counts members, and keeps the best candidate's mean score of each metric."""
+def hash_of(*things) -> str:
+    """Hash of objects; what cannot be pickled is equal only to itself.
 
-    def __init__(self, report: Report):
-        self._report = report
-        self._n_done = 0
-        self._best: dict[str, float] = {}
-
-    def add(self, row, n_more: int) -> None:
-        """So many more members of a candidate are done."""
-        if n_more and all(map(_is_done, row)):
-            for name, score in _mean_scores(row).items():
-                if score > self._best.get(name, -np.inf):
-                    self._best[name] = score
-        self._n_done += n_more
-        self._report(self._n_done, self._best)
+    Such a hash holds as long as the object is there.
+    """
+    return "".join(map(_hash_of_one, things))
 
 
-def _mean_scores(row: Sequence[Outcome]) -> dict[str, float]:
-    """Mean test score of every metric; NaN where a member or its scoring failed."""
-    scores = [o.scores[0] if o.scores else np.nan for o in row]
-    names = {name for score in scores if isinstance(score, dict) for name in score}
-    if not names:
-        names, scores = {"score"}, [{"score": score} for score in scores]
-    of_all = [score if isinstance(score, dict) else {} for score in scores]
-    return {
-        name: float(np.mean([_number(score.get(name)) for score in of_all]))
-        for name in sorted(names)
-    }
+def _hash_of_one(thing) -> str:
+    try:
+        return joblib.hash(thing)
+    except Exception:
+        return f"id{id(thing)}"
 
 
-def _number(score) -> float:
-    return float(score) if isinstance(score, Real) else np.nan
-
-
-def _is_done(outcome: Outcome | None) -> bool:
-    return outcome is not None and outcome.estimator is None
-
-
-def _pass_on_interruption(outcomes: Sequence[Outcome]) -> None:
-    """A program that was interrupted has estimators left that are not scored."""
-    if not all(map(_is_done, outcomes)):
-        raise KeyboardInterrupt
-
-
-def _name(candidate: dict) -> str:
-    return hash_of(*candidate.keys(), *candidate.values())
+def without_frames(error: Exception) -> Exception:
+    """Without the tables and networks that the frames of a traceback hold."""
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return error

@@ -5,9 +5,9 @@ scikit-learn's own search then runs over what they were scored.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 
-import joblib
 import numpy as np
 import sklearn
 from sklearn.base import BaseEstimator, is_classifier
@@ -21,14 +21,21 @@ from sklearn.model_selection import (
 )
 from sklearn.utils import indexable
 
-from skbayesnn._sklearn_compat import BaseSearchCV, check_method_params, fit_context
+from skbayesnn._sklearn_compat import (
+    BaseSearchCV,
+    check_method_params,
+    fit_context,
+    metrics_of,
+    routed_fit_params,
+    scorers_of_search,
+)
 from skbayesnn._warnings import warn
-from skbayesnn.estimators._progress import members_reported
-from skbayesnn.model_selection._executor import Hands, Workshop
-from skbayesnn.model_selection._grouping import network_of
-from skbayesnn.model_selection._replay import learned, replayed
-from skbayesnn.model_selection._result_store import Ledger
-from skbayesnn.model_selection._worker import Judge
+from skbayesnn.model_selection._executor import Executor, Resources
+from skbayesnn.model_selection._jobs import JobBuilder, network_of
+from skbayesnn.model_selection._progress import SearchProgress
+from skbayesnn.model_selection._replay import SearchInputs, learned, replay
+from skbayesnn.model_selection._result_store import Outcome, ResultStore, hash_of
+from skbayesnn.model_selection._worker import FoldScorer
 
 _DOC = """{first_line}
 
@@ -77,7 +84,7 @@ _DOC = """{first_line}
 
     Ctrl-C keeps what is done: ``cv_results_`` then holds the candidates that were
     finished, with a warning and without a refit. ``fit`` on the same data, with the
-    same ``scoring``, goes on from there.
+    same ``scoring``, goes on from there, as it does after an exception.
 
     Callbacks (scikit-learn 1.9 on) of the search and of the network are told what they
     are told in scikit-learn's search, but of a member's epochs when these are over.
@@ -91,12 +98,9 @@ class _Batched(BaseSearchCV):
 
     memory_budget: float | None
     devices: Sequence[str] | None
-    # Of an interrupted fit: what its outcomes hold for, and they. The estimator is kept
-    # so that its hash is its alone.
-    _unfinished: tuple[tuple, Ledger, BaseEstimator] | None = None
-
-    # Over the candidates that `_candidates` has given, as a grid of single points.
-    _run_search = GridSearchCV._run_search
+    # Of a fit that did not come to its end: what its outcomes hold for, and they. The
+    # estimator is kept so that its hash is its alone.
+    _unfinished: tuple[tuple, ResultStore, BaseEstimator] | None = None
 
     @abstractmethod
     def _candidates(self):
@@ -118,45 +122,21 @@ class _Batched(BaseSearchCV):
         -------
         self : object
         """
-        network_of(self.estimator)
-        scorers = self._get_scorers()
-        X, y = indexable(X, y)
-        routed = self._get_routed_params_for_fit(check_method_params(X, params))
-        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
-        splits = list(cv.split(X, y, **routed.splitter.split))
-        expected = cv.get_n_splits(X, y, **routed.splitter.split)
-        if len(splits) != expected:
-            raise ValueError(
-                "cv.split and cv.get_n_splits return inconsistent results. Expected "
-                f"{expected} splits, got {len(splits)}"
-            )
+        inputs = self._inputs(X, y, params)
+        executor = Executor(self._scorer(inputs), self._resources())
+        conditions = self._conditions(inputs)
+        store = self._store_of_before(conditions, len(inputs.splits))
         candidates = list(self._candidates())
-        workshop = Workshop(
-            self.estimator,
-            routed.estimator.fit,
-            Judge(
-                scorers[0], X, y, splits, routed.scorer.score, self.return_train_score
-            ),
-            Hands(self._budget(), self.n_jobs, self.pre_dispatch, self.devices),
-        )
-        ledger = self._ledger_of_before(workshop)
-
-        def learn(candidates, report, **options):
-            outcomes = ledger.outcomes(workshop, candidates, report)
-            replay = replayed(self, candidates, outcomes, splits, routed, scorers)
-            vars(replay).update(options)
-            # Outcomes are handed out in order; the workshop has its own backend.
-            with joblib.parallel_config(backend="sequential"):
-                BaseSearchCV.fit(replay, X, y, **params)
-            return replay
-
-        n_members = len(candidates) * len(splits)
+        names = store.add(candidates)
+        outcomes = self._outcomes(inputs, executor, store, names, candidates)
         try:
-            with members_reported(n_members, self.verbose > 0) as report:
-                replay = learn(candidates, report)
-        except KeyboardInterrupt:
-            self._unfinished = self._conditions(workshop), ledger, self.estimator
-            whole = ledger.whole(candidates)
+            fitted = replay(self, inputs, candidates, outcomes)
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+            if not interrupted:
+                store.forget_failures()
+            self._unfinished = conditions, store, self.estimator
+            whole = store.whole(names) if interrupted else []
             if len(whole) in (0, len(candidates)):
                 raise
             warn(
@@ -165,34 +145,113 @@ class _Batched(BaseSearchCV):
                 "same data goes on from there.",
                 ConvergenceWarning,
             )
-            replay = learn(whole, lambda *_: None, refit=False)
+            done = [store.of(names[i] for i in whole)]
+            candidates = [candidates[i] for i in whole]
+            fitted = replay(self, inputs, candidates, done, refit=False)
         for name in learned(self):
             delattr(self, name)
-        for name, value in learned(replay).items():
+        for name, value in learned(fitted).items():
             setattr(self, name, value)
-        # Several scorers are in a dict already.
-        self.scorer_ = getattr(scorers[0], "_scorers", scorers[0])
+        self.scorer_ = metrics_of(inputs.scorer)
         return self
 
-    def _ledger_of_before(self, workshop) -> Ledger:
-        """What an interrupted fit to the same data has found out."""
-        before, self._unfinished = self._unfinished, None
-        if before is not None and before[0] == self._conditions(workshop):
-            return before[1]
-        return Ledger()
+    def _inputs(self, X, y, params: dict) -> SearchInputs:
+        """What ``fit`` was given, checked."""
+        network_of(self.estimator)
+        scorer, refit_metric = scorers_of_search(self)
+        X, y = indexable(X, y)
+        routed = routed_fit_params(self, check_method_params(X, params))
+        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        splits = list(cv.split(X, y, **routed.splitter.split))
+        expected = cv.get_n_splits(X, y, **routed.splitter.split)
+        if len(splits) != expected:
+            raise ValueError(
+                "cv.split and cv.get_n_splits return inconsistent results. Expected "
+                f"{expected} splits, got {len(splits)}"
+            )
+        return SearchInputs(X, y, params, routed, splits, scorer, refit_metric)
 
-    def _conditions(self, workshop) -> tuple:
+    def _scorer(self, inputs: SearchInputs) -> FoldScorer:
+        return FoldScorer(
+            inputs.scorer,
+            inputs.X,
+            inputs.y,
+            inputs.splits,
+            inputs.routed.scorer.score,
+            self.return_train_score,
+        )
+
+    def _outcomes(
+        self,
+        inputs: SearchInputs,
+        executor: Executor,
+        store: ResultStore,
+        names: Sequence[str],
+        candidates: Sequence[dict],
+    ) -> Iterator[list[Outcome]]:
+        """Of some candidates in all folds; what is missing is trained when asked for.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            What was done until then is in the store.
+        """
+        n_folds = len(inputs.splits)
+        builder = JobBuilder(
+            self.estimator,
+            inputs.routed.estimator.fit,
+            inputs.X,
+            inputs.y,
+            inputs.splits,
+        )
+        by_name = dict(zip(names, candidates, strict=True))
+        n_at_once = executor.candidates_at_once(n_folds, builder.most_rows)
+        with self._progress(len(by_name) * n_folds, n_folds) as progress:
+
+            def keep(outcomes):
+                store.update(outcomes)
+                if progress is not None:
+                    progress.add(outcomes)
+
+            for piece in builder.pieces(candidates, n_at_once):
+                keep(executor.score(store.known(names[piece])))
+                jobs, failed = builder.jobs(by_name, store.missing(names[piece]))
+                keep(failed)
+                programs = executor.run(jobs)
+                del jobs  # What is through is not kept until the last is.
+                for outcomes in programs:
+                    keep(outcomes)
+                yield store.of(names[piece])
+
+    def _progress(self, n_members: int, n_folds: int):
+        """A context with a ``SearchProgress``, or without one."""
+        shown = self.verbose > 0
+        return SearchProgress(n_members, n_folds) if shown else nullcontext()
+
+    def _conditions(self, inputs: SearchInputs) -> tuple:
         """What must be the same for outcomes to hold."""
-        return workshop.fingerprint, self.scoring, self.return_train_score
+        X, y, splits, routed = inputs.X, inputs.y, inputs.splits, inputs.routed
+        params = routed.estimator.fit, routed.scorer.score
+        fingerprint = hash_of(self.estimator, X, y, splits, *params)
+        return fingerprint, self.scoring, self.return_train_score
 
-    def _budget(self) -> int:
-        """Bytes for the members in training."""
+    def _store_of_before(self, conditions: tuple, n_folds: int) -> ResultStore:
+        """What an unfinished fit to the same data has found out."""
+        before, self._unfinished = self._unfinished, None
+        if before is not None and before[0] == conditions:
+            return before[1]
+        return ResultStore(n_folds)
+
+    def _resources(self) -> Resources:
+        """The parameters that say how, checked."""
         megabytes = self.memory_budget
         if megabytes is None:
             megabytes = sklearn.get_config()["working_memory"]
         elif not megabytes > 0:
             raise ValueError(f"`memory_budget` must be positive; got {megabytes!r}.")
-        return int(megabytes * 2**20)
+        return Resources(
+            int(megabytes * 2**20), self.n_jobs, self.pre_dispatch, self.devices
+        )
 
 
 class BatchedGridSearchCV(_Batched, GridSearchCV):

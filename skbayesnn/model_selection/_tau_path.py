@@ -18,7 +18,8 @@ from sklearn.utils.metaestimators import available_if
 
 from skbayesnn._sklearn_compat import with_callbacks
 from skbayesnn.estimators import _program, _validation
-from skbayesnn.estimators._base import BayesianNetwork, Prepared, adopt, prepare
+from skbayesnn.estimators._base import BayesianNetwork, adopt
+from skbayesnn.estimators._prepared import Prepared, prepare
 from skbayesnn.model_selection._search import BatchedGridSearchCV
 from skbayesnn.scoring import log_density_scorer
 
@@ -43,10 +44,6 @@ class TauPathCV(BayesianNetwork):
     n_jobs: int | None
     verbose: bool
     random_state: Any
-
-    def _store(self, arguments: dict) -> None:
-        """The constructor's ``locals()`` as attributes."""
-        self.__dict__.update((n, v) for n, v in arguments.items() if n != "self")
 
     @with_callbacks
     def fit(self, X, y, sample_weight=None, X_val=None, y_val=None, groups=None):

@@ -2,47 +2,23 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from skbayesnn._sklearn_compat import check_method_params, safe_split
 from skbayesnn.estimators import _program
 from skbayesnn.estimators._base import adopt
-from skbayesnn.model_selection._grouping import Job, Room
-
-
-@dataclass
-class Outcome:
-    """What became of one candidate in one fold.
-
-    Parameters
-    ----------
-    error : Exception, or None
-        Why it could not be trained.
-    scores : list
-        What the scorer said, or the exception that it raised: of the test rows, then
-        of the training rows if these are asked for.
-    seconds, score_seconds : float
-        Its share of its program's time, and the time to score the test rows.
-    n_epochs : int
-    estimator : estimator, or None
-        Trained, as long as it has not been scored.
-    """
-
-    error: Exception | None = None
-    scores: list[Any] = field(default_factory=list)
-    seconds: float = 0.0
-    score_seconds: float = 0.0
-    n_epochs: int = 0
-    estimator: BaseEstimator | None = None
+from skbayesnn.model_selection._grouping import MemoryLimit
+from skbayesnn.model_selection._jobs import Job
+from skbayesnn.model_selection._result_store import Key, Outcome, without_frames
 
 
 @dataclass(frozen=True)
-class Judge:
+class FoldScorer:
     """Scores trained estimators on the rows of their folds.
 
     Parameters
@@ -63,13 +39,25 @@ class Judge:
     params: Mapping
     train_scores: bool
 
-    def score(self, outcome: Outcome, fold: int, known: dict) -> None:
+    def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
+        """Score all that is trained; an interruption leaves the rest as it is."""
+        known: dict = {}
+        try:
+            for (_, fold), outcome in outcomes.items():
+                if outcome.estimator is not None:
+                    self._score(outcome, fold, known)
+        except KeyboardInterrupt:
+            return
+
+    def _score(self, outcome: Outcome, fold: int, known: dict) -> None:
         """Score a trained estimator, which is then let go.
 
         known : the rows of folds that were asked for before
         """
         estimator = outcome.estimator
-        key = fold, get_tags(estimator).input_tags.pairwise
+        # Only the steps before a network may look at pairs of rows.
+        pairwise = isinstance(estimator, Pipeline) and get_tags(estimator)
+        key = fold, pairwise and pairwise.input_tags.pairwise
         if key not in known:
             known[key] = list(self._rows(estimator, fold))
         scores = []
@@ -93,44 +81,46 @@ class Judge:
 
 
 def train_group(
-    jobs: Sequence[Job], judge: Judge, room: Room, device: str | None = None
-) -> list[Outcome] | None:
-    """Train and score the jobs of one program; None where the memory does not suffice.
+    group: Sequence[Job],
+    scorer: FoldScorer,
+    limit: MemoryLimit,
+    device: str | None = None,
+) -> dict[Key, Outcome]:
+    """Train and score the jobs of one program; without those that lacked memory.
 
     An interruption while scoring leaves the rest with their trained estimators.
     """
-    if not room.holds(jobs):
-        return None
-    start = time.perf_counter()
+    if not limit.allows(group):
+        return {}
     try:
-        fitted = _program.train_together(
-            [job.network for job in jobs],
-            [job.task for job in jobs],
-            device,
-        )
+        outcomes = _trained_together(group, device)
     except Exception as error:
-        if len(jobs) > 1 and _out_of_memory(error):
-            return None
-        return [Outcome(without_frames(error)) for _ in jobs]
-    seconds = (time.perf_counter() - start) / len(jobs)
-    outcomes = []
-    for job, one in zip(jobs, fitted, strict=True):
+        if len(group) > 1 and _is_out_of_memory(error):
+            return {}
+        return {job.key: Outcome(without_frames(error)) for job in group}
+    scorer.score_all(outcomes)
+    if len(group) == 1:
+        return outcomes
+    return {
+        key: outcome
+        for key, outcome in outcomes.items()
+        if not any(map(_is_out_of_memory, [outcome.error, *outcome.scores]))
+    }
+
+
+def _trained_together(group: Sequence[Job], device: str | None) -> dict[Key, Outcome]:
+    """Train a program, of which only the estimators are left."""
+    start = time.perf_counter()
+    fitted = _program.train_together(
+        [job.network for job in group], [job.task for job in group], device
+    )
+    seconds = (time.perf_counter() - start) / len(group)
+    outcomes = {}
+    for job, one in zip(group, fitted, strict=True):
         if device is not None:
             job.network.device = device
-        outcomes.append(_trained(job, one, seconds))
-    score_all(outcomes, [job.fold for job in jobs], judge)
+        outcomes[job.key] = _trained(job, one, seconds)
     return outcomes
-
-
-def score_all(outcomes: Sequence[Outcome], folds: Sequence[int], judge: Judge) -> None:
-    """Score all that is trained; an interruption leaves the rest as it is."""
-    known: dict = {}
-    try:
-        for outcome, fold in zip(outcomes, folds, strict=True):
-            if outcome.estimator is not None:
-                judge.score(outcome, fold, known)
-    except KeyboardInterrupt:
-        return
 
 
 def _trained(job: Job, fitted: _program.Fitted, seconds: float) -> Outcome:
@@ -145,19 +135,19 @@ def _trained(job: Job, fitted: _program.Fitted, seconds: float) -> Outcome:
     return Outcome(seconds=seconds, n_epochs=n_epochs, estimator=job.estimator)
 
 
-def without_frames(error: Exception) -> Exception:
-    """Without the tables and networks that the frames of a traceback hold."""
-    link: BaseException | None = error
-    while link is not None:
-        link.__traceback__ = None
-        link = link.__cause__ or link.__context__
-    return error
+def _is_out_of_memory(result) -> bool:
+    """Whether there was too little memory, on the CPU or on a GPU.
 
-
-def _out_of_memory(error: Exception) -> bool:
-    """Whether there was too little memory, on the CPU or on a GPU."""
-    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
+    result : an exception, or a score; of several metrics, those that failed are the
+        text of the traceback
+    """
+    if isinstance(result, dict):
+        return any(map(_is_out_of_memory, result.values()))
+    if isinstance(result, MemoryError | torch.cuda.OutOfMemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(
-        words in str(error) for words in ("not enough memory", "can't allocate memory")
-    )
+    words = ["not enough memory", "can't allocate memory"]
+    if isinstance(result, str):
+        words += ["MemoryError", "OutOfMemoryError"]
+    elif not isinstance(result, RuntimeError):
+        return False
+    return any(word in str(result) for word in words)

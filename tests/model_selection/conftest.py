@@ -41,9 +41,9 @@ def programs(monkeypatch):
     """Number of members and device of every program that is trained."""
     train_group, found = _worker.train_group, []
 
-    def train(jobs, judge, room, device=None):
-        found.append((len(jobs), device))
-        return train_group(jobs, judge, room, device)
+    def train(group, scorer, limit, device=None):
+        found.append((len(group), device))
+        return train_group(group, scorer, limit, device)
 
     monkeypatch.setattr(_worker, "train_group", train)
     return found

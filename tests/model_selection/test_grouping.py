@@ -6,13 +6,16 @@ import warnings
 import weakref
 
 import joblib
+import numpy as np
 import pytest
 import torch
 from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 
 from skbayesnn.estimators import _program
-from skbayesnn.estimators._base import prepare
+from skbayesnn.estimators._prepared import prepare
+from skbayesnn.estimators._program import task_of
 from skbayesnn.model_selection import BatchedGridSearchCV, _grouping, _worker
+from skbayesnn.model_selection._jobs import Job
 from tests.model_selection.comparison import (
     SMALL,
     assert_same_results,
@@ -114,8 +117,9 @@ def test_memory_of_a_member_bounds_it(data):
     for units, n_estimators in ((5, 1), (50, 1), (50, 3)):
         estimator = regressor(hidden_layer_sizes=units, n_estimators=n_estimators)
         prepared = prepare(estimator, data.X, data.y)
-        job = _grouping.Job(estimator, 0, prepared, prepared.task_of(estimator))
-        found.append(_grouping.bytes_of(job))
+        task = task_of(estimator, prepared)
+        job = Job(("", 0), estimator, estimator, prepared, task)
+        found.append(_grouping.bytes_of([job]))
         weights = n_estimators * 8 * (units * (4 + 1) + units + 1)
         activations = n_estimators * 8 * SMALL["batch_size"] * (4 + units + 1)
         # Values, gradient and two moments of Adam at least.
@@ -210,6 +214,44 @@ def test_out_of_memory_with_one_member(data, little_memory):
             batched(data, {"tau": [0.5]}, cv=EQUAL, error_score="raise")
 
 
+@pytest.mark.parametrize("metrics", [1, 2])
+def test_out_of_memory_while_scoring(data, programs, metrics):
+    """The members that lacked memory are trained again, in smaller programs."""
+    of_program = []
+
+    def score(estimator, X, y):
+        of_program.append(estimator)
+        largest = programs[-1][0]
+        if largest > 3 and len(of_program) % 2:
+            fail_in_torch()
+        return -estimator.tau
+
+    scoring = score if metrics == 1 else {"score": score, "r2": "r2"}
+    grid = {"tau": [0.5, 2.0], "dropout": [0.1, 0.2]}
+    with pytest.warns(UserWarning, match="out of memory with 12 members"):
+        search = batched(data, grid, cv=EQUAL, scoring=scoring)
+    # Of 12 members six are left, which are halved, as nothing like 12 is tried again.
+    assert sizes(programs) == [3, 3, 12]
+    np.testing.assert_array_equal(
+        search.cv_results_["mean_test_score"],
+        -search.cv_results_["param_tau"].data.astype(float),
+    )
+
+
+def test_out_of_memory_while_scoring_one_member(data):
+    """Then its score is missing."""
+
+    def score(estimator, X, y):
+        if estimator.tau == 2.0:
+            fail_in_python()
+        return -estimator.tau
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search = batched(data, {"tau": [0.5, 2.0]}, cv=EQUAL, scoring=score)
+    np.testing.assert_array_equal(search.cv_results_["mean_test_score"], [-0.5, np.nan])
+
+
 def test_other_errors_are_not_out_of_memory(data, monkeypatch):
     tried = []
 
@@ -241,11 +283,11 @@ def test_one_program_at_a_time_on_a_device(data, monkeypatch, pre_dispatch):
     """However long its programs take."""
     train_group, busy, seen = _worker.train_group, [], []
 
-    def train(jobs, judge, room, device):
+    def train(group, scorer, limit, device):
         assert device not in busy
         busy.append(device)
         time.sleep(0.02 * (device == "cpu"))
-        found = train_group(jobs, judge, room, device)
+        found = train_group(group, scorer, limit, device)
         busy.remove(device)
         seen.append(device)
         return found
@@ -265,11 +307,11 @@ def test_devices_work_side_by_side(data, monkeypatch):
     train_group, together = _worker.train_group, threading.Barrier(2)
     waiting, seen = [], []
 
-    def train(jobs, judge, room, device):
+    def train(group, scorer, limit, device):
         waiting.append(device)
         together.wait(timeout=3)
         seen.append(sorted(waiting[:2]))
-        return train_group(jobs, judge, room, device)
+        return train_group(group, scorer, limit, device)
 
     monkeypatch.setattr(_worker, "train_group", train)
     grid = {"hidden_layer_sizes": [3, 4]}

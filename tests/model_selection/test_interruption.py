@@ -1,4 +1,4 @@
-"""Ctrl-C keeps what is done, and a further fit goes on from there."""
+"""What is done is kept after Ctrl-C and errors; a further fit goes on from there."""
 
 import gc
 import pickle
@@ -39,17 +39,17 @@ FOLDS = ShuffleSplit(3, train_size=30, random_state=0)
 
 @pytest.fixture
 def interrupt(monkeypatch):
-    """A function: the programs after the first n raise KeyboardInterrupt."""
+    """A function: the programs after the first n raise an exception."""
     train_group = _worker.train_group
 
-    def after(n_programs):
+    def after(n_programs, error=KeyboardInterrupt):
         trained = []
 
-        def train(jobs, *arguments):
+        def train(group, *arguments):
             if len(trained) == n_programs:
-                raise KeyboardInterrupt
-            trained.append(len(jobs))
-            return train_group(jobs, *arguments)
+                raise error
+            trained.append(len(group))
+            return train_group(group, *arguments)
 
         monkeypatch.setattr(_worker, "train_group", train)
         return trained
@@ -255,6 +255,42 @@ def test_interruption_of_the_refit(data, interrupt, monkeypatch):
     search.fit(data.X, data.y)
     assert first == [6] * 3 and second == []
     assert_same_results(plain(data), search)
+
+
+@pytest.mark.parametrize("error", [SystemExit, MemoryError, RuntimeError])
+def test_other_exceptions_keep_what_is_done(data, interrupt, error):
+    """Of a worker that was killed, say; also where it happens twice."""
+    search = new_search()
+    done = []
+    for _ in range(2):
+        done.append(interrupt(1, error))
+        with pytest.raises(error):
+            search.fit(data.X, data.y)
+        assert not hasattr(search, "cv_results_")
+    last = interrupt(None)
+    assert_same_results(plain(data), search.fit(data.X, data.y))
+    assert done == [[6], [6]] and last == [6]
+
+
+def test_failures_are_tried_again_after_an_exception(data, interrupt):
+    """What has failed may have lacked memory; what was trained is not trained again."""
+    failing = [True]
+
+    def scorer(estimator, X, y):
+        if failing[0] and estimator.tau == 2.0:
+            raise ValueError("no score")
+        return estimator.score(X, y)
+
+    search = new_search(scoring=scorer, error_score="raise")
+    first = interrupt(None)
+    with pytest.raises(ValueError, match="no score"):
+        search.fit(data.X, data.y)
+    failing[0] = False
+    second = interrupt(None)
+    search.fit(data.X, data.y)
+    assert first == [6] * 3 and second == [3] * 3
+    name = "mean_test_score"
+    assert_close(plain(data).cv_results_[name], search.cv_results_[name])
 
 
 def test_nothing_is_left_of_an_earlier_fit(data, interrupt):

@@ -35,8 +35,11 @@ from skbayesnn import (
     crps,
     scoring,
 )
-from skbayesnn.estimators import _progress
-from skbayesnn.model_selection import BatchedGridSearchCV, BatchedRandomizedSearchCV
+from skbayesnn.model_selection import (
+    BatchedGridSearchCV,
+    BatchedRandomizedSearchCV,
+    _progress,
+)
 from tests.model_selection.comparison import (
     PLAIN,
     ROUNDING_32,
@@ -853,7 +856,7 @@ def bars(monkeypatch):
         def close(self):
             self.states.append("closed")
 
-    monkeypatch.setattr(_progress, "_tqdm", lambda: Bar)
+    monkeypatch.setattr(_progress, "tqdm_bar", Bar)
     return shown
 
 

@@ -1,0 +1,72 @@
+"""A bar that shows how far a search is."""
+
+from collections.abc import Mapping, Sequence
+from numbers import Real
+
+import numpy as np
+
+from skbayesnn.estimators._progress import tqdm_bar
+from skbayesnn.model_selection._result_store import Key, Outcome
+
+
+class SearchProgress:
+    """Counts members, and keeps the best candidate's mean score of each metric.
+
+    Parameters
+    ----------
+    n_members, n_folds : int
+
+    Raises
+    ------
+    ImportError
+        Without tqdm.
+    """
+
+    def __init__(self, n_members: int, n_folds: int):
+        self._n_folds = n_folds
+        self._bar = tqdm_bar(total=n_members, unit="member")
+        self._outcomes: dict[str, list[Outcome]] = {}
+        self._best: dict[str, float] = {}
+
+    def __enter__(self) -> "SearchProgress":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._bar.close()
+
+    def add(self, outcomes: Mapping[Key, Outcome]) -> None:
+        """Some more members; those that are not scored yet do not count."""
+        for (candidate, _), outcome in outcomes.items():
+            if outcome.estimator is None:
+                done = self._outcomes.setdefault(candidate, [])
+                done.append(outcome)
+                if len(done) == self._n_folds:
+                    self._compare(_mean_scores(done))
+                self._bar.set_postfix_str(self._shown(), refresh=False)
+                self._bar.update(1)
+
+    def _compare(self, scores: dict[str, float]) -> None:
+        for name, score in scores.items():
+            if score > self._best.get(name, -np.inf):
+                self._best[name] = score
+
+    def _shown(self) -> str:
+        best = ", ".join(f"{name} {score:.4g}" for name, score in self._best.items())
+        return f"best {best}" if best else ""
+
+
+def _mean_scores(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    """Mean test score of every metric; NaN where a member or its scoring failed."""
+    scores = [o.scores[0] if o.scores else np.nan for o in outcomes]
+    names = {name for score in scores if isinstance(score, dict) for name in score}
+    if not names:
+        names, scores = {"score"}, [{"score": score} for score in scores]
+    of_all = [score if isinstance(score, dict) else {} for score in scores]
+    return {
+        name: float(np.mean([_number(score.get(name)) for score in of_all]))
+        for name in sorted(names)
+    }
+
+
+def _number(score) -> float:
+    return float(score) if isinstance(score, Real) else np.nan

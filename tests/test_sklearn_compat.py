@@ -1,0 +1,506 @@
+"""What the package needs of scikit-learn's private names, at every version of it.
+
+Run at the oldest and at the newest version that is supported: what scikit-learn does
+not promise is used in one file, and every name of it is tried here.
+"""
+
+import ast
+import inspect
+import re
+import warnings
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sklearn
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Ridge
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skbayesnn
+from skbayesnn import MCDropoutRegressor, _sklearn_compat
+from skbayesnn.model_selection import (
+    BatchedGridSearchCV,
+    BatchedRandomizedSearchCV,
+    MCDropoutRegressorCV,
+)
+
+PACKAGE = Path(skbayesnn.__file__).parent
+COMPAT = PACKAGE / "_sklearn_compat.py"
+MODULES = sorted(set(PACKAGE.rglob("*.py")) - {COMPAT})
+ROWS, INPUTS = 31, 4
+SMALL = {
+    "hidden_layer_sizes": (3,),
+    "max_iter": 2,
+    "n_draws": 3,
+    "device": "cpu",
+    "random_state": 0,
+}
+CALLBACKS = hasattr(BaseEstimator(), "set_callbacks") or hasattr(
+    _sklearn_compat.CallbackSupportMixin, "set_callbacks"
+)
+
+
+@pytest.fixture
+def data():
+    """X (31, 4), y (31,) and weights (31,)."""
+    random = np.random.default_rng(7)
+    X = random.standard_normal((ROWS, INPUTS))
+    return X, X[:, 0] + random.standard_normal(ROWS), random.uniform(0.5, 2, ROWS)
+
+
+# ---- used in one file only
+
+
+def _name(path):
+    return str(path.relative_to(PACKAGE))
+
+
+@cache
+def _tree(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def _private(name):
+    return name.startswith("_") and not name.endswith("__")
+
+
+def _imported(path):
+    """Full names of what a file imports of scikit-learn."""
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _attributes(path):
+    """Names after a dot that are private, those of ``self`` and ``super()`` too."""
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.Attribute) and _private(node.attr):
+            yield node.attr
+
+
+def _defined(path):
+    """Private names that a file itself gives to a function, a variable or a field."""
+    for node in ast.walk(_tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Attribute | ast.Name):
+            if isinstance(node.ctx, ast.Store):
+                yield node.attr if isinstance(node, ast.Attribute) else node.id
+
+
+@cache
+def _known():
+    """Private names of scikit-learn that the one file uses, also in quotes."""
+    tree = _tree(COMPAT)
+    texts = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant))
+    quoted = {text for text in texts if isinstance(text, str) and _private(text)}
+    methods = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
+    return (quoted | set(_attributes(COMPAT)) | set(filter(_private, methods))) - {
+        "_known"  # its own
+    }
+
+
+@cache
+def _ours():
+    """Private names that the package defines."""
+    return {name for path in MODULES for name in _defined(path)}
+
+
+def test_known_names():
+    """The search for them finds some of each kind."""
+    assert {"_scorers", "_skl_callbacks", "_format_results"} <= _known()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_private_names_are_imported_in_one_file(path):
+    for name in _imported(path):
+        root, *parts = name.split(".")
+        if root == "sklearn":
+            assert not any(map(_private, parts)), f"{name} is private"
+            assert "callback" not in parts, f"{name} is not in all versions"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_private_attributes_are_used_in_one_file(path):
+    """What the file of private names uses, and what nobody here has defined."""
+    text = path.read_text(encoding="utf-8")
+    found = {name for name in _known() if re.search(rf"\b{name}\b", text)}
+    assert not found, f"{_name(path)} uses {', '.join(sorted(found))}"
+    others = set(_attributes(path)) - _ours() - {"_getframe"}  # Python's
+    assert not others, f"{_name(path)} uses {', '.join(sorted(others))}"
+
+
+def test_every_name_is_used():
+    """Nothing is kept in that file for its own sake."""
+    texts = [path.read_text(encoding="utf-8") for path in MODULES]
+    for name in _sklearn_compat.__all__:
+        assert hasattr(_sklearn_compat, name)
+        assert any(re.search(rf"\b{name}\b", text) for text in texts), name
+
+
+# ---- what is needed of each name
+
+
+@pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist, sparse.csr_array])
+def test_safe_indexing(data, form):
+    rows = _sklearn_compat.safe_indexing(form(data[0]), np.array([3, 1]))
+    rows = rows.toarray() if sparse.issparse(rows) else np.asarray(rows)
+    np.testing.assert_array_equal(rows, data[0][[3, 1]])
+
+
+def test_safe_indexing_of_frames(data):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(data[0], columns=list("abcd"), index=range(50, 50 + ROWS))
+    rows = _sklearn_compat.safe_indexing(frame, slice(2, 5))
+    assert list(rows.index) == [52, 53, 54]
+    column = _sklearn_compat.safe_indexing(frame, "c", axis=1)
+    np.testing.assert_array_equal(column, data[0][:, 2])
+
+
+def test_num_samples(data):
+    X, y, _ = data
+    for rows in (X, X.tolist(), sparse.csr_array(X), y):
+        assert _sklearn_compat.num_samples(rows) == ROWS
+
+
+def test_check_sample_weight(data):
+    X, _, weights = data
+    check = _sklearn_compat.check_sample_weight
+    options = {"dtype": np.float64, "ensure_non_negative": True}
+    np.testing.assert_array_equal(check(None, X, **options), np.ones(ROWS))
+    np.testing.assert_array_equal(check(weights.tolist(), X, **options), weights)
+    with pytest.raises(ValueError, match=r"[Nn]egative"):
+        check(-weights, X, **options)
+
+
+def test_check_method_params(data):
+    """What has an entry per row is cut, and nothing else."""
+    X, _, weights = data
+    params = {"sample_weight": weights, "X_val": X[:5], "copy": True}
+    rows = np.array([4, 2])
+    cut = _sklearn_compat.check_method_params(X, params, indices=rows)
+    np.testing.assert_array_equal(cut["sample_weight"], weights[rows])
+    assert cut["X_val"].shape == (5, INPUTS) and cut["copy"] is True
+    whole = _sklearn_compat.check_method_params(X, params)
+    np.testing.assert_array_equal(whole["sample_weight"], weights)
+
+
+def test_safe_split(data):
+    X, y, _ = data
+    rows, train = np.array([1, 3]), np.array([0, 2, 4])
+    cut = _sklearn_compat.safe_split(Ridge(), X, y, rows, train)
+    np.testing.assert_array_equal(cut[0], X[rows])
+    np.testing.assert_array_equal(cut[1], y[rows])
+    assert _sklearn_compat.safe_split(Ridge(), X, None, rows)[1] is None
+
+
+def test_routing_enabled():
+    assert not _sklearn_compat.routing_enabled()
+    with sklearn.config_context(enable_metadata_routing=True):
+        assert _sklearn_compat.routing_enabled()
+
+
+def test_fit_context(data):
+    """It decorates a ``fit``, and checks parameters before that."""
+
+    class Checked(BaseEstimator):
+        _parameter_constraints = {"n": [int]}  # noqa: RUF012
+
+        def __init__(self, n=1):
+            self.n = n
+
+        @_sklearn_compat.fit_context(prefer_skip_nested_validation=False)
+        def fit(self, X, y):
+            return self
+
+    X, y, _ = data
+    assert isinstance(Checked().fit(X, y), Checked)
+    with pytest.raises(ValueError, match="'n' parameter"):
+        Checked("one").fit(X, y)
+
+
+SEARCHES = [GridSearchCV, RandomizedSearchCV]
+BATCHED = [BatchedGridSearchCV, BatchedRandomizedSearchCV]
+
+
+@pytest.mark.parametrize("kind", SEARCHES + BATCHED)
+def test_base_of_searches(kind):
+    assert issubclass(kind, _sklearn_compat.BaseSearchCV)
+
+
+def test_scorers_of_search():
+    of = _sklearn_compat.scorers_of_search
+    scorer, metric = of(GridSearchCV(Ridge(), {}, scoring="r2"))
+    assert metric == "score" and repr(scorer) == repr(check_scoring(Ridge(), "r2"))
+    assert _sklearn_compat.metrics_of(scorer) is scorer
+    metrics = ["r2", "neg_max_error"]
+    search = GridSearchCV(Ridge(), {}, scoring=metrics, refit="r2")
+    scorer, metric = of(search)
+    assert metric == "r2" and isinstance(scorer, _sklearn_compat.MultimetricScorer)
+    assert list(_sklearn_compat.metrics_of(scorer)) == metrics
+
+
+@pytest.mark.parametrize("error_score", [np.nan, "raise"])
+def test_scorer_with_the_metrics_of_another(data, error_score):
+    class Mine(_sklearn_compat.MultimetricScorer):
+        pass
+
+    def fail(estimator, X, y):
+        raise ArithmeticError
+
+    metrics = {"r2": "r2", "fail": fail}
+    search = GridSearchCV(
+        Ridge(), {}, scoring=metrics, refit="r2", error_score=error_score
+    )
+    mine = _sklearn_compat.with_metrics_of(
+        Mine, _sklearn_compat.scorers_of_search(search)[0]
+    )
+    assert type(mine) is Mine
+    model = Ridge().fit(*data[:2])
+    if error_score == "raise":
+        with pytest.raises(ArithmeticError):
+            mine(model, *data[:2])
+    else:
+        scores = mine(model, *data[:2])
+        assert scores["r2"] == model.score(*data[:2])
+        # Texts of errors: scikit-learn puts its `error_score` in their place.
+        assert "ArithmeticError" in scores["fail"]
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_routed_fit_params(data, routing):
+    groups = np.arange(ROWS) % 3
+    params = {"sample_weight": data[2]}
+    with sklearn.config_context(enable_metadata_routing=routing):
+        estimator = Ridge()
+        if routing:
+            estimator.set_fit_request(sample_weight=True)
+            estimator.set_score_request(sample_weight=False)
+        else:
+            params |= {"groups": groups}
+        search = GridSearchCV(estimator, {}, cv=3)
+        routed = _sklearn_compat.routed_fit_params(search, params)
+    np.testing.assert_array_equal(routed.estimator.fit["sample_weight"], data[2])
+    assert isinstance(routed.scorer.score, dict)
+    if not routing:
+        np.testing.assert_array_equal(routed.splitter.split["groups"], groups)
+
+
+def test_search_over_known(data):
+    """The loop takes what it is given, and the results the candidates as they are."""
+    X, y, _ = data
+
+    class Known(_sklearn_compat.SearchOverKnown, GridSearchCV):
+        def add_times(self, results):
+            for result in results:
+                result["fit_time"] = 7.0
+
+    candidates = [{"solver": "svd", "alpha": 1.0}, {"alpha": 2.0}]
+    plain = GridSearchCV(Ridge(), [{"alpha": [1.0]}, {"alpha": [2.0]}], cv=3)
+    search = Known(Ridge(), {"alpha": [9.0]}, cv=3)
+    scorers = _sklearn_compat.scorers_of_search(plain)
+    routed = _sklearn_compat.routed_fit_params(plain, {})
+    search.set_known(scorers, routed, candidates)
+    search.fit(X, y)
+    assert search.cv_results_["params"] == candidates
+    assert (search.cv_results_["mean_fit_time"] == 7).all()
+    name = "mean_test_score"
+    expected = plain.fit(X, y).cv_results_[name]
+    np.testing.assert_allclose(search.cv_results_[name], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_targets", [1, 2])
+def test_target_dimensions(data, n_targets):
+    X, y, _ = data
+    y = y if n_targets == 1 else np.stack([y, y], 1)
+    model = TransformedTargetRegressor(Ridge()).fit(X, y)
+    assert _sklearn_compat.target_dimensions(model) == y.ndim
+
+
+def test_callbacks_are_optional():
+    """Where there are none, a decorated ``fit`` is as it was."""
+
+    class Plain(_sklearn_compat.CallbackSupportMixin, BaseEstimator):
+        @_sklearn_compat.with_callbacks
+        def fit(self, X):
+            return X
+
+    assert Plain().fit(3) == 3
+    for estimator in (Plain(), make_pipeline(StandardScaler(), Plain())):
+        assert not _sklearn_compat.has_callbacks(estimator)
+        _sklearn_compat.drop_callbacks(estimator)
+        _sklearn_compat.hand_callbacks(estimator, Plain())
+
+
+class Recorder:
+    """A callback that keeps the names of the tasks that it is told of."""
+
+    requires_fit_predict = False
+
+    def __init__(self):
+        self.told = []
+
+    def setup(self, estimator, context):
+        self.told.append("setup")
+
+    def teardown(self, estimator, context):
+        self.told.append("teardown")
+
+    def on_fit_task_begin(self, estimator, context, **_):
+        self.told.append(context.task_name)
+
+    def on_fit_task_end(self, estimator, context, **_):
+        pass
+
+
+@pytest.mark.skipif(not CALLBACKS, reason="scikit-learn has callbacks from 1.9 on")
+def test_callbacks():
+    recorder = Recorder()
+    network = MCDropoutRegressor(**SMALL).set_callbacks(recorder)
+    pipeline = make_pipeline(StandardScaler(), network)
+    taker = MCDropoutRegressor()
+    assert _sklearn_compat.has_callbacks(network)
+    assert _sklearn_compat.has_callbacks(pipeline)
+    _sklearn_compat.hand_callbacks(network, taker)
+
+    @_sklearn_compat.with_callbacks
+    def tell(estimator):
+        context = _sklearn_compat.callback_context(estimator, n_subtasks=1)
+        context.call_on_fit_task_begin(estimator=estimator)
+        context.call_on_fit_task_end(estimator=estimator)
+
+    tell(taker)
+    assert recorder.told == ["setup", "fit", "teardown"]
+    _sklearn_compat.drop_callbacks(pipeline)
+    assert not _sklearn_compat.has_callbacks(network)
+
+
+# ---- the package as a whole
+
+
+def test_fit_and_predict(data):
+    X, y, weights = data
+    model = MCDropoutRegressor(**SMALL).fit(X, y, sample_weight=weights)
+    mean, std = model.predict(X, return_std=True)
+    assert mean.shape == std.shape == (ROWS,)
+    assert skbayesnn.predict_interval(model, X).shape == (ROWS, 2)
+
+
+def assert_same_search(plain, batched):
+    """The same members, to rounding that Adam has enlarged in a few steps."""
+    for name, theirs in plain.cv_results_.items():
+        ours = batched.cv_results_[name]
+        if "score" in name and "time" not in name:
+            np.testing.assert_allclose(ours, theirs, rtol=1e-8, err_msg=name)
+    assert plain.best_params_ == batched.best_params_
+
+
+@pytest.mark.parametrize(
+    ("plain", "batched"), list(zip(SEARCHES, BATCHED, strict=True))
+)
+@pytest.mark.parametrize("routing", [False, True])
+def test_batched_search(data, plain, batched, routing):
+    """Through a pipeline, with weights for its steps and scorers of two metrics."""
+    X, y, weights = data
+    with sklearn.config_context(enable_metadata_routing=routing):
+        scale, network = StandardScaler(), MCDropoutRegressor(**SMALL)
+        name = "mcdropoutregressor"
+        if routing:
+            scale.set_fit_request(sample_weight="of_scale")
+            network.set_fit_request(sample_weight="of_network")
+            fit = {"of_network": weights, "of_scale": weights[::-1]}
+        else:
+            fit = {f"{name}__sample_weight": weights}
+        estimator = make_pipeline(scale, network)
+        options = {"scoring": ["r2", "neg_max_error"], "refit": "r2", "cv": 3}
+        if plain is RandomizedSearchCV:
+            options |= {"n_iter": 3, "random_state": 0}
+        grid = {f"{name}__tau": [0.5, 1.0, 2.0], "standardscaler__with_mean": [True]}
+        searches = [
+            kind(estimator, grid, **options).fit(X, y, **fit)
+            for kind in (plain, batched)
+        ]
+    assert_same_search(*searches)
+    assert set(searches[1].scorer_) == {"r2", "neg_max_error"}
+
+
+def test_search_for_tau(data):
+    X, y, weights = data
+    model = MCDropoutRegressorCV(taus=3, cv=2, **SMALL)
+    assert model.fit(X, y, sample_weight=weights).scores_.shape == (3, 2)
+
+
+@pytest.mark.skipif(not CALLBACKS, reason="scikit-learn has callbacks from 1.9 on")
+def test_callbacks_of_a_search(data):
+    told = []
+    for kind in (GridSearchCV, BatchedGridSearchCV):
+        recorder = Recorder()
+        network = MCDropoutRegressor(**SMALL).set_callbacks(recorder)
+        search = kind(network, {"tau": [0.5, 2.0]}, cv=2).set_callbacks(recorder)
+        search.fit(*data[:2])
+        told.append(recorder.told)
+    assert told[0] == told[1] and "epoch" in told[0]
+
+
+def _next_line():
+    """Number of the line below the call."""
+    return inspect.currentframe().f_back.f_lineno + 1
+
+
+WARNED = {
+    "fit": lambda: MCDropoutRegressor(**SMALL),
+    "search": lambda: BatchedGridSearchCV(
+        MCDropoutRegressor(**SMALL), {"tau": [0.5, 2.0]}, cv=2
+    ),
+    "pipeline": lambda: make_pipeline(StandardScaler(), MCDropoutRegressor(**SMALL)),
+    "search for tau": lambda: MCDropoutRegressorCV(taus=2, cv=2, **SMALL),
+}
+
+
+@pytest.mark.parametrize("name", WARNED)
+def test_warnings_point_at_the_line_of_the_caller(data, name):
+    """Whatever number of scikit-learn's frames lies between."""
+    X, y, _ = data
+    X = np.column_stack([X, np.zeros(ROWS)])
+    model = WARNED[name]()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        line = _next_line()
+        model.fit(X, y)
+    told = [one for one in told if "constant in the training rows" in str(one.message)]
+    assert told
+    assert {(one.filename, one.lineno) for one in told} == {(__file__, line)}
+
+
+def test_warning_of_an_interruption_points_at_the_line_of_the_caller(data):
+    """Which is the search's own, and not one of a fit inside."""
+    X, y, _ = data
+    n_scored = []
+
+    def score(estimator, X, y):
+        n_scored.append(True)
+        if len(n_scored) > 3:
+            raise KeyboardInterrupt
+        return 0.0
+
+    network = MCDropoutRegressor(**SMALL)
+    search = BatchedGridSearchCV(
+        network, {"tau": [0.5, 2.0]}, cv=[(np.arange(20),) * 2]
+    )
+    search.set_params(scoring=score, param_grid={"tau": [0.5, 1.0, 2.0, 3.0]})
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        line = _next_line()
+        search.fit(X, y)
+    [one] = [one for one in told if issubclass(one.category, ConvergenceWarning)]
+    assert (one.filename, one.lineno) == (__file__, line)
