@@ -6,7 +6,7 @@ import torch
 from scipy.stats import norm
 
 from skbayesnn._likelihoods import Gaussian
-from skbayesnn._likelihoods.gaussian import SMALLEST_NOISE
+from skbayesnn._likelihoods.base import SMALLEST_NOISE
 
 DRAWS, MEMBERS, ROWS, TARGETS = 7, 3, 5, 2
 
