@@ -158,9 +158,7 @@ def test_shapes(case, seed, lead):
 @of_every_case
 def test_other_rows_are_refused(setting):
     """Nothing is broadcast over rows by mistake."""
-    for y in (setting.y[:, 1:], setting.y[:, :1]):
-        if y.ndim == 3 or y.shape[1] > 1:  # class numbers are expanded
-            with pytest.raises((ValueError, RuntimeError)):
+    with pytest.raises((ValueError, RuntimeError)):
         setting.likelihood.nll(setting.params, setting.outputs, setting.y[:, 1:])
     if not setting.likelihood.of_classes:
         with pytest.raises(ValueError, match="must agree in rows and targets"):
