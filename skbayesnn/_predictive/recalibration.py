@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 from sklearn.isotonic import IsotonicRegression
 
-from skbayesnn._distributions.base import Components
+from skbayesnn._distributions.base import NO_OTHER_UNITS, Components
 
 # Levels of a map's knots; a hundred times the rounding of a level next to 1.
 _APART = 1e-14
@@ -25,6 +25,8 @@ def likeliest_scale(components: Components, y, weight) -> float:
 
     components : of one target, (draws, rows, 1); y, weight : (rows,)
     """
+    if components.discrete:
+        raise TypeError(NO_OTHER_UNITS)
     mean = components.mean[..., 0]
     centre = mean.mean(0)
     total = components.variance[..., 0].mean(0) + mean.var(0)

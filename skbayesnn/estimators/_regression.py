@@ -24,8 +24,15 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
 
     @property
     def noise_std_(self):
-        """1 / sqrt(tau_), y's units."""
-        return self.tau_**-0.5
+        """1 / sqrt(tau_), y's units; none where tau_ tempers a likelihood."""
+        std = self.tau_**-0.5
+        name = self.network_["likelihood"]["name"]
+        if likelihood_class(name, of_classes=False).tempered:
+            raise AttributeError(
+                f"`noise_std_` is of likelihoods with a noise precision; {name!r} has "
+                "none. See predict_uncertainty(X, kind='aleatoric')."
+            )
+        return std
 
     def _check(self, X, y, sample_weight, *, reset):
         table, y_ndim = check_regression(self, X, y, sample_weight, reset=reset)

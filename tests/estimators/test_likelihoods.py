@@ -1,0 +1,283 @@
+"""Estimators with every other likelihood of numbers: what all of them must do."""
+
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import BaggingRegressor
+from sklearn.model_selection import GridSearchCV
+
+import skbayesnn
+from skbayesnn import (
+    BBBRegressor,
+    CalibratedUncertaintyRegressor,
+    ConformalRegressor,
+    MCDropoutRegressor,
+    VariationalDropoutRegressor,
+)
+from skbayesnn.model_selection import BatchedGridSearchCV
+from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
+
+TRAIN, TEST = 300, 400
+
+
+def _students(f, random):
+    """Noise of 3 degrees of freedom, its variance 0.27."""
+    return f + 0.3 * random.standard_t(3, size=f.shape)
+
+
+def _counts(f, random):
+    return random.poisson(np.exp(1 + f)).astype(float)
+
+
+# Likelihood, its options, and what draws y from the model: f (rows, targets) -> y.
+CASES = {
+    "student_t": ("student_t", None, _students),
+    "student_t, df given": ("student_t", {"df": 3}, _students),
+    "poisson": ("poisson", None, _counts),
+}
+
+
+@pytest.fixture(params=CASES)
+def case(request, seed):
+    """Rows from the model, new ones, and parameters of a small network."""
+    likelihood, options, draw = CASES[request.param]
+    random = np.random.default_rng([seed, 5])
+    X = random.uniform(-2, 2, size=(TRAIN + TEST, 2))
+    f = np.stack([np.sin(2 * X[:, 0]), 0.5 * X[:, 1]], axis=1)
+    Y = draw(f, random)
+    return SimpleNamespace(
+        X=X[:TRAIN],
+        y=Y[:TRAIN, 0],
+        Y=Y[:TRAIN],
+        X_new=X[TRAIN:],
+        y_new=Y[TRAIN:, 0],
+        Y_new=Y[TRAIN:],
+        parameters={
+            "hidden_layer_sizes": (20,),
+            "likelihood": likelihood,
+            "likelihood_options": options,
+            "max_iter": 200,
+            "n_draws": 30,
+            "device": "cpu",
+            "random_state": seed,
+        },
+        counts=likelihood == "poisson",
+    )
+
+
+@pytest.fixture
+def model(case):
+    return MCDropoutRegressor(**case.parameters).fit(case.X, case.y)
+
+
+def _few(case, **others):
+    """A network that is trained for a few steps."""
+    few = {"max_iter": 3, "n_draws": 5}
+    return MCDropoutRegressor(**case.parameters | few | others)
+
+
+def test_predictive(case, model):
+    mean, std = model.predict(case.X_new, return_std=True)
+    assert model.score(case.X_new, case.y_new) > 0.3
+    parts = model.predict_uncertainty(case.X_new, "all")
+    np.testing.assert_array_equal(parts["total"], std)
+    np.testing.assert_allclose(
+        std, np.hypot(parts["epistemic"], parts["aleatoric"]), rtol=1e-12
+    )
+    f = model.sample_f(case.X_new[:4], 2000)
+    y = model.sample_y(case.X_new[:4], 2000)
+    for samples in (f, y):
+        # Six standard errors of 2,000 samples, and freshly drawn weights of 30.
+        error = (6 / np.sqrt(2000) + 3 / np.sqrt(30)) * std[:4]
+        assert (np.abs(samples.mean(1) - mean[:4]) < error).all()
+    if case.counts:
+        assert (f > 0).all()
+        np.testing.assert_array_equal(y, np.round(y))
+    share = model.predictive_cdf(case.X_new, case.y_new)
+    assert ((share >= 0) & (share <= 1)).all()
+
+
+def test_intervals_cover(case, model):
+    """Of data from the model; of counts at least, since their levels are steps."""
+    for kind in ("equal_tailed", "highest_density"):
+        rows = slice(None) if kind == "equal_tailed" else slice(0, 50)
+        lower, upper = model.predict_interval(case.X_new[rows], 0.9, kind).T
+        y = case.y_new[rows]
+        assert 0.8 < ((lower <= y) & (y <= upper)).mean() <= 1.0
+        if case.counts:
+            np.testing.assert_array_equal(lower, np.round(lower))
+    lower, upper = model.predict_interval(case.X_new).T
+    covered = ((lower <= case.y_new) & (case.y_new <= upper)).mean()
+    assert 0.85 < covered < 0.99
+
+
+def test_density_is_better_than_that_of_gaussian_noise(case, model):
+    plain = case.parameters | {"likelihood": "gaussian", "likelihood_options": None}
+    gaussian = MCDropoutRegressor(**plain).fit(case.X, case.y)
+    ours, theirs = (
+        log_density_scorer(one, case.X_new, case.y_new) for one in (model, gaussian)
+    )
+    assert ours > theirs
+
+
+def test_outliers_are_no_reason_to_move(seed):
+    """A tenth of the rows is far off: the robust fit stays with the others."""
+    random = np.random.default_rng([seed, 6])
+    X = random.uniform(-2, 2, size=(TRAIN + TEST, 1))
+    y = np.sin(2 * X[:, 0]) + 0.1 * random.normal(size=len(X))
+    y[:TRAIN:10] += random.choice([-10, 10], size=TRAIN // 10)
+    errors, densities = [], []
+    for likelihood in ("student_t", "gaussian"):
+        network = MCDropoutRegressor(
+            (20,), likelihood=likelihood, max_iter=200, n_draws=30, random_state=seed
+        ).fit(X[:TRAIN], y[:TRAIN])
+        mean = network.predict(X[TRAIN:])
+        errors.append(np.square(mean - y[TRAIN:]).mean())
+        densities.append(log_density_scorer(network, X[TRAIN:], y[TRAIN:]))
+    assert errors[0] < 0.5 * errors[1]
+    assert densities[0] > densities[1] + 0.5
+
+
+def test_noise_std_is_there_where_there_is_a_noise(case, model):
+    if case.counts:
+        assert not hasattr(model, "noise_std_")
+        with pytest.raises(AttributeError, match="'poisson' has none"):
+            _ = model.noise_std_
+        assert model.tau_ == 1
+    else:
+        assert model.noise_std_ == pytest.approx(model.tau_**-0.5)
+        aleatoric = model.predict_uncertainty(case.X_new[:3], "aleatoric")
+        np.testing.assert_allclose(aleatoric, model.noise_std_)
+
+
+def test_searches_agree(case):
+    """In one program, or each network for itself: the same to rounding."""
+    tau = [0.3, 1.0, 3.0] if case.counts else [1.0, 3.0, "auto"]
+    search = {"param_grid": {"tau": tau}, "cv": 2, "scoring": log_density_scorer}
+    batched = BatchedGridSearchCV(_few(case), **search).fit(case.X, case.y)
+    alone = GridSearchCV(_few(case), **search).fit(case.X, case.y)
+    np.testing.assert_allclose(
+        batched.cv_results_["mean_test_score"],
+        alone.cv_results_["mean_test_score"],
+        rtol=1e-6,
+    )
+    assert batched.best_params_ == alone.best_params_
+    np.testing.assert_allclose(
+        batched.predict(case.X_new), alone.predict(case.X_new), rtol=1e-6, atol=1e-9
+    )
+
+
+def test_pickle(case, model):
+    again = pickle.loads(pickle.dumps(model))
+    for result, expected in zip(
+        again.predict(case.X_new, True), model.predict(case.X_new, True), strict=True
+    ):
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_streams(case):
+    """The offset of counts stays that of the first rows."""
+    stream = _few(case)
+    for start in range(0, TRAIN, 100):
+        rows = slice(start, start + 100)
+        stream.partial_fit(case.X[rows], case.y[rows])
+    assert stream.total_weight_ == TRAIN
+    first = _few(case).partial_fit(case.X[:100], case.y[:100])
+    if case.counts:
+        np.testing.assert_array_equal(
+            stream.parameters_["likelihood/offset"],
+            first.parameters_["likelihood/offset"],
+        )
+    assert np.isfinite(stream.predict(case.X_new)).all()
+
+
+def test_weight_two_is_a_row_twice(case):
+    exact = _few(case, dropout=0.0, batch_size=10_000)
+    weighted = clone(exact).fit(case.X, case.y, sample_weight=np.full(TRAIN, 2.0))
+    twice = clone(exact).fit(np.tile(case.X, (2, 1)), np.tile(case.y, 2))
+    for result, expected in zip(
+        weighted.predict(case.X_new, True), twice.predict(case.X_new, True), strict=True
+    ):
+        np.testing.assert_allclose(result, expected, rtol=1e-7)
+
+
+def test_several_targets(case):
+    network = _few(case, n_estimators=2).fit(case.X, case.Y)
+    assert network.predict(case.X_new).shape == case.Y_new.shape
+    assert network.predict_interval(case.X_new[:3]).shape == (3, 2, 2)
+    density = network.log_predictive_density(case.X_new, case.Y_new)
+    assert np.isfinite(density).all()
+    one = skbayesnn.log_predictive_density(network, case.X_new, case.Y_new)
+    np.testing.assert_allclose(one, density)
+
+
+def test_single_precision(case):
+    network = _few(case).fit(case.X.astype(np.float32), case.y)
+    X_new = case.X_new.astype(np.float32)
+    mean, std = network.predict(X_new, return_std=True)
+    assert mean.dtype == std.dtype == np.float32
+    assert network.sample_y(X_new, 2).dtype == np.float32
+    double = network.predict(case.X_new)
+    np.testing.assert_allclose(mean, double, rtol=1e-3, atol=1e-4)
+    assert np.isfinite(network.log_predictive_density(X_new, case.y_new)).all()
+
+
+@pytest.mark.parametrize("kind", [BBBRegressor, VariationalDropoutRegressor])
+def test_all_methods_take_it(case, kind):
+    network = kind(**case.parameters | {"max_iter": 20}).fit(case.X, case.y)
+    assert np.isfinite(network.predict(case.X_new, return_std=True)).all()
+    assert np.isfinite(network.log_predictive_density(case.X_new, case.y_new)).all()
+
+
+@pytest.mark.parametrize("method", ["scale", "isotonic"])
+def test_recalibration(case, method):
+    """Of what can be spread; counts cannot, and it is said what can be done."""
+    model = CalibratedUncertaintyRegressor(_few(case), method=method, cv=2)
+    if case.counts:
+        with pytest.raises(TypeError, match=r"of counts .*ConformalRegressor"):
+            model.fit(case.X, case.y)
+        return
+    model.fit(case.X, case.y)
+    lower, upper = model.predict_interval(case.X_new[:50]).T
+    assert (lower < upper).all()
+    assert np.isfinite(neg_crps_scorer(model, case.X_new[:50], case.y_new[:50]))
+
+
+def test_conformal_intervals(case):
+    model = ConformalRegressor(_few(case), method="cv+", cv=2).fit(case.X, case.y)
+    lower, upper = model.predict_interval(case.X_new).T
+    assert 0.8 < ((lower <= case.y_new) & (case.y_new <= upper)).mean()
+
+
+def test_bagging(case):
+    bag = BaggingRegressor(_few(case), n_estimators=2, random_state=0)
+    bag.fit(case.X, case.y)
+    interval = skbayesnn.predict_interval(bag, case.X_new[:5])
+    assert (interval[:, 0] < interval[:, 1]).all()
+    density = skbayesnn.log_predictive_density(bag, case.X_new, case.y_new)
+    assert np.isfinite(density).all()
+
+
+def test_unknown_options_are_refused(case):
+    with pytest.raises(ValueError, match=r"`likelihood_options` of .* 'dof'"):
+        _few(case, likelihood_options={"dof": 3}).fit(case.X, case.y)
+
+
+@pytest.mark.parametrize("wrong", [-1.0, 0.5])
+def test_what_is_no_count_is_refused(wrong):
+    X, y = np.arange(8.0)[:, None], np.arange(8.0)
+    bad = np.where(y == 3, wrong, y)
+    model = MCDropoutRegressor(likelihood="poisson", max_iter=2, early_stopping=True)
+    for arguments in ({"X": X, "y": bad}, {"X": X, "y": y, "X_val": X, "y_val": bad}):
+        with pytest.raises(ValueError, match=f"whole numbers .*got {wrong:g} in row 3"):
+            model.fit(**arguments)
+    with pytest.raises(ValueError, match="whole numbers"):
+        clone(model).set_params(early_stopping=False).partial_fit(X, bad)
+    model.fit(X, y)
+    # Asked for later it is no error: it cannot happen.
+    density = model.log_predictive_density(X, bad)
+    assert density[3] == -np.inf
+    assert np.isfinite(np.delete(density, 3)).all()

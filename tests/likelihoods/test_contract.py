@@ -1,0 +1,451 @@
+"""What every likelihood of the table must do, with all of its options; float64.
+
+A new one is tested here by itself, with its defaults and with tau given and learned;
+further options are added below.
+"""
+
+import json
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn._distributions.base import Components
+from skbayesnn._distributions.labels import Labels
+from skbayesnn._likelihoods import LIKELIHOODS, likelihood_from
+from skbayesnn._likelihoods.base import LARGEST_LOG_TAU
+
+DRAWS, MEMBERS, ROWS, TARGETS, CLASSES = 7, 3, 5, 2, 4
+LEVELS = [1e-3, 0.1, 0.5, 0.77, 0.999]
+
+# Options that are tested beside the defaults, by the likelihood's name in the table.
+OPTIONS = {"student_t": [{"df": 3.5}]}
+
+
+def _cases():
+    for name, kind in LIKELIHOODS.items():
+        for options in [{}, *OPTIONS.get(name, [])]:
+            for learned in [False] if kind.tempered else [False, True]:
+                said = [f"{key}={value}" for key, value in options.items()]
+                said += ["tau learned"] * learned
+                yield pytest.param(
+                    (kind, options, learned), id=", ".join([name, *said])
+                )
+
+
+CASES = list(_cases())
+of_every_case = pytest.mark.parametrize("case", CASES)
+of_numbers = pytest.mark.parametrize(
+    "case", [case for case in CASES if not case.values[0][0].of_classes]
+)
+of_classes = pytest.mark.parametrize(
+    "case", [case for case in CASES if case.values[0][0].of_classes]
+)
+rows_shared_and_not = pytest.mark.parametrize(
+    "lead", [1, MEMBERS], ids=["shared rows", "own rows"]
+)
+
+
+class Setting:
+    """Members with different everything, warm-up over."""
+
+    def __init__(self, case, seed, lead=MEMBERS):
+        kind, options, learned = case
+        generator = torch.Generator().manual_seed(seed)
+
+        def normal(*shape):
+            return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+        self.likelihood = kind.build(
+            CLASSES if kind.of_classes else TARGETS, learned, options
+        )
+        self.tau = normal(MEMBERS, 1 if kind.tempered else TARGETS).exp()
+        self.outputs = normal(DRAWS, MEMBERS, ROWS, self.likelihood.n_outputs)
+        if kind.of_classes:
+            shape = (lead, ROWS)
+            self.y = torch.randint(CLASSES, shape, generator=generator)
+        else:
+            self.y = normal(lead, ROWS, TARGETS)
+            if kind.components_class.discrete:
+                self.y = (2 * self.y.abs()).round()
+            kind.check_y(self.y.flatten(0, 1).numpy())
+        weights = normal(ROWS).abs().numpy()
+        statistics = [
+            self.likelihood.statistics(of_member.numpy(), weights)
+            for of_member in self.y.expand(MEMBERS, *self.y.shape[1:])
+        ]
+        params = self.likelihood.init(self.tau, torch.as_tensor(np.stack(statistics)))
+        self.likelihood.schedule(params, 1.0)
+        # What starts alike in all members is made different, if it is learned.
+        self.params = {
+            name: value + 0.1 * torch.tanh(normal(*value.shape))
+            if name in self.likelihood.trainable
+            else value
+            for name, value in params.items()
+        }
+
+    def components(self):
+        """Of all draws, as a predictive gets them: (draws * members, rows, ...)."""
+        values = self.likelihood.components(self.params, self.outputs)
+        kind = self.likelihood.components_class
+        return kind(*(value.flatten(0, 1).numpy() for value in values))
+
+    def leaves(self):
+        """The learned parameters, with gradients."""
+        names = self.likelihood.trainable
+        return {name: self.params[name].clone().requires_grad_() for name in names}
+
+
+@pytest.fixture
+def setting(case, seed):
+    return Setting(case, seed)
+
+
+# ---- what it says of itself
+
+
+@of_every_case
+def test_description_is_json_and_enough(setting):
+    likelihood = setting.likelihood
+    about = json.loads(json.dumps(likelihood.describe()))
+    assert about == likelihood.describe()
+    again = likelihood_from(about)
+    assert again == likelihood
+    assert hash(again) == hash(likelihood)
+    assert LIKELIHOODS[likelihood.name] is type(likelihood)
+
+
+@of_every_case
+def test_parameters_have_members_in_front(setting):
+    assert setting.likelihood.n_outputs >= 1
+    assert set(setting.likelihood.trainable) <= set(setting.params)
+    for value in setting.params.values():
+        assert len(value) == MEMBERS
+        assert value.dtype == torch.float64
+
+
+@of_every_case
+def test_tau_is_learned_as_asked(case, setting):
+    _, _, learned = case
+    assert setting.likelihood.learned == learned
+    assert ("log_tau" in setting.likelihood.trainable) == learned
+    torch.testing.assert_close(
+        setting.likelihood.init(setting.tau, torch.zeros(MEMBERS, TARGETS))["log_tau"],
+        setting.tau.log(),
+    )
+
+
+# ---- nll
+
+
+@of_every_case
+@rows_shared_and_not
+def test_shapes(case, seed, lead):
+    """With a draws axis and without; rows that members share are as their own."""
+    setting = Setting(case, seed, lead)
+    own = setting.y.expand(MEMBERS, *setting.y.shape[1:])
+    for function in (setting.likelihood.nll, setting.likelihood.log_density):
+        drawn = function(setting.params, setting.outputs, setting.y)
+        assert drawn.shape == (DRAWS, MEMBERS, ROWS)
+        torch.testing.assert_close(
+            function(setting.params, setting.outputs, own), drawn
+        )
+        alone = function(setting.params, setting.outputs[2], setting.y)
+        torch.testing.assert_close(alone, drawn[2])
+
+
+@of_every_case
+def test_other_rows_are_refused(setting):
+    """Nothing is broadcast over rows by mistake."""
+    with pytest.raises((ValueError, RuntimeError)):
+        setting.likelihood.nll(setting.params, setting.outputs, setting.y[:, 1:])
+    if not setting.likelihood.of_classes:
+        with pytest.raises(ValueError, match="must agree in rows and targets"):
+            setting.likelihood.nll(setting.params, setting.outputs, setting.y[:, :1])
+
+
+@of_every_case
+def test_tau_tempers_what_is_minimised_or_nothing(setting):
+    arguments = setting.params, setting.outputs, setting.y
+    nll = setting.likelihood.nll(*arguments)
+    factor = setting.tau if setting.likelihood.tempered else 1.0
+    torch.testing.assert_close(
+        nll, -factor * setting.likelihood.log_density(*arguments)
+    )
+
+
+@of_every_case
+@rows_shared_and_not
+def test_pullback_is_autograds(case, seed, lead):
+    setting = Setting(case, seed, lead)
+    likelihood, params = setting.likelihood, setting.params
+    if likelihood.learned:
+        params["log_tau"][0, 0] = LARGEST_LOG_TAU + 1  # clamped: no gradient
+    outputs = setting.outputs[0]
+    gradient = torch.linspace(-1, 2, MEMBERS * ROWS, dtype=torch.float64)
+    gradient = gradient.view(MEMBERS, ROWS)
+
+    leaf, learned = outputs.clone().requires_grad_(), setting.leaves()
+    nll = likelihood.nll(params | learned, leaf, setting.y)
+    expected = torch.autograd.grad(nll, [leaf, *learned.values()], gradient)
+
+    with torch.no_grad():
+        result, pullback = likelihood.nll_vjp(params, outputs, setting.y)
+        of_outputs, of_learned = pullback(gradient)
+    assert not result.requires_grad
+    torch.testing.assert_close(result, nll)
+    torch.testing.assert_close(of_outputs, expected[0])
+    assert of_learned.keys() == learned.keys()
+    for value, wanted in zip(of_learned.values(), expected[1:], strict=True):
+        torch.testing.assert_close(value, wanted)
+
+
+@of_every_case
+def test_gradients_are_those_of_finite_differences(setting):
+    learned = setting.leaves()
+
+    def nll(outputs, *values):
+        params = setting.params | dict(zip(learned, values, strict=True))
+        return setting.likelihood.nll(params, outputs, setting.y)
+
+    outputs = setting.outputs[0].clone().requires_grad_()
+    assert torch.autograd.gradcheck(nll, [outputs, *learned.values()])
+
+
+@of_every_case
+def test_all_that_is_learned_and_all_outputs_have_a_gradient(setting):
+    outputs, learned = setting.outputs[0].clone().requires_grad_(), setting.leaves()
+    nll = setting.likelihood.nll(setting.params | learned, outputs, setting.y)
+    for gradient in torch.autograd.grad(nll.sum(), [outputs, *learned.values()]):
+        assert gradient.isfinite().all()
+        assert gradient.all()
+
+
+@of_every_case
+def test_members_do_not_touch_each_other(case, seed):
+    """Anything may happen to the last member: the others stay bit-equal."""
+    results = []
+    for broken in (False, True):
+        setting = Setting(case, seed)
+        likelihood = setting.likelihood
+        if broken:
+            setting.outputs[:, -1] = float("nan")
+            for value in setting.params.values():
+                value[-1] = float("nan")
+        arguments = setting.params, setting.outputs[0], setting.y
+        nll, pullback = likelihood.nll_vjp(*arguments)
+        of_outputs, of_learned = pullback(torch.ones_like(nll))
+        parts = likelihood.components(setting.params, setting.outputs)
+        results.append(
+            [nll, of_outputs, *of_learned.values(), likelihood.log_density(*arguments)]
+            + [part.transpose(0, 1) for part in parts]
+        )
+    for before, after in zip(*results, strict=True):
+        assert torch.equal(before[:-1], after[:-1])
+
+
+@of_every_case
+def test_batched_equals_alone(setting):
+    """The first member by itself gets the same as among the others."""
+    likelihood, one = setting.likelihood, slice(0, 1)
+    params = {name: value[one] for name, value in setting.params.items()}
+    alone = likelihood.nll(params, setting.outputs[:, one], setting.y[one])
+    together = likelihood.nll(setting.params, setting.outputs, setting.y)
+    torch.testing.assert_close(alone, together[:, one])
+
+
+# ---- classes
+
+
+@of_classes
+def test_labels_have_probabilities(setting):
+    components = setting.components()
+    assert isinstance(components, Labels)
+    probability = components.probability
+    assert probability.shape == (DRAWS * MEMBERS, ROWS, CLASSES)
+    assert (probability >= 0).all()
+    np.testing.assert_allclose(probability.sum(-1), 1, rtol=1e-12)
+    for label in range(CLASSES):
+        y = torch.full((1, ROWS), label)
+        density = setting.likelihood.log_density(setting.params, setting.outputs, y)
+        np.testing.assert_allclose(
+            density.flatten(0, 1),
+            np.log(probability[..., label]),
+            rtol=1e-9,
+            atol=1e-12,
+        )
+
+
+# ---- numbers
+
+
+def _alone(components, draw, row, target, times):
+    """One of the distributions, as so many rows of one draw and one target."""
+
+    def chosen(values):
+        return np.repeat(values[draw, row, target][None, None, None], times, axis=1)
+
+    kind = type(components)
+    return kind(*(chosen(getattr(components, f.name)) for f in fields(kind)))
+
+
+# Draw, row and target of some distributions of a setting.
+PICKS = [(0, 0, 0), (4, 1, 1), (9, 4, 0)]
+
+
+def _quadrature(components, pick):
+    """Values of y (nodes, 1), and weights (nodes,) of an integral or sum over y.
+
+    Of numbers by the trapezoidal rule in u, y = mean + std sinh(u): far enough for the
+    second moment of a heavy tail, spectrally exact for what is smooth.
+    """
+    mean, std = components.mean[pick], np.sqrt(components.variance[pick])
+    if components.discrete:
+        last = int(mean + 20 * std + 40)
+        return np.arange(-2.0, last)[:, None], np.ones(last + 2)
+    u = np.linspace(-40, 40, 16_001)
+    step = u[1] - u[0]
+    return (mean + std * np.sinh(u))[:, None], step * std * np.cosh(u)
+
+
+@of_numbers
+def test_components_are_of_every_draw(setting):
+    components = setting.components()
+    assert isinstance(components, Components)
+    shape = (DRAWS * MEMBERS, ROWS, TARGETS)
+    assert components.mean.shape == components.variance.shape == shape
+    assert (components.n_draws, components.n_rows, components.n_targets) == shape
+    assert (components.variance > 0).all()
+    part = components.targets(slice(1, 2)).draws([3, 1])
+    np.testing.assert_array_equal(part.mean, components.mean[[3, 1], :, 1:])
+
+
+@of_numbers
+def test_density_of_the_components_is_the_likelihoods(setting):
+    """In the network's scale, joint over targets, for rows that the members share."""
+    y = setting.y[:1]
+    density = setting.likelihood.log_density(setting.params, setting.outputs, y)
+    components, y = setting.components(), y[0].numpy()
+    np.testing.assert_allclose(
+        components.log_density(y), density.flatten(0, 1), rtol=1e-9, atol=1e-10
+    )
+    per_target = components.log_density_per_target(y)
+    assert per_target.shape == components.mean.shape
+    np.testing.assert_allclose(per_target.sum(-1), components.log_density(y), rtol=1e-9)
+    mixture = np.log(np.exp(density.flatten(0, 1).numpy()).mean(0))
+    np.testing.assert_allclose(components.mixture_log_density(y), mixture, rtol=1e-9)
+
+
+@of_numbers
+@pytest.mark.parametrize("pick", PICKS, ids=str)
+def test_density_is_one_and_has_the_moments(setting, pick):
+    components = setting.components()
+    y, weights = _quadrature(components, pick)
+    alone = _alone(components, *pick, len(y))
+    mass = weights * np.exp(alone.log_density_per_target(y))[0, :, 0]
+    mean, variance = components.mean[pick], components.variance[pick]
+    assert mass.sum() == pytest.approx(1, rel=1e-9)
+    assert mass @ y[:, 0] == pytest.approx(mean, rel=1e-7, abs=1e-8)
+    assert mass @ np.square(y[:, 0] - mean) == pytest.approx(variance, rel=1e-6)
+
+
+@of_numbers
+@pytest.mark.parametrize("pick", PICKS, ids=str)
+def test_cdf_is_the_integral_of_the_density(setting, pick):
+    components = setting.components()
+    y, weights = _quadrature(components, pick)
+    alone = _alone(components, *pick, len(y))
+    mass = weights * np.exp(alone.log_density_per_target(y))[0, :, 0]
+    # The trapezoidal rule up to an inner node counts that one by half.
+    below = mass.cumsum() - (0 if components.discrete else 0.5 * mass)
+    # Its error at such an end is of the order of the step's square, 0.005^2 / 12.
+    np.testing.assert_allclose(alone.cdf(y)[0, :, 0], below, rtol=0, atol=1e-5)
+    if components.discrete:
+        np.testing.assert_array_equal(alone.cdf(y + 0.5), alone.cdf(y))
+
+
+@of_numbers
+@pytest.mark.parametrize("level", LEVELS)
+def test_quantile_inverts_the_cdf(setting, level):
+    """Of a draw by itself, and of their mixture."""
+    components = setting.components()
+    levels = np.full((ROWS, TARGETS), level)
+    of_draw = components.draws(slice(0, 1))
+    for quantile, cdf in (
+        (of_draw.quantile(levels)[0], lambda y: of_draw.cdf(y)[0]),
+        (components.mixture_quantile(level), components.mixture_cdf),
+        (components.mixture_quantile(levels), components.mixture_cdf),
+    ):
+        assert quantile.shape == (ROWS, TARGETS)
+        if components.discrete:
+            np.testing.assert_array_equal(quantile, np.round(quantile))
+            assert (cdf(quantile) >= level).all()
+            assert (cdf(quantile - 1) < level).all()
+        else:
+            np.testing.assert_allclose(cdf(quantile), level, rtol=1e-6)
+
+
+@of_numbers
+def test_samples_have_the_mean(setting, seed):
+    times = 10_000
+    components = setting.components()
+    samples = components.repeated(times).sample(np.random.default_rng(seed))
+    samples = samples.reshape(-1, times, ROWS, TARGETS)
+    error = np.sqrt(components.variance / times)
+    assert (np.abs(samples.mean(1) - components.mean) < 5 * error).all()
+    if components.discrete:
+        np.testing.assert_array_equal(samples, np.round(samples))
+
+
+@of_numbers
+def test_crps_is_the_integral_that_defines_it(setting):
+    """Of (F(z) - 1[y <= z])^2, to either side of y; trapezoidal rule in log |z - y|."""
+    components, y = setting.components(), setting.y[0].numpy()
+    std = np.sqrt(components.variance.mean(0) + components.mean.var(0))
+    expected = np.zeros_like(y)
+    if components.discrete:
+        for k in range(100):
+            share = components.mixture_cdf(np.full(y.shape, float(k)))
+            expected += np.square(share - (y <= k))
+    else:
+        u = np.arange(-35, 35, 0.05)
+        for distance in np.exp(u):
+            below = components.mixture_cdf(y - std * distance)
+            above = 1 - components.mixture_cdf(y + std * distance)
+            expected += 0.05 * std * distance * (below**2 + above**2)
+    # By quantiles, where there is no closed form: 200 levels are that good.
+    result = components.mixture_crps(y)
+    np.testing.assert_allclose(result / std, expected / std, rtol=0, atol=1e-3)
+
+
+@of_numbers
+def test_rescaled_and_spread(setting):
+    components = setting.components()
+    shift, factor = np.array([3.0, -20.0]), np.array([0.2, 7.0])
+    if components.discrete:
+        with pytest.raises(TypeError, match="ConformalRegressor"):
+            components.rescaled(shift, factor)
+        with pytest.raises(TypeError, match="ConformalRegressor"):
+            components.spread(shift, factor)
+        return
+    y = setting.y[0].numpy()
+    before = components.log_density_per_target(y) - np.log(factor)
+    levels = np.full((ROWS, TARGETS), 0.3)
+    for moved, y_moved, centre in (
+        (components.rescaled(shift, factor), shift + factor * y, shift),
+        (
+            components.spread(shift, factor),
+            shift + factor * (y - shift),
+            (1 - factor) * shift,
+        ),
+    ):
+        np.testing.assert_allclose(
+            moved.log_density_per_target(y_moved), before, rtol=1e-8, atol=1e-8
+        )
+        np.testing.assert_allclose(moved.mean, centre + factor * components.mean)
+        np.testing.assert_allclose(moved.variance, factor**2 * components.variance)
+        np.testing.assert_allclose(moved.cdf(y_moved), components.cdf(y), rtol=1e-8)
+        np.testing.assert_allclose(
+            moved.quantile(levels), centre + factor * components.quantile(levels)
+        )
