@@ -7,10 +7,12 @@ from skbayesnn._likelihoods.base import Likelihood
 from skbayesnn._likelihoods.categorical import Categorical
 from skbayesnn._likelihoods.gaussian import Gaussian
 from skbayesnn._likelihoods.heteroscedastic import Heteroscedastic
+from skbayesnn._likelihoods.mixture import Mixture
+from skbayesnn._likelihoods.ordinal import Ordinal
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {
     likelihood.name: likelihood
-    for likelihood in (Gaussian, Heteroscedastic, Categorical)
+    for likelihood in (Gaussian, Heteroscedastic, Mixture, Categorical, Ordinal)
 }
 
 __all__ = [
@@ -19,6 +21,8 @@ __all__ = [
     "Gaussian",
     "Heteroscedastic",
     "Likelihood",
+    "Mixture",
+    "Ordinal",
     "likelihood_from",
 ]
 
