@@ -9,7 +9,7 @@ nothing above knows which likelihood it was. NumPy, float64 where it matters.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from scipy.special import logsumexp
@@ -70,9 +70,17 @@ class Components(DrawArrays, ABC):
     after ``rescaled``. ``mean`` and ``variance`` are fields or properties.
     """
 
-    # (draws, rows, targets) each.
-    mean: np.ndarray
-    variance: np.ndarray
+    # A field takes the place of a property in a dataclass only if none is there.
+    if TYPE_CHECKING:
+
+        @property
+        def mean(self) -> np.ndarray:
+            """(draws, rows, targets)."""
+
+        @property
+        def variance(self) -> np.ndarray:
+            """(draws, rows, targets)."""
+
     # Whether y is a whole number: the quantiles are whole numbers, too.
     discrete: ClassVar[bool] = False
 

@@ -212,3 +212,15 @@ class Tempered(Likelihood):
     @abstractmethod
     def log_density(self, params, outputs, y):
         """log p(y | f), (..., members, rows)."""
+
+
+def check_same_shape(mean: torch.Tensor, y: torch.Tensor) -> None:
+    """Refuse rows and targets that broadcasting would only seem to bring together.
+
+    mean : (..., rows, targets); y : (members or 1, rows, targets)
+    """
+    if mean.shape[-2:] != y.shape[-2:]:
+        raise ValueError(
+            "outputs and y must agree in rows and targets; got "
+            f"{tuple(mean.shape)} and {tuple(y.shape)}."
+        )

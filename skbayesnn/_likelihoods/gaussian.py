@@ -7,7 +7,7 @@ from functools import lru_cache
 import torch
 
 from skbayesnn._distributions.gaussian import Gaussians
-from skbayesnn._likelihoods.base import Precision
+from skbayesnn._likelihoods.base import Precision, check_same_shape
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -79,10 +79,6 @@ def gaussian_nll(
 
     mean : (..., rows, targets); log_tau, y : of shapes that broadcast against it
     """
-    if mean.shape[-2:] != y.shape[-2:]:
-        raise ValueError(
-            "outputs and y must agree in rows and targets; got "
-            f"{tuple(mean.shape)} and {tuple(y.shape)}."
-        )
+    check_same_shape(mean, y)
     squares = (0.5 * log_tau.exp() * (y - mean).square()).sum(-1)
     return squares + (HALF_LOG_2PI - 0.5 * log_tau).sum(-1)

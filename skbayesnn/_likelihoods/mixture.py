@@ -21,7 +21,7 @@ from skbayesnn._distributions.base import Components
 from skbayesnn._distributions.crps import HALF_LOG_2PI, gaussian_mixture_crps
 from skbayesnn._distributions.labels import labels_at
 from skbayesnn._distributions.quantiles import mixture_cdf, mixture_quantile
-from skbayesnn._likelihoods.base import Precision
+from skbayesnn._likelihoods.base import Precision, check_same_shape
 from skbayesnn._likelihoods.heteroscedastic import LARGEST_LOG_PRECISION, bounded
 
 
@@ -37,12 +37,12 @@ class GaussianMixtures(Components):
     scale: np.ndarray
 
     @cached_property
-    def mean(self):  # type: ignore[override]
+    def mean(self):
         """(draws, rows, targets)."""
         return (self.weight * self.location).sum(-1)
 
     @cached_property
-    def variance(self):  # type: ignore[override]
+    def variance(self):
         """By the law of total variance, (draws, rows, targets)."""
         apart = self.location - self.mean[..., None]
         return (self.weight * (np.square(self.scale) + np.square(apart))).sum(-1)
@@ -149,7 +149,7 @@ class Mixture(Precision):
     def init(self, tau, statistics=None):
         """Centres at even levels of a standard normal, (members, K)."""
         levels = (torch.arange(self.n_components).to(tau) + 0.5) / self.n_components
-        centres = torch.special.ndtri(levels).expand(len(tau), -1)
+        centres = torch.special.ndtri(levels).repeat(len(tau), 1)
         return super().init(tau) | {"centres": centres}
 
     def split(self, params, outputs):
@@ -169,11 +169,7 @@ class Mixture(Precision):
     def nll(self, params, outputs, y):
         """-log p(y | f), (..., members, rows)."""
         log_weight, location, log_tau = self.split(params, outputs)
-        if location.shape[-3:-1] != y.shape[-2:]:
-            raise ValueError(
-                "outputs and y must agree in rows and targets; got "
-                f"{tuple(outputs.shape)} and {tuple(y.shape)}."
-            )
+        check_same_shape(location[..., 0], y)
         squares = log_tau.exp() * (y.unsqueeze(-1) - location).square()
         density = log_weight + 0.5 * (log_tau - squares) - HALF_LOG_2PI
         return -density.logsumexp(-1).sum(-1)
