@@ -207,7 +207,8 @@ class Components(DrawArrays, ABC):
         """Quadrature of every draw: values (nodes, draws, rows, targets), weights.
 
         For moments of what y is transformed into; at levels in the middle of equal
-        parts unless a class knows better.
+        parts unless a class knows better. Weights are (nodes,), or as the values
+        where they differ; ``quantile`` must not be a bound only for these levels.
         """
         shape = self.n_rows, self.n_targets
         levels = (np.arange(n) + 0.5) / n

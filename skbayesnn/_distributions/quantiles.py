@@ -1,8 +1,8 @@
 """Distribution function of a Gaussian mixture, inverses of any, and intervals.
 
-Components have the draws axis in front, ``(draws, rows, targets)``, and equal weights;
-results are float64. For Gaussians torch does the arithmetic, since its error function
-is several times faster than SciPy's.
+Components have the draws axis in front, ``(draws, rows, targets)``, and equal weights
+unless these are given, of the same shape; results are float64. For Gaussians torch does
+the arithmetic, since its error function is several times faster than SciPy's.
 """
 
 import math
@@ -27,20 +27,21 @@ _SQRT_2PI = math.sqrt(2 * math.pi)
 _TINY, _EPSILON = 1e-300, 2.0**-53
 
 
-def mixture_cdf(mean, variance, y) -> np.ndarray:
+def mixture_cdf(mean, variance, y, weight=None) -> np.ndarray:
     """F(y), (rows, targets).
 
-    mean, variance : (draws, rows, targets); y : (rows, targets)
+    mean, variance, weight : (draws, rows, targets); y : (rows, targets)
     """
-    return _by_columns(_cdf, mean, variance, y)
+    return _by_columns(_cdf, mean, variance, y, weight)
 
 
-def mixture_quantile(mean, variance, level) -> np.ndarray:
+def mixture_quantile(mean, variance, level, weight=None) -> np.ndarray:
     """Inverse of ``mixture_cdf``, (rows, targets).
 
-    mean, variance : (draws, rows, targets); level : float or (rows, targets), in (0, 1)
+    mean, variance, weight : (draws, rows, targets); level : float or (rows, targets),
+        in (0, 1)
     """
-    return _by_columns(_quantile, mean, variance, level)
+    return _by_columns(_quantile, mean, variance, level, weight)
 
 
 def increasing_root(cdf, density, level, low, high, scale) -> np.ndarray:
@@ -133,12 +134,17 @@ def shortest_tail(quantile: Callable, shape, coverage: float) -> np.ndarray:
     return np.where(width(found) <= width(central), found, central)
 
 
-def _cdf(mean, std, y):
+def _mean(values, weight):
+    """Over the components, (components, columns) -> (columns,)."""
+    return values.mean(0) if weight is None else (weight * values).sum(0)
+
+
+def _cdf(mean, std, y, weight):
     """Distribution function at y, (columns,)."""
-    return 0.5 * torch.special.erfc((mean - y) / (std * _SQRT_2)).mean(0)
+    return 0.5 * _mean(torch.special.erfc((mean - y) / (std * _SQRT_2)), weight)
 
 
-def _quantile(mean, std, level):
+def _quantile(mean, std, level, weight):
     """The root of probit F(y) - probit level: of one Gaussian, a straight line.
 
     The smallest and the largest of the components' own quantiles enclose it. Levels
@@ -151,14 +157,15 @@ def _quantile(mean, std, level):
 
     def excess(y):
         z = (mean - y).mul_(steepness)
-        reached = ndtri(0.5 * torch.special.erfc(z).mean(0))
-        density = z.square_().neg_().exp_().mul_(steepness).mean(0) * _SQRT_2
+        reached = ndtri(0.5 * _mean(torch.special.erfc(z), weight))
+        density = z.square_().neg_().exp_().mul_(steepness)
+        density = _mean(density, weight) * _SQRT_2
         return reached - probit, density * torch.exp(0.5 * reached * reached)
 
     ends = mean + std * probit
     low, high = ends.min(0).values, ends.max(0).values
-    centre = mean.mean(0)
-    spread = (std.square() + (mean - centre).square()).mean(0).sqrt()
+    centre = _mean(mean, weight)
+    spread = _mean(std.square() + (mean - centre).square(), weight).sqrt()
     start = (centre + spread * probit).clamp(low, high)
     y = _root(excess, low, high, start, std.min(0).values)
     return torch.where(above, -y, y)
@@ -189,15 +196,20 @@ def _root(function: Callable, low, high, start, scale):
     return point
 
 
-def _by_columns(function, mean, variance, per_row) -> np.ndarray:
-    """``function(mean, std, per_row)`` of a few columns (rows x targets) at a time.
+def _by_columns(function, mean, variance, per_row, weight) -> np.ndarray:
+    """``function(mean, std, per_row, weight)`` of a few columns at a time.
 
-    mean, variance : (draws, rows, targets); per_row : broadcast to (rows, targets)
+    Columns are rows x targets.
+
+    mean, variance, weight : (draws, rows, targets), the weight or None
+    per_row : broadcast to (rows, targets)
     """
     n_draws, *shape = mean.shape
-    mean, variance = (
-        torch.from_numpy(np.ascontiguousarray(values.reshape(n_draws, -1)))
-        for values in (mean, variance)
+    mean, variance, weight = (
+        None
+        if values is None
+        else torch.from_numpy(np.ascontiguousarray(values.reshape(n_draws, -1)))
+        for values in (mean, variance, weight)
     )
     per_row = np.broadcast_to(np.asarray(per_row, dtype=np.float64), shape)
     per_row = torch.tensor(per_row.reshape(-1))
@@ -206,5 +218,12 @@ def _by_columns(function, mean, variance, per_row) -> np.ndarray:
     for start in range(0, len(per_row), step):
         columns = slice(start, start + step)
         std = variance[:, columns].double().sqrt()
-        result[columns] = function(mean[:, columns].double(), std, per_row[columns])
+        share = None if weight is None else _normalised(weight[:, columns].double())
+        result[columns] = function(
+            mean[:, columns].double(), std, per_row[columns], share
+        )
     return result.numpy().reshape(shape)
+
+
+def _normalised(weight):
+    return weight / weight.sum(0)

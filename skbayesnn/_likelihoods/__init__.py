@@ -7,12 +7,22 @@ from skbayesnn._likelihoods.base import Likelihood
 from skbayesnn._likelihoods.categorical import Categorical
 from skbayesnn._likelihoods.gaussian import Gaussian
 from skbayesnn._likelihoods.heteroscedastic import Heteroscedastic
+from skbayesnn._likelihoods.mixture import Mixture
+from skbayesnn._likelihoods.ordinal import Ordinal
 from skbayesnn._likelihoods.poisson import Poisson
 from skbayesnn._likelihoods.student_t import StudentT
 
 LIKELIHOODS: dict[str, type[Likelihood]] = {
     likelihood.name: likelihood
-    for likelihood in (Gaussian, Heteroscedastic, StudentT, Poisson, Categorical)
+    for likelihood in (
+        Gaussian,
+        Heteroscedastic,
+        StudentT,
+        Poisson,
+        Mixture,
+        Categorical,
+        Ordinal,
+    )
 }
 
 __all__ = [
@@ -21,6 +31,8 @@ __all__ = [
     "Gaussian",
     "Heteroscedastic",
     "Likelihood",
+    "Mixture",
+    "Ordinal",
     "Poisson",
     "StudentT",
     "likelihood_from",

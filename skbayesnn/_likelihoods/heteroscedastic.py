@@ -24,6 +24,13 @@ WARM_UP = 0.25  # share of the training that is homoscedastic; the ramp is as lo
 # |log sigma^2(x) + log tau| stays below this: a noise std of e^-4 to e^4 times the
 # homoscedastic one, four decades in variance on either side.
 LOG_VARIANCE_RANGE = 8.0
+# Of a noise that depends on the input, where tau is learned or given.
+LARGEST_LOG_PRECISION = LARGEST_LOG_TAU + math.log(10.0)
+
+
+def bounded(s: torch.Tensor) -> torch.Tensor:
+    """An output as what it adds to a log variance, near 0 as it is."""
+    return LOG_VARIANCE_RANGE * torch.tanh(s / LOG_VARIANCE_RANGE)
 
 
 @dataclass(frozen=True)
@@ -50,9 +57,8 @@ class Heteroscedastic(Precision):
     def split(self, params, outputs):
         """outputs (..., members, rows, 2 targets) -> mean and log tau(x)."""
         mean, s = outputs.split(self.n_targets, dim=-1)
-        bounded = LOG_VARIANCE_RANGE * torch.tanh(s / LOG_VARIANCE_RANGE)
-        log_tau = self.log_tau(params) - params["gain"].unsqueeze(1) * bounded
-        return mean, log_tau.clamp(max=LARGEST_LOG_TAU + math.log(10.0))
+        log_tau = self.log_tau(params) - params["gain"].unsqueeze(1) * bounded(s)
+        return mean, log_tau.clamp(max=LARGEST_LOG_PRECISION)
 
     def nll(self, params, outputs, y):
         """-log p(y | f), (..., members, rows)."""

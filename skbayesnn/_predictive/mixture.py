@@ -212,10 +212,12 @@ class MixturePredictive:
             own = self.in_units_of_target()
             return own.components.mixture_crps(y).mean(-1)
         nodes, weights = self._nodes()
-        weights = np.repeat(weights / self.n_draws, self.n_draws)
-        return weighted_sample_crps(
-            y, nodes.reshape(-1, *nodes.shape[2:]), weights
-        ).mean(-1)
+        points = nodes.reshape(-1, *nodes.shape[2:])
+        if weights.ndim == 1:
+            weights = np.repeat(weights / self.n_draws, self.n_draws)
+        else:
+            weights = weights.reshape(points.shape) / self.n_draws
+        return weighted_sample_crps(y, points, weights).mean(-1)
 
     def standard(self, y: np.ndarray) -> np.ndarray:
         """y in the units of the components, (rows, targets)."""
@@ -300,11 +302,11 @@ class MixturePredictive:
             own = self.in_units_of_target().components
             return own.mean, own.variance
         nodes, weights = self._nodes()
-        mean = np.tensordot(weights, nodes, 1)
-        return mean, np.tensordot(weights, np.square(nodes - mean), 1)
+        mean = _weighted_sum(weights, nodes)
+        return mean, _weighted_sum(weights, np.square(nodes - mean))
 
     def _nodes(self):
-        """Quadrature of y: (nodes, draws, rows, targets), weights (nodes,)."""
+        """Quadrature of y: (nodes, draws, rows, targets), weights as in ``nodes``."""
         values, weights = self.components.nodes(N_NODES)
         return self._back(values), weights
 
@@ -350,6 +352,13 @@ class MixturePredictive:
     def _values(self, values: np.ndarray) -> np.ndarray:
         """Values of y as they are returned."""
         return self._shaped(values).astype(self.dtype, copy=False)
+
+
+def _weighted_sum(weights, values) -> np.ndarray:
+    """Over the nodes in front; weights (nodes,), or as the values."""
+    if weights.ndim == 1:
+        return np.tensordot(weights, values, 1)
+    return (weights * values).sum(0)
 
 
 def _each(functions, values) -> np.ndarray:

@@ -75,6 +75,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Noise of y. ``"gaussian"`` is equal everywhere; ``"heteroscedastic"`` depends on
         the input (a second output of the network, learned after a warm-up; ``tau`` is
         then its overall level).
+        ``"mixture"`` is of several peaks or skewed, ``n_components`` (3) Gaussians that
+        depend on the input [5]_; ``tau`` is the overall level of their noise.
     likelihood_options : dict, default=None
         Further parameters of the likelihood, by name.
     n_estimators : int, default=1
@@ -163,6 +165,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
        predictive uncertainty estimation using deep ensembles", arXiv:1612.01474.
     .. [3] Gal, Hron & Kendall (2017), "Concrete dropout", arXiv:1705.07832.
     .. [4] Gal (2016), "Uncertainty in deep learning", thesis, section 3.2.
+    .. [5] Bishop (1994), "Mixture density networks", Aston University, NCRG/94/004.
 
     Examples
     --------
@@ -255,7 +258,10 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
         Inverse temperature of the likelihood, p(y | f)^tau: it stands where the
         precision stands in weight_decay_ = p l^2 / (2 N tau).
     likelihood : str, default="categorical"
-        ``"categorical"``: a softmax over the classes.
+        ``"categorical"``: a softmax over the classes. ``"ordinal"``: classes in the
+        order of their sorted labels, by cumulative logits [2]_. Strings sort by the
+        alphabet: encode them with ``OrdinalEncoder(categories=...)``. The cut points
+        are learned without a prior.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes in the likelihood, as in scikit-learn.
     n_estimators : int, default=1
@@ -287,6 +293,8 @@ x_scale_
     ----------
     .. [1] Gal & Ghahramani (2016), "Dropout as a Bayesian approximation:
        representing model uncertainty in deep learning", arXiv:1506.02142.
+    .. [2] McCullagh (1980), "Regression models for ordinal data", Journal of the Royal
+       Statistical Society B 42.
 
     Examples
     --------

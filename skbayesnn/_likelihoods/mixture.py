@@ -1,0 +1,180 @@
+"""Mixture density network: noise of several peaks, or skewed [Bishop 1994].
+
+Per target the network has 3 K outputs, logits a, locations f and s of K Gaussians:
+
+    p(y | x) = sum_k softmax(a(x))_k N(y; f_k(x) + centre_k, sigma_k^2(x))
+    log sigma_k^2(x) = -log tau + bounded(s_k(x))
+
+with tau the overall level of the precision, given or learned. The centres are constants
+spread over y's range: without them the Gaussians would start as one, and part slowly.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral
+
+import numpy as np
+import torch
+from scipy.special import logsumexp, ndtr
+
+from skbayesnn._distributions.base import Components
+from skbayesnn._distributions.crps import HALF_LOG_2PI, gaussian_mixture_crps
+from skbayesnn._distributions.labels import labels_at
+from skbayesnn._distributions.quantiles import mixture_cdf, mixture_quantile
+from skbayesnn._likelihoods.base import Precision, check_same_shape
+from skbayesnn._likelihoods.heteroscedastic import LARGEST_LOG_PRECISION, bounded
+
+
+@dataclass(frozen=True)
+class GaussianMixtures(Components):
+    """Gaussian mixtures, arrays of shape (draws, rows, targets, K).
+
+    ``weight`` sums to one over K, to rounding; ``scale`` are standard deviations.
+    """
+
+    weight: np.ndarray
+    location: np.ndarray
+    scale: np.ndarray
+
+    @cached_property
+    def mean(self):
+        """(draws, rows, targets)."""
+        return (self.weight * self.location).sum(-1)
+
+    @cached_property
+    def variance(self):
+        """By the law of total variance, (draws, rows, targets)."""
+        apart = self.location - self.mean[..., None]
+        return (self.weight * (np.square(self.scale) + np.square(apart))).sum(-1)
+
+    def log_density_per_target(self, y):
+        """log sum_k weight_k N(y; location_k, scale_k^2)."""
+        squares = np.square((y[..., None] - self.location) / self.scale)
+        density = -(0.5 * squares + np.log(self.scale) + HALF_LOG_2PI)
+        return logsumexp(density, axis=-1, b=self.weight)
+
+    def cdf(self, y):
+        """P(Y <= y)."""
+        return (self.weight * ndtr((y[..., None] - self.location) / self.scale)).sum(-1)
+
+    def quantile(self, level):
+        """Of every draw by itself, by Newton's method as for a mixture of draws."""
+        shape = self.weight.shape[:-1]
+        columns = [
+            np.moveaxis(values, -1, 0).reshape(-1, 1, int(np.prod(shape)))
+            for values in (self.location, np.square(self.scale), self.weight)
+        ]
+        mean, variance, weight = columns
+        level = np.broadcast_to(level, shape).reshape(1, -1)
+        return mixture_quantile(mean, variance, level, weight).reshape(shape)
+
+    def sample(self, random):
+        """Of each one Gaussian, and a value of it."""
+        which = labels_at(self.weight, random.random(self.weight.shape[:-1]))
+        location, scale = (
+            np.take_along_axis(values, which[..., None], axis=-1)[..., 0]
+            for values in (self.location, self.scale)
+        )
+        return location + scale * random.standard_normal(scale.shape, scale.dtype)
+
+    def rescaled(self, shift, factor):
+        """Of shift + factor y."""
+        shift, factor = (np.asarray(values)[..., None] for values in (shift, factor))
+        return GaussianMixtures(
+            self.weight, self.location * factor + shift, self.scale * factor
+        )
+
+    @cached_property
+    def _of_all_draws(self):
+        """Mean, variance and weight of one mixture, (draws K, rows, targets) each."""
+        shape = -1, *self.weight.shape[1:3]
+        location, scale, weight = (
+            np.moveaxis(values, -1, 1).reshape(shape)
+            for values in (self.location, self.scale, self.weight)
+        )
+        return location, np.square(scale), weight / self.n_draws
+
+    def mixture_cdf(self, y):
+        """Of one weighted mixture of Gaussians."""
+        mean, variance, weight = self._of_all_draws
+        return mixture_cdf(mean, variance, y, weight)
+
+    def mixture_quantile(self, level):
+        """Of one weighted mixture of Gaussians."""
+        mean, variance, weight = self._of_all_draws
+        return mixture_quantile(mean, variance, level, weight)
+
+    def mixture_crps(self, y):
+        """The closed form of one weighted mixture of Gaussians [Grimit et al. 2006]."""
+        return gaussian_mixture_crps(y, *self._of_all_draws)
+
+    def nodes(self, n):
+        """Gauss-Hermite of every Gaussian, weighted as these."""
+        points, weights = np.polynomial.hermite_e.hermegauss(n)
+        values = self.location + np.multiply.outer(points, self.scale)
+        weights = np.multiply.outer(weights / weights.sum(), self.weight)
+        return tuple(
+            np.moveaxis(array, -1, 1).reshape(-1, *self.weight.shape[:-1])
+            for array in (values, weights)
+        )
+
+
+@dataclass(frozen=True)
+class Mixture(Precision):
+    """See the module.
+
+    n_components : K, at least 2
+    """
+
+    name = "mixture"
+    components_class = GaussianMixtures
+
+    n_components: int = 3
+
+    def __post_init__(self):
+        n = self.n_components
+        if isinstance(n, bool) or not isinstance(n, Integral):
+            raise TypeError(f"`n_components` must be a whole number; got {n!r}.")
+        if n < 2:
+            raise ValueError(
+                f"`n_components` must be at least 2; got {n}. One Gaussian is "
+                "likelihood='heteroscedastic'."
+            )
+
+    @property
+    def n_outputs(self):
+        """Outputs of the network: logits, then locations, then s, by target."""
+        return 3 * self.n_targets * self.n_components
+
+    def init(self, tau, statistics=None):
+        """Centres at even levels of a standard normal, (members, K)."""
+        levels = (torch.arange(self.n_components).to(tau) + 0.5) / self.n_components
+        centres = torch.special.ndtri(levels).repeat(len(tau), 1)
+        return super().init(tau) | {"centres": centres}
+
+    def split(self, params, outputs):
+        """Log weights, locations and log precisions, (..., members, rows, targets, K).
+
+        outputs : (..., members, rows, 3 targets K)
+        """
+        shape = 3, self.n_targets, self.n_components
+        logits, location, s = outputs.unflatten(-1, shape).unbind(-3)
+        log_tau = self.log_tau(params).unsqueeze(-1) - bounded(s)
+        return (
+            logits.log_softmax(-1),
+            location + params["centres"][:, None, None],
+            log_tau.clamp(max=LARGEST_LOG_PRECISION),
+        )
+
+    def nll(self, params, outputs, y):
+        """-log p(y | f), (..., members, rows)."""
+        log_weight, location, log_tau = self.split(params, outputs)
+        check_same_shape(location[..., 0], y)
+        squares = log_tau.exp() * (y.unsqueeze(-1) - location).square()
+        density = log_weight + 0.5 * (log_tau - squares) - HALF_LOG_2PI
+        return -density.logsumexp(-1).sum(-1)
+
+    def components(self, params, outputs):
+        """Weights, locations and scales, (draws, members, rows, targets, K)."""
+        log_weight, location, log_tau = self.split(params, outputs)
+        return log_weight.exp(), location, (-0.5 * log_tau).exp()

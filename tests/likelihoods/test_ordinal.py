@@ -1,0 +1,250 @@
+"""Cumulative logits against plain loops and the logistic model, in float64."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.metrics import log_loss
+
+from skbayesnn import BBBClassifier, MCDropoutClassifier, VariationalDropoutClassifier
+from skbayesnn._likelihoods import Categorical, Ordinal, likelihood_from
+from skbayesnn.model_selection import BatchedGridSearchCV
+
+DRAWS, MEMBERS, ROWS, CLASSES = 7, 3, 5, 4
+TAU = torch.tensor([[1.0], [0.2], [6.0]], dtype=torch.float64)
+
+
+@pytest.fixture
+def problem(seed):
+    """A likelihood, its parameters, outputs of draws, and labels of each member."""
+    random = np.random.default_rng(seed)
+    likelihood = Ordinal(CLASSES)
+    shares = torch.as_tensor(random.dirichlet(np.ones(CLASSES), size=MEMBERS))
+    params = likelihood.init(TAU, shares)
+    outputs = torch.as_tensor(3 * random.normal(size=(DRAWS, MEMBERS, ROWS, 1)))
+    labels = torch.as_tensor(random.integers(CLASSES, size=(MEMBERS, ROWS)))
+    return likelihood, params, outputs, labels
+
+
+def _cut_points(params):
+    first, *log_gaps = params["cuts"].numpy().T
+    return np.cumsum([first, *np.exp(log_gaps)], axis=0).T
+
+
+def test_cumulative_probabilities_are_sigmoids(problem):
+    likelihood, params, outputs, _ = problem
+    (probability,) = likelihood.components(params, outputs)
+    assert probability.shape == (DRAWS, MEMBERS, ROWS, CLASSES)
+    np.testing.assert_allclose(probability.sum(-1), 1, rtol=1e-14)
+    cut_points = _cut_points(params)[:, None]
+    expected = expit(cut_points - outputs.numpy())
+    np.testing.assert_allclose(
+        probability.cumsum(-1)[..., :-1], expected, rtol=1e-12, atol=1e-15
+    )
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["shared y", "y per member"])
+def test_log_density_is_that_of_the_label(problem, shared):
+    likelihood, params, outputs, labels = problem
+    labels = labels[:1] if shared else labels
+    (probability,) = likelihood.components(params, outputs)
+    density = likelihood.log_density(params, outputs, labels)
+    assert density.shape == (DRAWS, MEMBERS, ROWS)
+    given = labels.expand(DRAWS, MEMBERS, ROWS)
+    for index in np.ndindex(*density.shape):
+        expected = probability[index][given[index]].log()
+        torch.testing.assert_close(density[index], expected, rtol=1e-12, atol=1e-14)
+    nll = likelihood.nll(params, outputs, labels)
+    torch.testing.assert_close(nll, -TAU * density)
+
+
+def test_starts_at_the_shares(seed):
+    """At f = 0; a class without rows has a little, whatever the weights' scale."""
+    random = np.random.default_rng(seed)
+    y = np.concatenate([random.integers(2, size=200), np.full(100, 3)])
+    weights = random.uniform(0.5, 2, size=300)
+    likelihood = Ordinal(CLASSES)
+    statistics = likelihood.statistics(y, weights)
+    np.testing.assert_allclose(likelihood.statistics(y, 9 * weights), statistics)
+    shares = np.bincount(y, weights) / weights.sum()
+    np.testing.assert_allclose(statistics, shares, atol=0.01)
+    params = likelihood.init(TAU, torch.as_tensor(statistics).expand(MEMBERS, -1))
+    zero = torch.zeros(1, MEMBERS, 1, 1, dtype=torch.float64)
+    (probability,) = likelihood.components(params, zero)
+    np.testing.assert_allclose(probability[0, 1, 0], statistics, rtol=1e-12)
+    assert statistics[2] > 0
+    (even,) = likelihood.components(likelihood.init(TAU), zero)
+    np.testing.assert_allclose(even, 1 / CLASSES)
+
+
+def test_two_classes_are_the_logistic_model(problem):
+    _, _, outputs, labels = problem
+    ordinal, categorical = Ordinal(2), Categorical(2)
+    params = ordinal.init(TAU, torch.tensor([[0.3, 0.7]] * MEMBERS).double())
+    logits = torch.cat([params["cuts"].unsqueeze(1) - outputs, 0 * outputs], dim=-1)
+    labels = labels % 2
+    torch.testing.assert_close(
+        ordinal.log_density(params, outputs, labels),
+        categorical.log_density(categorical.init(TAU), logits, labels),
+    )
+    torch.testing.assert_close(
+        ordinal.components(params, outputs), categorical.components({}, logits)
+    )
+
+
+def test_the_other_end_may_come_first(problem):
+    """Classes counted from the other end, with f and the cut points mirrored."""
+    likelihood, params, outputs, labels = problem
+    mirrored = torch.as_tensor(-_cut_points(params)[:, ::-1].copy())
+    cuts = torch.cat([mirrored[:, :1], mirrored.diff(dim=1).log()], dim=1)
+    torch.testing.assert_close(
+        likelihood.log_density(params | {"cuts": cuts}, -outputs, CLASSES - 1 - labels),
+        likelihood.log_density(params, outputs, labels),
+    )
+
+
+@pytest.mark.parametrize("lead", [1, MEMBERS], ids=["shared rows", "own rows"])
+def test_gradients_are_those_of_differences(problem, lead):
+    likelihood, params, outputs, labels = problem
+    labels, outputs = labels[:lead], outputs[0]
+
+    def nll(outputs, cuts):
+        return likelihood.nll(params | {"cuts": cuts}, outputs, labels)
+
+    cuts = params["cuts"]
+    assert likelihood.trainable == ("cuts",)
+    assert torch.autograd.gradcheck(
+        nll, (outputs.clone().requires_grad_(), cuts.clone().requires_grad_())
+    )
+    gradient = torch.ones(MEMBERS, ROWS, dtype=torch.float64)
+    with torch.no_grad():
+        value, pullback = likelihood.nll_vjp(params, outputs, labels)
+        of_outputs, of_learned = pullback(gradient)
+    torch.testing.assert_close(value, nll(outputs, cuts))
+    # d log p_k / df = sigmoid(b) + sigmoid(a) - 1, between the cut points a and b.
+    ends = np.pad(_cut_points(params), [(0, 0), (1, 1)], constant_values=np.inf)
+    ends[:, 0] = -np.inf
+    for m, n in np.ndindex(MEMBERS, ROWS):
+        k = labels[m % lead, n]
+        below, above = expit(ends[m, k : k + 2] - outputs[m, n].item())
+        expected = -TAU[m].item() * (above + below - 1)
+        assert of_outputs[m, n].item() == pytest.approx(expected, abs=1e-12)
+    assert of_learned["cuts"].shape == cuts.shape
+
+
+def test_nothing_cancels_far_out():
+    likelihood = Ordinal(3)
+    params = likelihood.init(torch.ones(1, 1))
+    # Cut points are -log 2 and log 2: p ~ e^-|f| (2 - 1/2).
+    for f in (50.0, -50.0):
+        outputs = torch.full((1, 1, 1, 1), f)
+        density = likelihood.log_density(params, outputs, torch.tensor([[1]]))
+        assert density.item() == pytest.approx(-50 + np.log(1.5), rel=1e-5)
+    outputs = torch.tensor([[[[1e4], [-1e4]]]])
+    density = likelihood.log_density(params, outputs, torch.tensor([[1, 1]]))
+    assert density.isfinite().all()
+
+
+def test_another_number_of_rows_is_refused(problem):
+    likelihood, params, outputs, labels = problem
+    with pytest.raises((RuntimeError, ValueError)):
+        likelihood.nll(params, outputs, labels[:, 1:])
+
+
+def test_describes_itself():
+    likelihood = Ordinal.build(CLASSES, False, {})
+    about = json.loads(json.dumps(likelihood.describe()))
+    assert likelihood_from(about) == likelihood
+
+
+# ---- as an estimator's
+
+SMALL = {
+    "likelihood": "ordinal",
+    "hidden_layer_sizes": (8,),
+    "max_iter": 15,
+    "n_draws": 11,
+    "random_state": 0,
+}
+
+
+def _ordered(seed, n):
+    """A cumulative logit model of five classes: X (n, 3), classes (n,)."""
+    random = np.random.default_rng([seed, n])
+    X = random.normal(size=(n, 3))
+    latent = 3 * X[:, 0] + X[:, 1] + random.logistic(size=n)
+    return X, np.searchsorted([-3.0, -1.0, 1.0, 3.0], latent)
+
+
+@pytest.fixture
+def rows(seed):
+    return _ordered(seed, 83)
+
+
+# As few epochs as these are not meant to fit well.
+@pytest.mark.filterwarnings("ignore:the network explains")
+@pytest.mark.parametrize(
+    "kind", [MCDropoutClassifier, BBBClassifier, VariationalDropoutClassifier]
+)
+def test_every_classifier_takes_it(kind, rows):
+    X, y = rows
+    model = kind(**SMALL, class_weight="balanced", n_estimators=2, early_stopping=True)
+    model.fit(X, y)
+    probability = model.predict_proba(X)
+    assert probability.shape == (len(X), 5)
+    np.testing.assert_allclose(probability.sum(1), 1)
+    assert set(model.predict(X)) <= set(range(5))
+    for values in model.predict_uncertainty(X, "all").values():
+        assert np.isfinite(values).all()
+    assert np.isfinite(model.log_predictive_density(X, y)).all()
+    assert model.sample_y(X, 3).shape == (len(X), 3)
+    assert model.network_["likelihood"] == {"name": "ordinal", "n_classes": 5}
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(X), probability)
+
+
+def test_cut_points_are_learned(rows):
+    X, y = rows
+    before, after = (
+        MCDropoutClassifier(**SMALL | {"max_iter": n}).fit(X, y).parameters_
+        for n in (1, 15)
+    )
+    assert (before["likelihood/cuts"] != after["likelihood/cuts"]).all()
+
+
+def test_a_stream_may_begin_without_some_classes(rows):
+    X, y = rows
+    model = MCDropoutClassifier(**SMALL)
+    model.partial_fit(X[y < 3], y[y < 3], classes=range(5))
+    first = model.predict_proba(X)
+    assert (first > 0).all()
+    model.partial_fit(X, y)
+    assert (model.predict_proba(X) != first).any()
+
+
+def test_searches_and_calibration(rows):
+    X, y = rows
+    grid = {"length_scale": [0.01, 0.1], "likelihood": ["ordinal", "categorical"]}
+    search = BatchedGridSearchCV(MCDropoutClassifier(**SMALL), grid, cv=2).fit(X, y)
+    alone = clone(search.estimator).set_params(**search.best_params_).fit(X, y)
+    np.testing.assert_allclose(
+        search.predict_proba(X), alone.predict_proba(X), rtol=1e-9
+    )
+    calibrated = CalibratedClassifierCV(MCDropoutClassifier(**SMALL), cv=2).fit(X, y)
+    assert calibrated.predict_proba(X).shape == (len(X), 5)
+
+
+def test_order_helps_where_rows_are_few(seed):
+    X, y = _ordered(seed, 60)
+    X_new, y_new = _ordered(seed, 1000)
+    loss = {}
+    for likelihood in ("ordinal", "categorical"):
+        model = MCDropoutClassifier(likelihood=likelihood, random_state=seed)
+        model.set_params(hidden_layer_sizes=(20,), n_draws=20).fit(X, y)
+        loss[likelihood] = log_loss(y_new, model.predict_proba(X_new), labels=range(5))
+    assert loss["ordinal"] < loss["categorical"]
