@@ -22,10 +22,6 @@ class Gaussians(Components):
         squares = np.square(y - self.mean.astype(np.float64)) / self.variance
         return -(0.5 * (squares + np.log(self.variance)) + HALF_LOG_2PI)
 
-    def log_density(self, y):
-        """log N(y; mean, variance), summed over targets."""
-        return gaussian_log_density(self.mean, self.variance, y)
-
     def cdf(self, y):
         """P(Y <= y)."""
         return ndtr((y - self.mean) / np.sqrt(self.variance))
@@ -72,5 +68,4 @@ def gaussian_log_density(mean, variance, y):
 
     mean, variance : (draws, rows, targets); y : (rows, targets)
     """
-    squares = np.square(y - mean.astype(np.float64)) / variance
-    return -(0.5 * (squares + np.log(variance)) + HALF_LOG_2PI).sum(-1)
+    return Gaussians(mean, variance).log_density(y)

@@ -5,18 +5,12 @@ from contextlib import contextmanager
 from inspect import signature
 
 import numpy as np
-import sklearn
-import torch
-from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validate import Table, check_inputs
-from skbayesnn._inference.posterior import Posterior
-from skbayesnn._inference.predictive import OpenPosterior
-from skbayesnn._predictive.mixin import stream_of
 from skbayesnn._sklearn_compat import CallbackSupportMixin, with_callbacks
 from skbayesnn._warnings import warn
 from skbayesnn.estimators import (
@@ -41,6 +35,8 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     network_: dict
     n_epochs_seen_: int
     total_weight_: float
+    # Of likelihoods that have some; a class without the parameter has none to give.
+    likelihood_options: dict | None = None
     # Whether the KL may outweigh the data: then `fit` compares itself with a line.
     _can_collapse = False
 
@@ -157,7 +153,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 "epochs are kept (warm_start=True), a further fit goes on from there.",
                 ConvergenceWarning,
             )
-        total_weight = seen + float(fitted.task.share.weights.sum())
+        total_weight = seen + fitted.task.total_weight
         attributes = _serialization.fitted_attributes(fitted, total_weight)
         attributes |= of_y | {"total_weight_": total_weight}
         for name, value in attributes.items():
@@ -175,13 +171,6 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             self.__dict__.update(before | private)
             raise
 
-    def _posterior(self, X) -> Posterior:
-        """The fitted posterior, on the device and in the precision for X."""
-        device = _validation.device_for_prediction(self.device)
-        dtype = torch.float32 if X.dtype == np.float32 else torch.float64
-        dtype = torch.float32 if device.type == "mps" else dtype
-        return _serialization.posterior_of(self, device, dtype)
-
     def _checked_inputs(self, X):
         """X of a prediction, checked."""
         check_is_fitted(self)
@@ -194,43 +183,6 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _scaling(self) -> Scaling:
         """The standardisation of the fit."""
         return _serialization.scaling_of(self)
-
-    def _open_posterior(
-        self, X, posterior: Posterior | None = None, n_draws: int | None = None
-    ) -> OpenPosterior:
-        """The draws of a posterior, by default the fitted one's, on checked rows."""
-        posterior = posterior or self._posterior(X)
-        scaling = self._scaling
-
-        def rows(chunk: slice) -> torch.Tensor:
-            values = X[chunk].toarray() if sparse.issparse(X) else X[chunk]
-            values = scaling.x_to_network(values).astype(X.dtype, copy=False)
-            return torch.as_tensor(values).to(posterior.device, posterior.dtype)
-
-        budget = int(sklearn.get_config()["working_memory"] * 2**20)
-        n_draws = n_draws or self.n_draws
-        return OpenPosterior(posterior, rows, X.shape[0], n_draws, budget)
-
-    def _random_functions(self, X, n_samples: int, random_state):
-        """Components of freshly drawn functions, (n_samples, rows, ...).
-
-        Each sample is a draw of the weights of a network picked at random.
-        """
-        X = self._checked_inputs(X)
-        _validation.check_number(
-            "n_samples", n_samples, kind=_validation.Integral, low=1
-        )
-        random = np.random.default_rng(stream_of(random_state))
-        posterior = self._posterior(X).reseed(int(random.integers(2**31)))
-        member_of_sample = random.integers(posterior.n_members, size=n_samples)
-        parts = []
-        for member in np.unique(member_of_sample):
-            n_wanted = (member_of_sample == member).sum()
-            one = posterior.select(np.array([member]))
-            drawn = self._open_posterior(X, one, n_wanted).whole()
-            parts.append(drawn.repeated(n_wanted) if drawn.n_draws == 1 else drawn)
-        of_samples = np.argsort(np.argsort(member_of_sample, kind="stable"))
-        return type(parts[0]).concatenated(parts).draws(of_samples), random
 
     def __setstate__(self, state):
         """Attributes of a pickle; those of earlier versions are brought up to date."""
@@ -256,5 +208,5 @@ def adopt(
     estimator._adopt(fitted, prepared.of_y, seen=0.0)
     estimator.n_epochs_seen_ = estimator.n_iter_ + n_epochs_before
     if estimator._can_collapse:
-        share = fitted.task.share
+        share = fitted.task.shares[0]
         estimator._warn_if_collapsed(prepared.table, share.rows, share.weights)

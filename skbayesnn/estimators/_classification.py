@@ -17,6 +17,11 @@ from skbayesnn._predictive.summaries import (
     framed,
 )
 from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators._draws import (
+    fitted_posterior,
+    open_posterior,
+    random_functions,
+)
 from skbayesnn.estimators._underfit import explained_entropy
 
 
@@ -106,7 +111,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     def _mean_probability(self, X):
         """Mean class probabilities; X is checked."""
         result = np.empty((X.shape[0], len(self.classes_)), dtype=X.dtype)
-        for chunk, parts in self._open_posterior(X).by_rows():
+        for chunk, parts in open_posterior(self, X).by_rows():
             mean = MeanProbability()
             for labels in parts:
                 mean.add(labels.probability)
@@ -158,7 +163,9 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         -------
         f : ndarray of shape (n_samples_X, n_classes, n_samples)
         """
-        labels, _ = self._random_functions(X, n_samples, random_state)
+        labels, _ = random_functions(
+            self, self._checked_inputs(X), n_samples, random_state
+        )
         return np.moveaxis(labels.probability, 0, -1)
 
     def sample_y(self, X, n_samples=1, random_state=0):
@@ -168,7 +175,9 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         -------
         labels : ndarray of shape (n_samples_X, n_samples)
         """
-        labels, random = self._random_functions(X, n_samples, random_state)
+        labels, random = random_functions(
+            self, self._checked_inputs(X), n_samples, random_state
+        )
         uniform = random.random(labels.probability.shape[:2])
         return self.classes_[labels_at(labels.probability, uniform)].T
 
@@ -190,7 +199,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
 
     def _open_predictive(self, X):
         X = self._checked_inputs(X)
-        opened = self._open_posterior(X)
+        opened = open_posterior(self, X)
 
         def of_rows(rows):
             probability = opened.whole(rows).probability.astype(np.float64)
@@ -205,11 +214,11 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
 
     def _measures(self, X, kinds) -> dict[str, np.ndarray]:
         X = self._checked_inputs(X)
-        posterior = self._posterior(X)
+        posterior = fitted_posterior(self, X)
         uniform = np.random.default_rng(self.seeds_).random(
             (self.n_draws, posterior.n_members)
         )
-        opened = self._open_posterior(X, posterior)
+        opened = open_posterior(self, X, posterior)
         result = {kind: np.empty(X.shape[0]) for kind in kinds}
         for chunk in opened.chunks():
             probability = opened.whole(chunk).probability

@@ -15,7 +15,7 @@ def begin_stream(estimator, prepared: Prepared) -> _program.Fitted:
     task, device, dtype = _task(estimator, prepared)
     task = task.for_streaming(PARTIAL_FIT_HORIZON)
     posterior = _program.start(task.plan, task.members, device, dtype)
-    design = Design(prepared.table, [task.share], device, dtype)
+    design = Design(prepared.table, task.shares, device, dtype)
     trained = _program.run([estimator], task.plan, task.members, design, posterior)
     return _program.Fitted(task, trained)
 
@@ -41,7 +41,7 @@ def go_on(estimator, prepared: Prepared, how: str) -> _program.Fitted:
         task = task.under_prior(estimator.prior_)
     design = Design(
         prepared.table,
-        [task.share],
+        task.shares,
         device,
         dtype,
         estimator.total_weight_ if stream else 0.0,
@@ -80,7 +80,7 @@ def check_same_network(estimator, task: _program.Task, of_y: dict) -> None:
             f"as it was; it was {old}, and is asked to be {new}. Set "
             "warm_start=False, or fit a clone."
         )
-    if task.share.n_members != len(estimator.seeds_):
+    if task.n_members != len(estimator.seeds_):
         raise ValueError(
             "a fit that goes on (warm_start, partial_fit) must keep its networks: "
             f"there are {len(estimator.seeds_)}; got n_estimators="

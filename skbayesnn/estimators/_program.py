@@ -34,8 +34,9 @@ class Task:
     members : Members
         The estimator's networks.
     table : Table
-    share : Share
-        The rows of it that they see.
+    shares : tuple of Share
+        The rows of it that they see, in the order of the members: all the same ones, or
+        some their own (each may leave a fold out), in one scaling.
     dropout, length_scale : ndarray of shape (layers,)
     tau : ndarray of shape (targets,), or None
         Given precision in y's units; None where it is learned.
@@ -44,10 +45,27 @@ class Task:
     plan: Plan
     members: Members
     table: Table
-    share: Share
+    shares: tuple[Share, ...]
     dropout: np.ndarray
     length_scale: np.ndarray
     tau: np.ndarray | None
+
+    @property
+    def n_members(self) -> int:
+        """Networks of the estimator."""
+        return len(self.members.seeds)
+
+    @property
+    def scaling(self) -> Scaling:
+        """Between y's units and the networks' scale."""
+        return self.shares[0].scaling
+
+    @property
+    def total_weight(self) -> float:
+        """N, the sum of the weights of the rows that a network sees, on average."""
+        sums = [float(share.weights.sum()) for share in self.shares]
+        counts = np.array([share.n_members for share in self.shares])
+        return float(np.dot(sums, counts / self.n_members))
 
     def for_streaming(self, horizon: int) -> "Task":
         """One epoch at a constant learning rate, within a warm-up of ``horizon``."""
@@ -67,9 +85,8 @@ class Task:
             seeds=seeds,
             tau=_network_tau(self.tau, scaling, len(seeds)),
         )
-        return replace(
-            self, members=members, share=replace(self.share, scaling=scaling)
-        )
+        shares = tuple(replace(share, scaling=scaling) for share in self.shares)
+        return replace(self, members=members, shares=shares)
 
     def under_prior(self, prior: list[dict[str, np.ndarray]]) -> "Task":
         """The same with an earlier posterior as the prior, its fields per layer.
@@ -117,7 +134,9 @@ def train_together(
             )
     table, starts = stacked([task.table for task in tasks])
     shares = [
-        task.share.shifted(start) for task, start in zip(tasks, starts, strict=True)
+        share.shifted(start)
+        for task, start in zip(tasks, starts, strict=True)
+        for share in task.shares
     ]
     place = _validation.device_for_fit(device or estimators[0].device)
     dtype = precision(table, place)
@@ -125,9 +144,9 @@ def train_together(
     design = Design(table, shares, place, dtype)
     posterior = start(plan, members, place, dtype)
     trained = run(estimators, plan, members, design, posterior)
-    ends = np.cumsum([len(task.members.seeds) for task in tasks])
+    ends = np.cumsum([task.n_members for task in tasks])
     return [
-        Fitted(task, trained.select(np.arange(end - len(task.members.seeds), end)))
+        Fitted(task, trained.select(np.arange(end - task.n_members, end)))
         for task, end in zip(tasks, ends, strict=True)
     ]
 
@@ -208,7 +227,7 @@ def make_task(prepared: Prepared, asked: Specification) -> Task:
         plan=_plan(asked),
         members=members,
         table=table,
-        share=Share(n_members, asked.rows, weights, asked.validation, scaling),
+        shares=(Share(n_members, asked.rows, weights, asked.validation, scaling),),
         dropout=asked.variational.dropout,
         length_scale=asked.length_scale,
         tau=asked.tau,

@@ -15,6 +15,7 @@ from skbayesnn._predictive.summaries import (
     framed,
 )
 from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators._draws import open_posterior, random_functions
 from skbayesnn.estimators._specification import likelihood_class
 from skbayesnn.estimators._underfit import explained_variance
 
@@ -124,7 +125,9 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         f : ndarray of shape (n_samples_X[, n_targets], n_samples)
             In y's units.
         """
-        components, _ = self._random_functions(X, n_samples, random_state)
+        components, _ = random_functions(
+            self, self._checked_inputs(X), n_samples, random_state
+        )
         return self._values_of_y(components.mean)
 
     def sample_y(self, X, n_samples=1, random_state=0):
@@ -132,7 +135,9 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
 
         Parameters and shapes as in ``sample_f``.
         """
-        components, random = self._random_functions(X, n_samples, random_state)
+        components, random = random_functions(
+            self, self._checked_inputs(X), n_samples, random_state
+        )
         return self._values_of_y(components.sample(random))
 
     def log_predictive_density(self, X, y):
@@ -151,7 +156,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         X = self._checked_inputs(X)
         y = self._standardised_targets(X, y)
         result = np.empty(X.shape[0])
-        for chunk, parts in self._open_posterior(X).by_rows():
+        for chunk, parts in open_posterior(self, X).by_rows():
             density = LogDensity()
             for components in parts:
                 density.add(components.log_density(y[chunk]))
@@ -160,7 +165,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
 
     def _open_predictive(self, X):
         X = self._checked_inputs(X)
-        opened = self._open_posterior(X)
+        opened = open_posterior(self, X)
 
         def of_rows(rows):
             components = opened.whole(rows)
@@ -175,7 +180,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         scaling = self._scaling
         shape = (X.shape[0], scaling.n_targets)
         mean, epistemic, aleatoric = (np.empty(shape) for _ in range(3))
-        for chunk, parts in self._open_posterior(X).by_rows():
+        for chunk, parts in open_posterior(self, X).by_rows():
             moments = Moments()
             for components in parts:
                 moments.add(components.mean, components.variance)

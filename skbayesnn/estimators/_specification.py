@@ -111,7 +111,7 @@ def _likelihood(estimator, prepared) -> tuple[Likelihood, np.ndarray | None]:
             )
         tau = np.ones(1)
     options = _validation.options_of(
-        "likelihood_options", getattr(estimator, "likelihood_options", None), kind
+        "likelihood_options", estimator.likelihood_options, kind
     )
     return kind.build(n, tau is None, options), tau
 

@@ -29,13 +29,12 @@ def groups_of(jobs: Sequence[Job], budget: int) -> Iterator[list[Job]]:
 
 def _shared(job: Job) -> tuple:
     """What the jobs of one program have in common."""
-    X, share = job.prepared.table.X, job.task.share
+    X, shares = job.prepared.table.X, job.task.shares
     return (
         job.task.plan,
         # Unequal rows and epochs could share one, too, but members in step are faster.
         job.task.members.n_epochs.max(),
-        len(share.rows),
-        len(share.validation),
+        frozenset((len(share.rows), len(share.validation)) for share in shares),
         str(job.network.device),
         X.dtype,
         type(X),
@@ -44,8 +43,8 @@ def _shared(job: Job) -> tuple:
 
 def jobs_per_program(group: Sequence[Job], budget: int) -> int:
     """As many as the budget holds; on a CPU no more than are fast."""
-    job = max(group, key=lambda job: job.task.share.n_members)
-    n_members, plan = job.task.share.n_members, job.task.plan
+    job = max(group, key=lambda job: job.task.n_members)
+    n_members, plan = job.task.n_members, job.task.plan
     size = max(1, budget // (n_members * bytes_per_member(group)))
     if _validation.device_for_fit(job.network.device).type != "cpu":
         return size
@@ -56,7 +55,7 @@ def jobs_per_program(group: Sequence[Job], budget: int) -> int:
 
 def bytes_of(group: Sequence[Job]) -> int:
     """Memory that a program takes in training, an upper estimate."""
-    n_members = sum(job.task.share.n_members for job in group)
+    n_members = sum(job.task.n_members for job in group)
     return n_members * bytes_per_member(group)
 
 
@@ -75,7 +74,7 @@ def bytes_per_member(group: Sequence[Job]) -> int:
 
 
 def _most_rows(group: Sequence[Job]) -> int:
-    return max(len(job.task.share.rows) for job in group)
+    return max(len(share.rows) for job in group for share in job.task.shares)
 
 
 def _bytes_per_number(job: Job) -> int:

@@ -1,0 +1,55 @@
+"""A fitted estimator -> the draws of its posterior, on rows in their own units."""
+
+import numpy as np
+import sklearn
+import torch
+from scipy import sparse
+
+from skbayesnn._inference.posterior import Posterior
+from skbayesnn._inference.predictive import OpenPosterior
+from skbayesnn._predictive.mixin import stream_of
+from skbayesnn.estimators import _serialization, _validation
+
+
+def fitted_posterior(estimator, X) -> Posterior:
+    """The fitted posterior, on the device and in the precision for X."""
+    device = _validation.device_for_prediction(estimator.device)
+    dtype = torch.float32 if X.dtype == np.float32 else torch.float64
+    dtype = torch.float32 if device.type == "mps" else dtype
+    return _serialization.posterior_of(estimator, device, dtype)
+
+
+def open_posterior(
+    estimator, X, posterior: Posterior | None = None, n_draws: int | None = None
+) -> OpenPosterior:
+    """The draws of a posterior, by default the fitted one's, on checked rows."""
+    posterior = posterior or fitted_posterior(estimator, X)
+    scaling = _serialization.scaling_of(estimator)
+
+    def rows(chunk: slice) -> torch.Tensor:
+        values = X[chunk].toarray() if sparse.issparse(X) else X[chunk]
+        values = scaling.x_to_network(values).astype(X.dtype, copy=False)
+        return torch.as_tensor(values).to(posterior.device, posterior.dtype)
+
+    budget = int(sklearn.get_config()["working_memory"] * 2**20)
+    n_draws = n_draws or estimator.n_draws
+    return OpenPosterior(posterior, rows, X.shape[0], n_draws, budget)
+
+
+def random_functions(estimator, X, n_samples: int, random_state):
+    """Components of freshly drawn functions (n_samples, rows, ...), and a generator.
+
+    Each sample is a draw of the weights of a network picked at random; X is checked.
+    """
+    _validation.check_number("n_samples", n_samples, kind=_validation.Integral, low=1)
+    random = np.random.default_rng(stream_of(random_state))
+    posterior = fitted_posterior(estimator, X).reseed(int(random.integers(2**31)))
+    member_of_sample = random.integers(posterior.n_members, size=n_samples)
+    parts = []
+    for member in np.unique(member_of_sample):
+        n_wanted = (member_of_sample == member).sum()
+        one = posterior.select(np.array([member]))
+        drawn = open_posterior(estimator, X, one, n_wanted).whole()
+        parts.append(drawn.repeated(n_wanted) if drawn.n_draws == 1 else drawn)
+    of_samples = np.argsort(np.argsort(member_of_sample, kind="stable"))
+    return type(parts[0]).concatenated(parts).draws(of_samples), random
