@@ -74,11 +74,16 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     likelihood : str, default="gaussian"
         Noise of y. ``"gaussian"`` is equal everywhere; ``"heteroscedastic"`` depends on
         the input (a second output of the network, learned after a warm-up; ``tau`` is
-        then its overall level).
-        ``"mixture"`` is of several peaks or skewed, ``n_components`` (3) Gaussians that
-        depend on the input [5]_; ``tau`` is the overall level of their noise.
+        then its overall level). ``"student_t"`` has outliers, which move the fit little
+        [5]_; ``tau`` is still 1 / variance. ``"poisson"`` is for counts, whose log rate
+        is the network's output [6]_: y is not scaled, ``tau`` is an inverse temperature
+        as a classifier's, 1 for ``"auto"``. ``"mixture"`` is of several peaks or
+        skewed: a few Gaussians that depend on the input [7]_; ``tau`` is the overall
+        level of their noise.
     likelihood_options : dict, default=None
-        Further parameters of the likelihood, by name.
+        Further parameters of the likelihood, by name. ``"student_t"``: ``df``, degrees
+        of freedom > 2, or None: learned, one per target, between 2.1 and 200.
+        ``"mixture"``: ``n_components``, 3.
     n_estimators : int, default=1
         Independently initialised networks, trained side by side; the predictive is
         their equal-weight mixture [2]_. Five know better what they do not know.
@@ -122,7 +127,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     tau_ : float or ndarray of shape (n_targets,)
         Precision in y's units, given or learned.
     noise_std_ : float or ndarray of shape (n_targets,)
-        1 / sqrt(tau_), y's units.
+        1 / sqrt(tau_), y's units; counts have none.
     dropout_ : float or ndarray of shape (n_layers,)
         Rates in use.
     weight_decay_ : float or ndarray of shape ([n_layers][, n_targets])
@@ -165,7 +170,10 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
        predictive uncertainty estimation using deep ensembles", arXiv:1612.01474.
     .. [3] Gal, Hron & Kendall (2017), "Concrete dropout", arXiv:1705.07832.
     .. [4] Gal (2016), "Uncertainty in deep learning", thesis, section 3.2.
-    .. [5] Bishop (1994), "Mixture density networks", Aston University, NCRG/94/004.
+    .. [5] Lange, Little & Taylor (1989), "Robust statistical modeling using the t
+       distribution", JASA.
+    .. [6] McCullagh & Nelder (1989), "Generalized linear models", chapter 6.
+    .. [7] Bishop (1994), "Mixture density networks", Aston University, NCRG/94/004.
 
     Examples
     --------

@@ -22,7 +22,8 @@ class MCDropoutRegressorCV(TauPathCV, MCDropoutRegressor):
     taus : int or array-like of shape (n_taus,) or (n_taus, n_targets), default=10
         What is tried: precisions in y's own units, 1 / noise variance, for all targets
         or one per target. An int is that many with equal ratios from 1 / var(y), where
-        all of y is noise, to 1000 / var(y), for each target by itself.
+        all of y is noise, to 1000 / var(y), for each target by itself; of counts, whose
+        tau is an inverse temperature, from 0.01 to 100.
     cv : int, splitter or iterable of (train, test), default=None
         The folds, as in scikit-learn; None are 5.
     scoring : str or callable, default=None

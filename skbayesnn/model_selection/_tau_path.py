@@ -20,13 +20,14 @@ from skbayesnn._sklearn_compat import with_callbacks
 from skbayesnn.estimators import _program, _validation
 from skbayesnn.estimators._base import BayesianNetwork, adopt
 from skbayesnn.estimators._prepared import Prepared, prepare
+from skbayesnn.estimators._specification import likelihood_class
 from skbayesnn.model_selection._search import BatchedGridSearchCV
 from skbayesnn.scoring import log_density_scorer
 
-# Ends of a path of which only the length is given. Regression, in units of the
-# precision of y itself: from a model that explains nothing to noise of 3 % of y's
-# standard deviation. Classes: two decades to either side of the plain likelihood.
-REGRESSION_ENDS, CLASSES_ENDS = (1.0, 1e3), (1e-2, 1e2)
+# Ends of a path of which only the length is given. Precisions of noise, in units of
+# y's own: from a model that explains nothing to noise of 3 % of y's standard deviation.
+# Inverse temperatures: two decades to either side of the plain likelihood.
+NOISE_ENDS, TEMPERED_ENDS = (1.0, 1e3), (1e-2, 1e2)
 
 
 class TauPathCV(BayesianNetwork):
@@ -38,6 +39,7 @@ class TauPathCV(BayesianNetwork):
     """
 
     _plain: type[BayesianNetwork]
+    likelihood: str
     taus: Any
     cv: Any
     scoring: Any
@@ -105,6 +107,10 @@ class TauPathCV(BayesianNetwork):
         """The candidates: numbers, or lists of one per target."""
         if isinstance(self.taus, Integral):
             n = _validation.check_number("taus", self.taus, kind=Integral, low=1)
+            of_classes = "classes_" in prepared.of_y
+            kind = likelihood_class(self.likelihood, of_classes=of_classes)
+            if kind.tempered:
+                return np.geomspace(*TEMPERED_ENDS, n).tolist()
             return _spaced(n, prepared).tolist()
         values = np.asarray(self.taus, dtype=object)
         if values.ndim not in (1, 2) or values.size == 0:
@@ -179,11 +185,9 @@ def _scores_of(search) -> np.ndarray:
 
 
 def _spaced(n: int, prepared: Prepared) -> np.ndarray:
-    """n values with equal ratios, (n,), or (n, targets) where y has several."""
-    if "classes_" in prepared.of_y:
-        return np.geomspace(*CLASSES_ENDS, n)
+    """n precisions with equal ratios, (n,), or (n, targets) where y has several."""
     table, rows = prepared.table, prepared.rows
     weights = table.sample_weight[rows]
     scaling = prepared.scaling(rows, weights, inputs=True, targets=True)
-    path = np.geomspace(*REGRESSION_ENDS, n)[:, None] * scaling.signal_precision()
+    path = np.geomspace(*NOISE_ENDS, n)[:, None] * scaling.signal_precision()
     return path[:, 0] if path.shape[1] == 1 else path

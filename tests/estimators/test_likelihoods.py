@@ -17,7 +17,7 @@ from skbayesnn import (
     MCDropoutRegressor,
     VariationalDropoutRegressor,
 )
-from skbayesnn.model_selection import BatchedGridSearchCV
+from skbayesnn.model_selection import BatchedGridSearchCV, MCDropoutRegressorCV
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
 
 TRAIN, TEST = 300, 400
@@ -168,6 +168,15 @@ def test_searches_agree(case):
     np.testing.assert_allclose(
         batched.predict(case.X_new), alone.predict(case.X_new), rtol=1e-6, atol=1e-9
     )
+
+
+def test_tau_is_sought_where_it_may_lie(case):
+    """Precisions in units of that of y; of counts temperatures about one."""
+    parameters = case.parameters | {"max_iter": 3, "n_draws": 5}
+    model = MCDropoutRegressorCV(taus=3, cv=2, **parameters).fit(case.X, case.y)
+    precision = np.array([1, np.sqrt(1000), 1000]) / case.y.var()
+    expected = [0.01, 1, 100] if case.counts else precision
+    np.testing.assert_allclose(model.taus_, expected)
 
 
 def test_pickle(case, model):
