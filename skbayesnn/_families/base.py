@@ -53,17 +53,20 @@ class MaskLayout(NamedTuple):
 
 
 def per_input(
-    numbers: Callable[..., torch.Tensor], x: torch.Tensor, layout: MaskLayout | None
+    x: torch.Tensor,
+    layout: MaskLayout | None,
+    numbers: Callable[..., torch.Tensor],
+    *arguments,
 ) -> torch.Tensor:
     """Noise for every one of the inputs, shared as the layout says.
 
-    numbers : shape -> (\\*lead, \\*shape)
     x : (members or 1, rows, inputs)
+    numbers : arguments, shape -> (\\*lead, \\*shape)
     returns : (lead, rows, inputs)
     """
     if layout is None:
-        return numbers(*x.shape[1:])
-    drawn = numbers(*layout.drawn)
+        return numbers(*arguments, *x.shape[1:])
+    drawn = numbers(*arguments, *layout.drawn)
     return drawn.expand(-1, *layout.spread).reshape(-1, *x.shape[1:])
 
 

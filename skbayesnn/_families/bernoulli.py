@@ -1,7 +1,6 @@
 """Bernoulli dropout [GG16]: rows z_i m_i with z_i ~ Bernoulli(p), p = keep."""
 
 from dataclasses import dataclass
-from functools import partial
 
 from skbayesnn._families.base import per_input
 from skbayesnn._families.input_noise import InputNoise, masked_vjp
@@ -21,7 +20,7 @@ class Bernoulli(InputNoise):
         Masked activations serve the activation's pullback as well as the activations
         themselves: at dropped units the gradient is zero.
         """
-        mask = per_input(partial(self.mask, keep, noise), x, layout)
+        mask = per_input(x, layout, self.mask, keep, noise)
         if x.shape[0] < mask.shape[0]:
             return masked_vjp(params, x * mask, mask)
         return masked_vjp(params, x.mul_(mask), mask, in_place=True)

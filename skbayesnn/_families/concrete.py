@@ -87,7 +87,7 @@ class Concrete(Family):
 
 def _relaxed_mask(logit, noise, x, layout):
     """(members, rows, units), in (0, 1); logit (members,)."""
-    uniform = per_input(noise.uniform, x, layout)
+    uniform = per_input(x, layout, noise.uniform)
     smallest = torch.finfo(uniform.dtype).eps
     return (
         uniform.clamp_(smallest, 1 - smallest)

@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 
@@ -30,11 +29,11 @@ class InputNoise(Family):
 
     def linear(self, params, keep, x, noise, layout=None):
         """A fresh mask per row."""
-        mask = per_input(partial(self.mask, keep, noise), x, layout)
+        mask = per_input(x, layout, self.mask, keep, noise)
         return affine(x * mask, params["mean"], params["bias"])
 
     def linear_vjp(self, params, keep, x, noise, layout=None):
-        mask = per_input(partial(self.mask, keep, noise), x, layout)
+        mask = per_input(x, layout, self.mask, keep, noise)
         return masked_vjp(params, x * mask, mask)
 
     def draw(self, params, keep, noise):

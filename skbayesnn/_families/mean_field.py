@@ -7,7 +7,6 @@ z_i ~ Bernoulli(p) per row and e_ij standard normal.
 
 import math
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch.nn import functional
@@ -99,7 +98,7 @@ class MeanField(Family):
         """Which inputs are there, (lead, rows, inputs), or None for all of them."""
         if not self.spike:
             return None
-        return per_input(partial(noise.bernoulli, keep), x, layout)
+        return per_input(x, layout, noise.bernoulli, keep)
 
     def draw(self, params, keep, noise):
         """Normal weights and biases; spikes are drawn first."""

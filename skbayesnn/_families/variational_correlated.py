@@ -28,12 +28,12 @@ class Correlated(Variational):
     def linear(self, params, keep, x, noise, layout=None):
         """Fresh factors for every row."""
         std = self._std(params)
-        factors = 1 + std.mT * per_input(noise.normal, x, layout)
+        factors = 1 + std.mT * per_input(x, layout, noise.normal)
         return affine(x * factors, params["mean"], params["bias"])
 
     def linear_vjp(self, params, keep, x, noise, layout=None):
         mean, std = params["mean"], self._std(params).mT
-        normal = per_input(noise.normal, x, layout)
+        normal = per_input(x, layout, noise.normal)
         factors = 1 + std * normal
         outputs, back = affine_vjp(x * factors, mean, params["bias"])
 

@@ -10,6 +10,8 @@ from skbayesnn._inference.posterior import Posterior
 
 # Decay of the two moments.
 BETA_1, BETA_2 = 0.9, 0.999
+# Added to the root of the second moment.
+EPSILON = 1e-8
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -100,7 +102,6 @@ class Adam:
             for name in _MOMENTS
         )
         self._root = torch.empty_like(self._values)
-        self._epsilon = self._values.new_tensor(1e-8)
         # Which entries are of members that have ended, and their moments by then.
         self._ended: torch.Tensor | None = None
         self._kept = [self._mean, self._square]
@@ -109,18 +110,18 @@ class Adam:
         self,
         gradient: torch.Tensor,
         step_size: torch.Tensor,
-        root_unbiased: torch.Tensor,
+        epsilon: torch.Tensor,
     ) -> None:
         """Move the parameters against the gradient, which is overwritten.
 
         step_size : minus the step size, divided by the bias of both moments
-        root_unbiased : root of 1 - BETA_2^t
+        epsilon : EPSILON times the root of 1 - BETA_2^t
         """
         self._mean.lerp_(gradient, 1 - BETA_1)
         squares = torch.mul(gradient, gradient, out=self._root)
         self._square.lerp_(squares, 1 - BETA_2)
         root = torch.sqrt(self._square, out=self._root)
-        root.addcmul_(self._epsilon, root_unbiased)
+        root.add_(epsilon)
         self._values.addcdiv_(torch.mul(self._mean, step_size, out=gradient), root)
 
     def keep_moments(self, members: np.ndarray) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from skbayesnn._inference.optimizer import BETA_1, BETA_2
+from skbayesnn._inference.optimizer import BETA_1, BETA_2, EPSILON
 from skbayesnn._inference.plan import Plan
 
 # Steps whose numbers are brought to the device at once.
@@ -20,12 +20,12 @@ class StepNumbers(NamedTuple):
     Parameters
     ----------
     step_size : tensor, minus Adam's, with its bias corrections
-    root_unbiased : tensor, root of the second one
+    epsilon : tensor, Adam's, with the correction of the second moment
     kl_weight : tensor, or None where it is one
     """
 
     step_size: torch.Tensor
-    root_unbiased: torch.Tensor
+    epsilon: torch.Tensor
     kl_weight: torch.Tensor | None
 
 
@@ -49,6 +49,7 @@ class Schedule:
         member_of: torch.Tensor,
     ):
         self._plan = plan
+        self._weighs_kl = plan.kl_warm_up > 0 or plan.kl_weighting != "uniform"
         courses = np.stack([n_epochs * plan.n_batches, first_step], axis=1)
         distinct, of_member = np.unique(courses, axis=0, return_inverse=True)
         # (steps in all, steps of earlier runs)
@@ -78,6 +79,7 @@ class Schedule:
             steps = range(start, min(start + _STEPS_AT_ONCE, n_steps))
             of_steps = [[self._at(*c, s) for c in self._courses] for s in steps]
             values = torch.tensor(of_steps, dtype=torch.float64).to(like)
+            values[..., 1].mul_(EPSILON)
             weighted = (np.array(of_steps)[..., 2] != 1).any(1)
             if self._course_of is None:
                 values = values.squeeze(1)
@@ -90,9 +92,10 @@ class Schedule:
 
     def _at(self, n_steps: int, first: int, n_done: int) -> tuple[float, float, float]:
         """Numbers of the step after ``n_done``; those that have ended do not move."""
-        plan = self._plan
-        batch = n_done % plan.n_batches
-        weight = plan.kl_weight_at(batch, self._warmed_up(n_steps, first, n_done))
+        plan, weight = self._plan, 1.0
+        if self._weighs_kl:
+            warmed_up = self._warmed_up(n_steps, first, n_done)
+            weight = plan.kl_weight_at(n_done % plan.n_batches, warmed_up)
         number = first + n_done + 1
         unbiased = math.sqrt(1 - BETA_2**number)
         if n_done >= n_steps:

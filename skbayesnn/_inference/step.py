@@ -91,7 +91,7 @@ class Step:
         )
         gradient = self.parameters.vector(of_layers, of_likelihood)
         self.penalty.add_gradient(gradient, numbers.kl_weight)
-        self._optimizer.step(gradient, numbers.step_size, numbers.root_unbiased)
+        self._optimizer.step(gradient, numbers.step_size, numbers.epsilon)
         self.noise.next_step()
         self._n_done += 1
         return nll

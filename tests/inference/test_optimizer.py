@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn._inference.optimizer import Adam, FlatParameters
+from skbayesnn._inference.optimizer import EPSILON, Adam, FlatParameters
 
 
 @pytest.fixture
@@ -15,9 +15,9 @@ def problem_posterior(engine, seed):
 
 
 def _numbers(rate, n):
-    """Of the n-th step: step size and root of the second moment's bias."""
+    """Of the n-th step: step size, and epsilon for the biased second moment."""
     unbiased = torch.tensor(1 - 0.999**n, dtype=torch.float64).sqrt()
-    return -rate * unbiased / (1 - 0.9**n), unbiased
+    return -rate * unbiased / (1 - 0.9**n), EPSILON * unbiased
 
 
 def test_moments_of_members_that_have_ended_are_kept(problem_posterior):
