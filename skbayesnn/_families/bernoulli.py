@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from skbayesnn._families.base import per_input
 from skbayesnn._families.input_noise import InputNoise, masked_vjp
 
 
@@ -20,7 +19,7 @@ class Bernoulli(InputNoise):
         Masked activations serve the activation's pullback as well as the activations
         themselves: at dropped units the gradient is zero.
         """
-        mask = per_input(x, layout, self.mask, keep, noise)
+        mask = self.mask_of(x, layout, keep, noise)
         if x.shape[0] < mask.shape[0]:
             return masked_vjp(params, x * mask, mask)
         return masked_vjp(params, x.mul_(mask), mask, in_place=True)

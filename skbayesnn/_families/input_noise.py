@@ -23,17 +23,23 @@ class InputNoise(Family):
     def mask(self, keep: torch.Tensor, noise: Noise, *shape: int) -> torch.Tensor:
         """z, (lead, *shape); lead is that of the noise."""
 
+    def mask_of(self, x, layout, keep, noise):
+        """z of every input, (lead, rows, inputs), shared as the layout says."""
+        if layout is None:
+            return self.mask(keep, noise, *x.shape[1:])
+        return per_input(x, layout, self.mask, keep, noise)
+
     def init(self, mean, scale, bias, keep):
         """M is divided by sqrt(p): E ||W||^2 is that of the undropped network."""
         return {"mean": mean / keep.sqrt().view(-1, 1, 1), "bias": bias}
 
     def linear(self, params, keep, x, noise, layout=None):
         """A fresh mask per row."""
-        mask = per_input(x, layout, self.mask, keep, noise)
+        mask = self.mask_of(x, layout, keep, noise)
         return affine(x * mask, params["mean"], params["bias"])
 
     def linear_vjp(self, params, keep, x, noise, layout=None):
-        mask = per_input(x, layout, self.mask, keep, noise)
+        mask = self.mask_of(x, layout, keep, noise)
         return masked_vjp(params, x * mask, mask)
 
     def draw(self, params, keep, noise):

@@ -9,8 +9,8 @@ NETWORKS: dict[str, type[Network]] = {"mlp": MLP}
 
 
 def network_from(about: dict[str, Any]) -> Network:
-    """The network that ``Network.describe`` tells of; without a "name" a perceptron."""
-    return NETWORKS[about.get("name", "mlp")].from_description(about)
+    """The network that has described itself so."""
+    return NETWORKS[about["name"]].from_description(about)
 
 
 __all__ = [

@@ -86,9 +86,9 @@ def _from_first_format(state: dict) -> dict:
         "heteroscedastic": {"n_targets": n_outputs // 2, "learned": learned},
         "categorical": {"n_classes": n_outputs},
     }[name]
+    about["likelihood"] = {"name": name} | likelihood
     return {
-        "network_": about
-        | {"format": FORMAT, "likelihood": {"name": name} | likelihood},
+        "network_": about | {"format": FORMAT, "name": "mlp"},
         "parameters_": {
             key.replace("noise/", "likelihood/"): value for key, value in arrays.items()
         },

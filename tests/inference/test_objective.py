@@ -175,15 +175,15 @@ def test_training_follows_the_gradient_of_eq_1(engine, problem, kind, weighted):
         for keep, n in zip(p.q.keep, p.plan.network.fan_ins, strict=True)
     ]
     names = [f"{i}/{n}" for i in range(len(masks)) for n in ("mean", "bias")]
-    names += ["noise/log_tau"] if p.plan.likelihood.learned else []
+    names += ["likelihood/log_tau"] if p.plan.likelihood.learned else []
     at_start = engine.parameters(p.q)
     saved = {
-        name.replace("noise", str(len(masks))): value
+        name.replace("likelihood", str(len(masks))): value
         for name, value in trained.optimizer.items()
     }
     for member in range(len(SEEDS)):
         vector = np.concatenate([at_start[name][member].ravel() for name in names])
-        index = (name.replace("noise", str(len(masks))) for name in names)
+        index = (name.replace("likelihood", str(len(masks))) for name in names)
         gradient = 10 * np.concatenate(
             [saved[f"exp_avg/{name}"][member].ravel() for name in index]
         )

@@ -301,9 +301,11 @@ def test_constants_are_as_at_the_start(engine, seed, case):
     trained = engine.train(plan, members, engine.rows(plan, len(SEEDS), seed))
     for name, values in engine.parameters(trained.posterior).items():
         constant = name.split("/")[1] in case.family.constants
-        of_noise = name.startswith("noise")  # tau is given
+        of_likelihood = name.startswith("likelihood")  # tau is given
         moved = values.reshape(len(SEEDS), -1) != start[name].reshape(len(SEEDS), -1)
-        assert not moved.any() if constant or of_noise else moved.any(1).all(), name
+        assert not moved.any() if constant or of_likelihood else moved.any(1).all(), (
+            name
+        )
 
 
 # ------------------------------------------------------------------ steps by autograd
@@ -612,7 +614,7 @@ def test_linear_network_finds_the_noise_too(engine, seed):
         mean, bias = found["0/mean"][i], found["0/bias"][i]
         residual = rows.y[0] - rows.x[0] @ mean - bias
         variance = np.average(residual**2, axis=0, weights=rows.weights[i])
-        tau = np.exp(found["noise/log_tau"][i])
+        tau = np.exp(found["likelihood/log_tau"][i])
         np.testing.assert_allclose(1 / tau, variance, rtol=1e-4)
         length_scale = members.prior[0]["length_scale"][i]
         expected = _map(rows.x[0], rows.y[0], rows.weights[i], length_scale, tau)

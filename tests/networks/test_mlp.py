@@ -222,11 +222,10 @@ def test_start_values_have_the_scale_of_their_layer(seed):
 
 
 def test_description_makes_the_same_network(network):
-    """Of plain values; those of 0.1.0 had no name."""
+    """Of plain values, whatever stands beside them."""
     about = json.loads(json.dumps(network.describe()))
     assert network_from(about) == network
-    del about["name"]
-    assert network_from(about | {"likelihood": "gaussian"}) == network
+    assert network_from(about | {"likelihood": {"name": "gaussian"}}) == network
 
 
 def test_numbers_of_the_layers(seed):
