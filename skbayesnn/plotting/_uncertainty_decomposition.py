@@ -215,48 +215,44 @@ class UncertaintyDecompositionDisplay:
         order, place, label = places(
             self.total, self.x, self.x_name, "rows, sorted by total uncertainty"
         )
-        aleatoric, epistemic, total = (
-            values[order] for values in (self.aleatoric, self.epistemic, self.total)
-        )
-        names = NAMES[self.measure]
+        parts = [values[order] for values in (self.aleatoric, self.epistemic)]
+        given, names = (aleatoric_kwargs, epistemic_kwargs), NAMES[self.measure]
+        total = self.total[order]
         if self.measure == "entropy" and self.joined:
-            areas = (
-                (0 * aleatoric, aleatoric, BLUE, names[0], aleatoric_kwargs),
-                (aleatoric, total, VERMILION, names[1], epistemic_kwargs),
-            )
-            self.aleatoric_, self.epistemic_ = (
-                ax.fill_between(
-                    place,
-                    lower,
-                    upper,
-                    **styled(
-                        "PolyCollection",
-                        given,
-                        color=color,
-                        alpha=0.6,
-                        linewidth=0,
-                        label=text,
-                    ),
-                )
-                for lower, upper, color, text, given in areas
+            self.aleatoric_, self.epistemic_ = self._areas(
+                ax, place, parts[0], total, names, given
             )
             self.total_ = self._curve(ax, place, total, GREY, names[2], total_kwargs)
         else:
             # Wide and below: the larger part often lies on it.
-            wide = {"linewidth": 5, "alpha": 0.5, "markersize": 9} | (
-                total_kwargs or {}
-            )
+            wide = {"linewidth": 5, "alpha": 0.5, "markersize": 9}
+            wide |= total_kwargs or {}
             self.total_ = self._curve(ax, place, total, GREY, names[2], wide)
-            self.aleatoric_ = self._curve(
-                ax, place, aleatoric, BLUE, names[0], aleatoric_kwargs
-            )
-            self.epistemic_ = self._curve(
-                ax, place, epistemic, VERMILION, names[1], epistemic_kwargs
+            self.aleatoric_, self.epistemic_ = (
+                self._curve(ax, place, *part)
+                for part in zip(parts, (BLUE, VERMILION), names, given, strict=False)
             )
         ax.set(xlabel=label, ylabel=UNITS[self.measure])
         ax.set_ylim(bottom=0, auto=None)
         legend_on_top(ax)
         return self
+
+    def _areas(self, ax, place, aleatoric, total, names, given):
+        """The noise, and above it what else is in the total."""
+        bounds = (0 * aleatoric, aleatoric), (aleatoric, total)
+        colors = BLUE, VERMILION
+        for (lower, upper), color, text, own in zip(
+            bounds, colors, names, given, strict=False
+        ):
+            style = styled(
+                "PolyCollection",
+                own,
+                color=color,
+                alpha=0.6,
+                linewidth=0,
+                label=text,
+            )
+            yield ax.fill_between(place, lower, upper, **style)
 
     def _curve(self, ax, place, values, color, text, given):
         """A line, or a point in each row."""
