@@ -32,6 +32,8 @@ from skbayesnn import (
     crps,
     log_predictive_density,
 )
+from skbayesnn._meta.functions import open_predictive
+from skbayesnn._predictive.mixin import RegressionPredictiveMixin
 from skbayesnn.metrics import interval_coverage, interval_score, interval_width
 
 SETS = ("yacht", "energy", "concrete", "wine-quality-red", "kin8nm", "power-plant")
@@ -46,7 +48,7 @@ class Fitted(dict):
         return self
 
 
-class LookedUp(RegressorMixin, BaseEstimator):
+class LookedUp(RegressionPredictiveMixin, RegressorMixin, BaseEstimator):
     """A regressor whose fit finds the network trained on these rows before."""
 
     def __init__(self, fitted):
@@ -62,8 +64,8 @@ class LookedUp(RegressorMixin, BaseEstimator):
     def predict_uncertainty(self, X, kind="total"):
         return self.network_.predict_uncertainty(X, kind)
 
-    def _mixture(self, X):
-        return self.network_._mixture(X)
+    def _open_predictive(self, X):
+        return open_predictive(self.network_, X)
 
 
 def folds_of(n_rows: int, split: int) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -1,6 +1,7 @@
 """The house's rule: imports point downward only (CONTRIBUTING.md, design section 4)."""
 
 import ast
+import graphlib
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,28 @@ def test_engine_knows_no_scikit_learn(path):
 def test_ground_floor_is_torch_only(path):
     roots = {name.split(".")[0] for name in _imports(path)}
     assert roots <= {"torch", "skbayesnn", *sys.stdlib_module_names}
+
+
+def test_no_module_imports_in_a_circle():
+    """Also within a floor or a folder; graphlib names the circle."""
+    names = {".".join(("skbayesnn", *_dotted(path))): path for path in MODULES}
+    arrows = {
+        name: {_module_of(one, names) for one in _imports(path)} - {None, name}
+        for name, path in names.items()
+    }
+    graphlib.TopologicalSorter(arrows).prepare()
+
+
+def _dotted(path):
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+def _module_of(name, names):
+    """The module that a full name is, or is in; None for other packages'."""
+    while name and name not in names:
+        name = name.rpartition(".")[0]
+    return name or None
 
 
 def test_every_floor_is_there():

@@ -81,7 +81,7 @@ class _Held(NamedTuple):
 
 
 class Design:
-    """The rows of all members of one program (`inference.training.Rows`).
+    """The rows of all members of one program (`_inference.plan.Rows`).
 
     Members that see the same rows in the same scale and order are served by one
     gather: the candidates of a search in one fold.
@@ -119,7 +119,7 @@ class Design:
         self._held = self._hold(table, distinct)
 
     def batches(self, order: torch.Tensor, size: int):
-        """Inputs, targets and weights, batch by batch; see `inference.training.Rows`.
+        """Inputs, targets and weights, batch by batch; see `_inference.plan.Rows`.
 
         Rows of several small batches are gathered at once.
         """

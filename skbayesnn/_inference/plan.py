@@ -1,13 +1,14 @@
 """What a program is asked to do: for all of its members, and for each of them."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Protocol
 
 import numpy as np
 import torch
 
+from skbayesnn._inference.hooks import Hook
 from skbayesnn._inference.objective import kl_weight
 from skbayesnn._likelihoods import Likelihood
 from skbayesnn._networks import Network
@@ -45,6 +46,8 @@ class Plan:
         Share of the training over which the KL's weight rises from 0 to 1.
     score_function : bool
         Gradients by the score function instead of through the network.
+    hooks : tuple of callable
+        Each makes a :class:`~skbayesnn._inference.hooks.Hook` for a program.
     """
 
     network: Network
@@ -60,6 +63,7 @@ class Plan:
     kl_weighting: str = "uniform"
     kl_warm_up: float = 0.0
     score_function: bool = False
+    hooks: tuple[Callable[[], Hook], ...] = ()
 
     def batch_rows(self, n_rows):
         """Rows of a batch of ``n_rows``, a number or an array."""

@@ -16,9 +16,9 @@ from skbayesnn._priors import PRIORS, Prior
 class Step:
     """Adam on F / (N tau) of all members: called with a batch, it moves them.
 
-    What changes from step to step are tensors, all held here: parameters, moments,
-    noise, step size and weight of the KL. A step that is compiled or captured is
-    another class with these methods.
+    What changes from step to step is held here: parameters, moments, noise, and as
+    tensors the step size and the weight of the KL. A step that is compiled or captured
+    is another class with these methods.
 
     Parameters
     ----------

@@ -51,13 +51,13 @@ class Likelihood(ABC):
     __dataclass_fields__: ClassVar[dict]
 
     @classmethod
-    @abstractmethod
     def build(cls, n: int, learned: bool, options: dict) -> "Likelihood":
         """For n targets or classes.
 
         learned : whether tau is asked to be learned
         options : further fields by name, checked by ``__post_init__``
         """
+        return cls(n, **options)  # type: ignore[call-arg]
 
     def describe(self) -> dict:
         """Plain values, from which ``likelihood_from`` makes it again."""
@@ -153,8 +153,11 @@ class Likelihood(ABC):
         returns : tensors (draws, members, rows, targets or classes[, ...])
         """
 
-    def noise_variance(self, params: Params) -> torch.Tensor | None:
-        """Of y about f, equal over rows, (members, targets); None where it is not."""
+    def noise_level(self, params: Params) -> torch.Tensor | None:
+        """Variance of y about f, (members, targets); None where it has no noise.
+
+        Where the noise depends on the row: its overall level, about which it varies.
+        """
         return None
 
 
@@ -186,7 +189,7 @@ class Precision(Likelihood):
             return log_tau
         return log_tau.clamp(SMALLEST_LOG_TAU, LARGEST_LOG_TAU)
 
-    def noise_variance(self, params):
+    def noise_level(self, params):
         """1 / tau."""
         return self.log_tau(params)[:, 0].double().neg().exp()
 

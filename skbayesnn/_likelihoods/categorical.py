@@ -24,11 +24,6 @@ class Categorical(Tempered):
 
     n_classes: int
 
-    @classmethod
-    def build(cls, n, learned, options):
-        """For n classes."""
-        return cls(n, **options)
-
     @property
     def n_outputs(self):
         """Outputs of the network: one logit per class."""

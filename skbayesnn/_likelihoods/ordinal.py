@@ -31,11 +31,6 @@ class Ordinal(Tempered):
 
     n_classes: int
 
-    @classmethod
-    def build(cls, n, learned, options):
-        """For n classes."""
-        return cls(n, **options)
-
     @property
     def n_outputs(self):
         """Outputs of the network: one, larger for later classes."""

@@ -89,11 +89,6 @@ class Poisson(Tempered):
 
     n_targets: int
 
-    @classmethod
-    def build(cls, n, learned, options):
-        """For n targets."""
-        return cls(n, **options)
-
     @property
     def n_outputs(self):
         """Outputs of the network: one log rate per target."""

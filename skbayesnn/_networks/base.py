@@ -43,16 +43,6 @@ class Network(ABC):
 
     @property
     @abstractmethod
-    def n_inputs(self) -> int:
-        """Numbers of one row."""
-
-    @property
-    @abstractmethod
-    def n_outputs(self) -> int:
-        """Numbers that the likelihood gets for one row."""
-
-    @property
-    @abstractmethod
     def n_weights(self) -> int:
         """Weights and biases of one member, without what families learn beside."""
 

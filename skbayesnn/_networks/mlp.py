@@ -84,16 +84,6 @@ class MLP(Network):
         return self.sizes[:-1]
 
     @property
-    def n_inputs(self) -> int:
-        """Columns of X."""
-        return self.sizes[0]
-
-    @property
-    def n_outputs(self) -> int:
-        """Units of the last layer."""
-        return self.sizes[-1]
-
-    @property
     def n_weights(self) -> int:
         """Weights and biases of one member."""
         return sum((a + 1) * b for a, b in pairwise(self.sizes))

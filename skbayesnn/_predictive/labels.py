@@ -26,6 +26,7 @@ class LabelPredictive:
     classes: np.ndarray
 
     kinds = CLASSIFICATION_KINDS
+    of_classes = True
 
     @classmethod
     def pooled(cls, parts, classes):

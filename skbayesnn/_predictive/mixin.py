@@ -97,7 +97,7 @@ class PredictiveMixin:
         density : ndarray of shape (n_samples,)
             Nats, of the density in y's units; joint over targets.
         """
-        return self._at(X, y, "log_density")
+        return self._at(X, y, lambda one, values: one.log_density(values))
 
     def sample_f(self, X, n_samples=1, random_state=0):
         """Fixed posterior draws taken at random, without noise; see ``sample_y``."""
@@ -125,11 +125,11 @@ class PredictiveMixin:
             X, n_samples, random_state, lambda one, *how: one.sample(*how)
         )
 
-    def _at(self, X, y, name):
+    def _at(self, X, y, function, of_numbers=None):
         y = np.asarray(y)
         check_consistent_length(X, y)
-        blocks = self._blocks(X, name)
-        return np.concatenate([getattr(one, name)(y[rows]) for rows, one in blocks])
+        blocks = self._blocks(X, of_numbers)
+        return np.concatenate([function(one, y[rows]) for rows, one in blocks])
 
     def _sampled(self, X, n_samples, random_state, sample):
         picks, noise = np.random.default_rng(stream_of(random_state)).spawn(2)
@@ -140,15 +140,18 @@ class PredictiveMixin:
             parts.append(sample(one, draws, noise))
         return np.concatenate(parts)
 
-    def _blocks(self, X, need=None) -> Iterator[tuple[slice, Predictive]]:
-        """The predictive of every block of rows; ``need`` is a method it must have."""
+    def _blocks(self, X, of_numbers=None) -> Iterator[tuple[slice, Predictive]]:
+        """The predictive of every block of rows.
+
+        of_numbers : str, the method asked for, where classes have none of the kind
+        """
         if num_samples(X) == 0:
             raise ValueError("`X` must have at least one row; got none.")
         for rows, one in self._open_predictive(X).blocks():
-            if need is not None and not hasattr(one, need):
+            if of_numbers and one.of_classes:
                 raise TypeError(
-                    f"`{need}` needs a regressor; got the predictive of classes. For "
-                    "classifiers there are predict_proba, predict_uncertainty and "
+                    f"`{of_numbers}` needs a regressor; got the predictive of classes. "
+                    "For classifiers there are predict_proba, predict_uncertainty and "
                     "log_predictive_density."
                 )
             yield rows, one
@@ -178,7 +181,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
         result = np.concatenate(
             [
                 np.stack([one.quantile(level) for level in levels], axis=-1)
-                for _, one in self._blocks(X, "quantile")
+                for _, one in self._blocks(X, "predict_quantile")
             ]
         )
         return result if np.ndim(q) else result[..., 0]
@@ -203,7 +206,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
             before the last where ``coverage`` is a sequence.
         """
         coverages = checked_coverages(coverage)
-        blocks = self._blocks(X, "interval")
+        blocks = self._blocks(X, "predict_interval")
         result = np.concatenate([one.interval(coverages, kind) for _, one in blocks])
         return result if np.ndim(coverage) else result[..., 0, :]
 
@@ -222,7 +225,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
         -------
         probability : ndarray of shape (n_samples,) or (n_samples, n_targets)
         """
-        return self._at(X, y, "cdf")
+        return self._at(X, y, lambda one, values: one.cdf(values), "predictive_cdf")
 
     def crps(self, X, y):
         """Continuous ranked probability score; smaller is better.
@@ -240,7 +243,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
         crps : ndarray of shape (n_samples,)
             In y's units, the mean over targets.
         """
-        return self._at(X, y, "crps")
+        return self._at(X, y, lambda one, values: one.crps(values), "crps")
 
 
 def checked_levels(q) -> list[float]:

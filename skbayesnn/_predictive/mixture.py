@@ -55,6 +55,7 @@ class MixturePredictive:
     dtype: Any = np.float64
 
     kinds = REGRESSION_KINDS
+    of_classes = False
 
     @classmethod
     def pooled(cls, parts, classes=None):

@@ -144,6 +144,8 @@ def train_together(
     design = Design(table, shares, place, dtype)
     posterior = start(plan, members, place, dtype)
     trained = run(estimators, plan, members, design, posterior)
+    if len(tasks) == 1:
+        return [Fitted(tasks[0], trained)]
     ends = np.cumsum([task.n_members for task in tasks])
     return [
         Fitted(task, trained.select(np.arange(end - task.n_members, end)))
@@ -163,7 +165,7 @@ def run(
     """Train, with progress shown; all members failing is an error."""
     verbose = _validation.check_bool("verbose", estimators[0].verbose)
     with epochs_reported(estimators, int(members.n_epochs.max()), verbose) as report:
-        hooks = [_Reported(report)]
+        hooks = [*(make() for make in plan.hooks), _Reported(report)]
         trained = train(
             plan, members, design, posterior, optimizer_state, first_epoch, hooks
         )
@@ -270,4 +272,5 @@ def _plan(asked: Specification) -> Plan:
         kl_weighting=asked.variational.kl_weighting,
         kl_warm_up=asked.variational.kl_warm_up,
         score_function=asked.variational.score_function,
+        hooks=asked.variational.hooks,
     )

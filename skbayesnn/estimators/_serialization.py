@@ -125,7 +125,8 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
     """
     trained, scaling = fitted.trained, fitted.task.scaling
     alive = np.flatnonzero(trained.failed == 0)
-    trained = trained.select(alive)
+    if len(alive) < len(trained.failed):
+        trained = trained.select(alive)
     posterior = trained.posterior
     tau = _precision(fitted, posterior, scaling)
     dropout = _shared(_rates(fitted, posterior))
@@ -192,7 +193,7 @@ def _precision(fitted: Fitted, posterior: Posterior, scaling: Scaling):
     tau = fitted.task.tau
     if tau is None:
         params = posterior.likelihood_params
-        of_members = posterior.likelihood.noise_variance(params)
+        of_members = posterior.likelihood.noise_level(params)
         assert of_members is not None, "a learned tau is that of a noise"
         tau = scaling.tau_from_network(of_members.mean(0).cpu().numpy())
     return float(tau[0]) if len(tau) == 1 else tau

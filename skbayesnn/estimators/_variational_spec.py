@@ -1,11 +1,12 @@
 """What a method (MC dropout, Bayes by Backprop, ...) brings to a fit."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from skbayesnn._families import Family
+from skbayesnn._inference.hooks import Hook
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class VariationalSpec:
         A key of ``skbayesnn._priors.PRIORS``.
     prior_fields : mapping of str to float
         The prior's numbers beside ``length_scale``.
-    kl_weighting, kl_warm_up, score_function
-        As in :class:`skbayesnn._inference.training.Plan`.
+    kl_weighting, kl_warm_up, score_function, hooks
+        As in :class:`skbayesnn._inference.plan.Plan`.
     """
 
     dropout: np.ndarray
@@ -33,3 +34,4 @@ class VariationalSpec:
     kl_weighting: str = "uniform"
     kl_warm_up: float = 0.0
     score_function: bool = False
+    hooks: tuple[Callable[[], Hook], ...] = ()

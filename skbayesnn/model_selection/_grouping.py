@@ -90,7 +90,8 @@ class MemoryLimit:
 
     def allows(self, group: Sequence[Job]) -> bool:
         """Whether a program may fit: nothing as large has failed."""
-        return len(group) == 1 or bytes_of(group) < self._too_large
+        nothing_failed = self._too_large == float("inf")
+        return nothing_failed or len(group) == 1 or bytes_of(group) < self._too_large
 
     def lower(self, group: Sequence[Job]) -> None:
         """Note that a program did not fit."""

@@ -18,7 +18,7 @@ INPUTS, TARGETS, CLASSES = 4, 2, 3
 
 @dataclass
 class ArrayRows:
-    """The rows of a program (`inference.training.Rows`), straight from arrays.
+    """The rows of a program (`_inference.plan.Rows`), straight from arrays.
 
     x (members or 1, rows, inputs); y (members or 1, rows, targets), or without the
     last axis; weights (members, rows), or None where all are one.

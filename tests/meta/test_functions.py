@@ -889,7 +889,7 @@ def test_intervals_of_a_classifier(data):
     for model in models:
         model.fit(data.X, data.labels)
         with pytest.raises(
-            TypeError, match=r"`interval` needs a regressor; .*predict_proba"
+            TypeError, match=r"`predict_interval` needs a regressor; .*predict_proba"
         ):
             predict_interval(model, data.X_new)
         with pytest.raises(TypeError, match="`crps` needs a regressor"):

@@ -234,6 +234,5 @@ def test_numbers_of_the_layers(seed):
     layers = _start(network, seed)
     counted = sum(value[0].numel() for params in layers for value in params.values())
     assert network.n_weights == counted
-    assert (network.n_inputs, network.n_outputs) == (4, 5)
     assert network.fan_ins == (4, 7, 6)
     assert (network.n_units, network.widest, network.live_units) == (22, 7, 13)
