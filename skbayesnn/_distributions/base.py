@@ -207,10 +207,13 @@ class Components(DrawArrays, ABC):
         """Quadrature of every draw: values (nodes, draws, rows, targets), weights.
 
         For moments of what y is transformed into; at levels in the middle of equal
-        parts unless a class knows better. Weights are (nodes,), or as the values
-        where they differ; ``quantile`` must not be a bound only for these levels.
+        parts, spread to the mean and variance that they cut the tails from, unless a
+        class knows better. Weights are (nodes,), or as the values where they differ;
+        ``quantile`` must not be a bound only for these levels.
         """
         shape = self.n_rows, self.n_targets
         levels = (np.arange(n) + 0.5) / n
-        values = [self.quantile(np.full(shape, level)) for level in levels]
-        return np.stack(values), np.full(n, 1 / n)
+        values = np.stack([self.quantile(np.full(shape, level)) for level in levels])
+        spread = values - values.mean(0)
+        factor = np.sqrt(self.variance) / values.std(0)
+        return self.mean + factor * spread, np.full(n, 1 / n)

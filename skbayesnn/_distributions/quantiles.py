@@ -98,8 +98,13 @@ def intervals(quantile: Callable, shape, coverages, kind: str) -> np.ndarray:
         if kind == "highest_density":
             tail = shortest_tail(quantile, shape, coverage)
         result[..., i, 0] = quantile(tail)
-        result[..., i, 1] = quantile(tail + coverage)
+        result[..., i, 1] = quantile(_level_below_one(tail + coverage))
     return result
+
+
+def _level_below_one(level):
+    """The sum of two levels, which rounding may have made one."""
+    return np.minimum(level, 1 - _EPSILON)
 
 
 def shortest_tail(quantile: Callable, shape, coverage: float) -> np.ndarray:
@@ -111,7 +116,7 @@ def shortest_tail(quantile: Callable, shape, coverage: float) -> np.ndarray:
     """
 
     def width(tail):
-        return quantile(tail + coverage) - quantile(tail)
+        return quantile(_level_below_one(tail + coverage)) - quantile(tail)
 
     step = (1 - coverage) / _TAILS
     tails = (np.arange(_TAILS) + 0.5) * step

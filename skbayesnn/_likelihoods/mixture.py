@@ -140,6 +140,8 @@ class Mixture(Precision):
                 f"`n_components` must be at least 2; got {n}. One Gaussian is "
                 "likelihood='heteroscedastic'."
             )
+        # A plain number, whatever a grid holds: the description is kept.
+        object.__setattr__(self, "n_components", int(n))
 
     @property
     def n_outputs(self):

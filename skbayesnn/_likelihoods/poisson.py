@@ -21,7 +21,7 @@ from skbayesnn._likelihoods.base import Tempered, check_same_shape
 LOG_RATE_BOUNDS = (-30.0, 30.0)
 # So that no mean lies outside of them.
 LARGEST_COUNT = 1e12
-# A target without any event starts at half an event in all rows.
+# A target without any event starts at half an event in all rows, one of mean weight.
 FEWEST_EVENTS = 0.5
 
 
@@ -45,15 +45,14 @@ class Counts(Components):
 
     def log_density_per_target(self, y):
         """log P(Y = y), -inf where y is no count."""
-        rate, count = self.rate.astype(np.float64), np.maximum(np.floor(y), 0)
+        rate, count = self.rate.astype(np.float64), _count(y)
         log_p = xlogy(count, rate) - rate - gammaln(count + 1)
         return np.where(count == y, log_p, -np.inf)
 
     def cdf(self, y):
         """P(Y <= y)."""
-        count = np.floor(y)
-        share = pdtr(np.maximum(count, 0), self.rate.astype(np.float64))
-        return np.where(count < 0, 0.0, share)
+        share = pdtr(_count(y), self.rate.astype(np.float64))
+        return np.where(y < 0, 0.0, share)
 
     def quantile(self, level):
         """The smallest count that reaches the level, of every draw by itself."""
@@ -77,6 +76,11 @@ class Counts(Components):
         level = np.broadcast_to(level, self.rate.shape[1:])
         ends = Counts(np.stack([self.rate.min(0), self.rate.max(0)]))
         return integer_quantile(self.mixture_cdf, level, *ends.quantile(level))
+
+
+def _count(y):
+    """The count at or below y, within those whose probability can be computed."""
+    return np.floor(np.clip(y, 0, 1e18))
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,7 @@ class Poisson(Tempered):
 
     def statistics(self, y, weights):
         """Log of the weighted mean of y, (targets,)."""
-        events = np.maximum(weights @ y, FEWEST_EVENTS)
+        events = np.maximum(weights @ y, FEWEST_EVENTS * weights.mean())
         return np.log(events / weights.sum())
 
     def init(self, tau, statistics=None):

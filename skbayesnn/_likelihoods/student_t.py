@@ -22,6 +22,8 @@ from skbayesnn._likelihoods.base import Precision, check_same_shape
 # from noise whose variance is just finite to what cannot be told from a Gaussian.
 START_DF = 5.0
 DF_BOUNDS = (2.1, 200.0)
+# Given ones: above 2 also in float32, and small enough for differences of lgamma.
+FEWEST_DF, MOST_DF = 2.001, 1e6
 # Quantiles that stand for a mixture in its CRPS, all draws together, and of each draw.
 N_POINTS, FEWEST_OF_A_DRAW = 1000, 5
 # SciPy's quantile is wrong in sign below levels of about 1e-200.
@@ -99,10 +101,11 @@ class StudentT(Precision):
             return
         if isinstance(self.df, bool) or not isinstance(self.df, Real):
             raise TypeError(f"`df` must be a number or None; got {self.df!r}.")
-        if not 2 < self.df < math.inf:
+        if not FEWEST_DF <= self.df <= MOST_DF:
             raise ValueError(
-                f"`df` must be finite and > 2, where the noise has a variance; got "
-                f"{self.df!r}. Without outliers there is likelihood='gaussian'."
+                f"`df` must be in [{FEWEST_DF:g}, {MOST_DF:g}], where the noise has a "
+                f"variance and can be told from Gaussian; got {self.df!r}. Without "
+                "outliers there is likelihood='gaussian'."
             )
         # A plain number, whatever a grid holds: the description is kept.
         object.__setattr__(self, "df", float(self.df))

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length
 
 from skbayesnn._predictive.summaries import checked_coverages, chosen, framed
@@ -263,4 +264,4 @@ def stream_of(random_state):
     """A seed for NumPy's generators from scikit-learn's random_state."""
     if random_state is None or isinstance(random_state, int | np.integer):
         return random_state
-    return random_state.randint(2**31)
+    return check_random_state(random_state).randint(2**31)

@@ -103,6 +103,12 @@ class MixturePredictive:
 
     def behind(self, transform, *, flat: bool):
         """The predictive of y where the present target is ``transform(y)``."""
+        if self.components.discrete:
+            raise TypeError(
+                "a predictive of counts cannot be had behind a target transform, which "
+                "would have to keep whole numbers. Fit the counts themselves, without "
+                "TransformedTargetRegressor."
+            )
         own = self.in_units_of_target()
         if self.transform is not None:
             transform = make_pipeline(transform, self.transform)

@@ -7,6 +7,7 @@ from scipy import sparse
 
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validate import Table
+from skbayesnn._likelihoods import LIKELIHOODS
 from skbayesnn._warnings import warn
 
 
@@ -36,6 +37,12 @@ class Prepared:
         """Labels of a classification."""
         return self.of_y.get("classes_")
 
+    @property
+    def targets_apart(self) -> list[np.ndarray]:
+        """y as it was given, and y of the given validation rows."""
+        y, validation = self.table.y, self.validation
+        return [y] if validation is None else np.split(y, validation[:1])
+
     def scaling(self, rows: np.ndarray, weights: np.ndarray, **which) -> Scaling:
         """That of some rows; computed once for the same ones."""
         key = rows.tobytes(), weights.tobytes(), *which.values()
@@ -64,7 +71,9 @@ def prepare(
     reset : bool, whether the columns of X are new to the estimator
     """
     table, of_y = estimator._check(X, y, sample_weight, reset=reset)
-    _warn_of_constants(table, of_y.get("classes_"))
+    likelihood = LIKELIHOODS.get(estimator.likelihood)
+    has_noise = likelihood is not None and not likelihood.tempered
+    _warn_of_constants(table, has_noise)
     rows = np.flatnonzero(table.sample_weight > 0)
     table, validation = _with_validation(estimator, table, X_val, y_val, of_y)
     return Prepared(table, rows, validation, of_y)
@@ -95,7 +104,7 @@ def _given(value):
     return None if value is None else type(value).__name__
 
 
-def _warn_of_constants(table: Table, classes) -> None:
+def _warn_of_constants(table: Table, has_noise: bool) -> None:
     """Constant columns and targets can be fitted, but what they tell is doubtful."""
     used = table.sample_weight > 0
     X = table.X if used.all() else table.X[used]
@@ -109,7 +118,7 @@ def _warn_of_constants(table: Table, classes) -> None:
             "values at prediction give arbitrary results. Remove them, for instance "
             "with sklearn.feature_selection.VarianceThreshold.",
         )
-    if classes is None and (table.y[used] == table.y[used][0]).all(0).any():
+    if has_noise and (table.y[used] == table.y[used][0]).all(0).any():
         warn(
             "y is constant in the training rows: its noise cannot be told, and the "
             "predicted uncertainty is that of the smallest noise allowed.",

@@ -37,11 +37,10 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
 
     def _check(self, X, y, sample_weight, *, reset):
         table, y_ndim = check_regression(self, X, y, sample_weight, reset=reset)
-        likelihood_class(self.likelihood, of_classes=False).check_y(table.y)
         return table, {"y_ndim_": y_ndim}
 
     def _check_held_out(self, X, y, of_y):
-        return self._check(X, y, None, reset=False)[0]
+        return check_regression(self, X, y, None, reset=False)[0]
 
     def _row_weights(self, table, rows, classes):
         return table.sample_weight[rows]
@@ -80,10 +79,8 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         std : ndarray of the same shape
             Only with ``return_std=True``; in y's units, noise included (eq. 6).
         """
-        moments = self._moments(self._checked_inputs(X))
-        if return_std:
-            return moments["mean"], moments["total"]
-        return moments["mean"]
+        mean, stds = self._mean_and_stds(self._checked_inputs(X))
+        return (mean, stds["total"]) if return_std else mean
 
     def predict_uncertainty(self, X, kind="total", as_frame=False):
         """Standard deviation of the predictive, whole or in its two parts (eq. 6).
@@ -106,7 +103,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         values = chosen(
             kind,
             REGRESSION_KINDS,
-            lambda kinds: self._moments(self._checked_inputs(X)),
+            lambda kinds: self._mean_and_stds(self._checked_inputs(X))[1],
         )
         return framed(values, kind, X) if as_frame else values
 
@@ -175,11 +172,12 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
 
         return OpenPredictive(X.shape[0], of_rows, opened.row_step)
 
-    def _moments(self, X) -> dict[str, np.ndarray]:
-        """Predictive mean and the stds of all kinds, in y's units; X is checked."""
+    def _mean_and_stds(self, X) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Predictive mean, and the stds of all kinds, in y's units; X is checked."""
         scaling = self._scaling
         shape = (X.shape[0], scaling.n_targets)
-        mean, epistemic, aleatoric = (np.empty(shape) for _ in range(3))
+        mean, stds = np.empty(shape), np.empty((3, *shape))
+        total, epistemic, aleatoric = stds
         for chunk, parts in open_posterior(self, X).by_rows():
             moments = Moments()
             for components in parts:
@@ -187,19 +185,14 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             mean[chunk] = moments.mean
             epistemic[chunk] = np.sqrt(moments.epistemic)
             aleatoric[chunk] = np.sqrt(moments.aleatoric)
-        stds = {
-            "total": np.hypot(epistemic, aleatoric),
-            "epistemic": epistemic,
-            "aleatoric": aleatoric,
-        }
-        mean = self._one_target_flat(scaling.y_from_network(mean))
-        return {"mean": mean.astype(X.dtype)} | {
-            kind: self._one_target_flat(scaling.std_from_network(std)).astype(X.dtype)
-            for kind, std in stds.items()
-        }
+        np.hypot(epistemic, aleatoric, out=total)
+        mean = self._one_target_flat(scaling.y_from_network(mean)).astype(X.dtype)
+        stds = scaling.std_from_network(stds).astype(X.dtype)
+        kinds = zip(REGRESSION_KINDS, stds, strict=True)
+        return mean, {kind: self._one_target_flat(std) for kind, std in kinds}
 
     def _explained(self, X, y, weights):
-        mean = self._moments(X)["mean"].reshape(y.shape)
+        mean = self._mean_and_stds(X)[0].reshape(y.shape)
         return explained_variance(X, y, weights, mean)
 
     def _standardised_targets(self, X, y):

@@ -101,6 +101,8 @@ def _likelihood(estimator, prepared) -> tuple[Likelihood, np.ndarray | None]:
     """The likelihood, and the given tau or None."""
     classes = prepared.classes
     kind = likelihood_class(estimator.likelihood, of_classes=classes is not None)
+    for y in prepared.targets_apart:
+        kind.check_y(y)
     n = prepared.table.y.shape[1] if classes is None else len(classes)
     tau = _validation.precisions(estimator.tau, 1 if kind.tempered else n)
     if kind.tempered and tau is None:

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import BaggingRegressor
+from sklearn.exceptions import FitFailedWarning
 from sklearn.model_selection import GridSearchCV
 
 import skbayesnn
@@ -16,6 +18,7 @@ from skbayesnn import (
     ConformalRegressor,
     MCDropoutRegressor,
     VariationalDropoutRegressor,
+    predict_uncertainty,
 )
 from skbayesnn.model_selection import BatchedGridSearchCV, MCDropoutRegressorCV
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
@@ -290,3 +293,57 @@ def test_what_is_no_count_is_refused(wrong):
     density = model.log_predictive_density(X, bad)
     assert density[3] == -np.inf
     assert np.isfinite(np.delete(density, 3)).all()
+
+
+@pytest.mark.parametrize("order", [["gaussian", "poisson"], ["poisson", "gaussian"]])
+def test_a_search_refuses_y_for_each_likelihood_by_itself(seed, order):
+    """Whichever candidate comes first: what is no count has no score under Poisson."""
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(24, 2)), random.normal(size=24)
+    search = BatchedGridSearchCV(
+        MCDropoutRegressor((3,), max_iter=2, random_state=seed),
+        {"likelihood": order},
+        cv=2,
+        refit=False,
+    )
+    with pytest.warns(FitFailedWarning):
+        search.fit(X, y)
+    scores = search.cv_results_["mean_test_score"]
+    np.testing.assert_array_equal(np.isnan(scores), np.array(order) == "poisson")
+
+
+def test_counts_start_at_their_weighted_mean_whatever_the_unit_of_weights(seed):
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(40, 2)), random.poisson(3.0, size=40)
+    weights = random.uniform(0.5, 2, size=40)
+    offsets = [
+        MCDropoutRegressor((3,), max_iter=1, likelihood="poisson", random_state=seed)
+        .fit(X, y, sample_weight=unit * weights)
+        .parameters_["likelihood/offset"]
+        for unit in (1.0, 1e-6, 1e6)
+    ]
+    expected = np.log(np.average(y, weights=weights))
+    np.testing.assert_allclose(offsets, np.full((3, 1, 1), expected), rtol=1e-9)
+
+
+def test_moments_behind_a_target_transform_are_those_in_front(case):
+    """Of the identity; counts cannot stand behind one."""
+    if case.counts:
+        model = TransformedTargetRegressor(_few(case)).fit(case.X, case.y)
+        with pytest.raises(TypeError, match="behind a target transform"):
+            predict_uncertainty(model, case.X)
+        return
+    direct = _few(case).fit(case.X, case.y)
+    behind = TransformedTargetRegressor(_few(case)).fit(case.X, case.y)
+    for kind, std in direct.predict_uncertainty(case.X, "all").items():
+        found = predict_uncertainty(behind, case.X, kind)
+        np.testing.assert_allclose(found, std, rtol=1e-9)
+
+
+def test_the_largest_coverage_ends_somewhere(case):
+    """Levels whose sum is one by rounding count as the largest below it."""
+    model = _few(case).fit(case.X, case.y)
+    for kind in ("equal_tailed", "highest_density"):
+        lower, upper = model.predict_interval(case.X[:2], 1 - 2.0**-53, kind=kind).T
+        assert np.isfinite(lower).all() and (upper >= lower).all()
+        assert np.isfinite(upper).all()

@@ -36,7 +36,7 @@ def test_log_density_is_that_of_scipy(problem, learned):
     np.testing.assert_array_equal(nll, -result)
 
 
-def test_components_are_mean_and_noise_variance(problem):
+def test_components_are_mean_and_noise_level(problem):
     tau, outputs, _ = problem
     likelihood = Gaussian(TARGETS, learned=False)
     params = likelihood.init(torch.as_tensor(tau))

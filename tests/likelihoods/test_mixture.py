@@ -104,7 +104,7 @@ def test_equal_gaussians_are_one(likelihood, problem):
         plain.log_density(plain.init(tau), mean, y),
     )
     torch.testing.assert_close(
-        likelihood.noise_variance(params), plain.noise_variance(plain.init(tau))
+        likelihood.noise_level(params), plain.noise_level(plain.init(tau))
     )
 
 

@@ -83,8 +83,8 @@ def test_crps_of_many_counts_is_near_and_quick(y):
 def test_offset_is_the_log_of_the_weighted_mean():
     y, weights = np.array([[1.0, 0.0], [4.0, 0.0], [9.0, 0.0]]), np.array([1.0, 2, 1])
     offset = Poisson(TARGETS).statistics(y, weights)
-    # A target without events: half an event in the weight of all rows.
-    np.testing.assert_allclose(np.exp(offset), [18 / 4, 0.5 / 4])
+    # A target without events: half an event of mean weight in all rows.
+    np.testing.assert_allclose(np.exp(offset), [18 / 4, 0.5 / 3])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

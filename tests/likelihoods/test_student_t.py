@@ -45,13 +45,13 @@ def test_variance_of_the_noise_is_one_over_tau(problem, df):
     np.testing.assert_allclose(
         components.variance, expected.reshape(components.mean.shape), rtol=1e-12
     )
-    torch.testing.assert_close(likelihood.noise_variance(params), 1 / tau)
+    torch.testing.assert_close(likelihood.noise_level(params), 1 / tau)
 
 
 def test_many_degrees_of_freedom_are_a_gaussian(problem):
     """Also in float32, whose log Gamma function has no digits left there."""
     tau, outputs, y = (values.float() for values in problem)
-    student, gaussian = StudentT(TARGETS, False, 1e9), Gaussian(TARGETS, False)
+    student, gaussian = StudentT(TARGETS, False, 1e6), Gaussian(TARGETS, False)
     expected = gaussian.log_density(gaussian.init(tau), outputs, y)
     result = student.log_density(student.init(tau), outputs, y)
     torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
@@ -94,9 +94,9 @@ def test_quantiles_at_any_level_are_in_order(level):
     assert (np.sign(quantile) == np.sign(level - 0.5)).all()
 
 
-@pytest.mark.parametrize("df", [2, 1.5, -1, float("inf"), float("nan")])
+@pytest.mark.parametrize("df", [2, 1.5, -1, 1e15, float("inf"), float("nan")])
 def test_df_without_a_variance_is_refused(df):
-    with pytest.raises(ValueError, match=r"`df` must be finite and > 2.*got"):
+    with pytest.raises(ValueError, match=r"`df` must be in \[2.001, 1e\+06\].*got"):
         StudentT(TARGETS, True, df)
 
 
