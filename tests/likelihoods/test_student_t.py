@@ -54,7 +54,8 @@ def test_many_degrees_of_freedom_are_a_gaussian(problem):
     student, gaussian = StudentT(TARGETS, False, 1e6), Gaussian(TARGETS, False)
     expected = gaussian.log_density(gaussian.init(tau), outputs, y)
     result = student.log_density(student.init(tau), outputs, y)
-    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-4)
+    # The exponents z^2 / 2 differ by z^2 / (2 df) of themselves, z up to some tens.
+    torch.testing.assert_close(result, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_an_outlier_pulls_with_a_bounded_force(problem):
