@@ -152,7 +152,8 @@ def _log_density(estimator, X, y, sample_weight):
 def _neg_calibration_error(estimator, X, y, sample_weight):
     """Minus the expected calibration error.
 
-    Regression: over the quantile levels 0.05, 0.1, ..., 0.95; classification: of the
+    Regression: over the quantile levels 0.05, 0.1, ..., 0.95 (of counts, whose levels
+    are not uniform, it is never small); classification: of the
     likeliest label, in 15 bins of equal mass.
     """
     if not is_classifier(estimator):

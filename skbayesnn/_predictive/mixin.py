@@ -215,7 +215,8 @@ class RegressionPredictiveMixin(PredictiveMixin):
         """Distribution function of the predictive mixture at y.
 
         Where the predictive is right, these values are uniform in [0, 1] (the
-        probability integral transform; Gneiting, Balabdaoui & Raftery 2007).
+        probability integral transform; Gneiting, Balabdaoui & Raftery 2007); of counts,
+        which share values, it is larger than that.
 
         Parameters
         ----------
