@@ -40,6 +40,14 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     # Whether the KL may outweigh the data: then `fit` compares itself with a line.
     _can_collapse = False
 
+    def _store(self, arguments: dict) -> None:
+        """A constructor's ``locals()`` as attributes.
+
+        Constructors list their parameters in full, which is where ``get_params``,
+        editors and type checkers look, and do nothing else.
+        """
+        self.__dict__.update((n, v) for n, v in arguments.items() if n != "self")
+
     @abstractmethod
     def _variational(self, n_layers: int) -> VariationalSpec:
         """The posterior's families and prior, checked, for so many weight layers."""

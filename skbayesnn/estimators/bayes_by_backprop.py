@@ -201,36 +201,7 @@ y_mean_, y_scale_
         verbose=False,
         random_state=None,
     ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.dropout = dropout
-        self.prior = prior
-        self.pi = pi
-        self.s1 = s1
-        self.s2 = s2
-        self.kl = kl
-        self.kl_weighting = kl_weighting
-        self.kl_warm_up = kl_warm_up
-        self.gradient = gradient
-        self.length_scale = length_scale
-        self.tau = tau
-        self.likelihood = likelihood
-        self.likelihood_options = likelihood_options
-        self.n_estimators = n_estimators
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.warm_start = warm_start
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
     def partial_fit(self, X, y, sample_weight=None, prior=None):
         """Go on training with new rows (streams, out-of-core data).
@@ -341,36 +312,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         verbose=False,
         random_state=None,
     ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.dropout = dropout
-        self.prior = prior
-        self.pi = pi
-        self.s1 = s1
-        self.s2 = s2
-        self.kl = kl
-        self.kl_weighting = kl_weighting
-        self.kl_warm_up = kl_warm_up
-        self.gradient = gradient
-        self.length_scale = length_scale
-        self.tau = tau
-        self.likelihood = likelihood
-        self.class_weight = class_weight
-        self.n_estimators = n_estimators
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.warm_start = warm_start
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
     def partial_fit(self, X, y, classes=None, sample_weight=None, prior=None):
         """Go on training with new rows (streams, out-of-core data).

@@ -216,29 +216,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         verbose=False,
         random_state=None,
     ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.dropout = dropout
-        self.noise = noise
-        self.length_scale = length_scale
-        self.tau = tau
-        self.likelihood = likelihood
-        self.likelihood_options = likelihood_options
-        self.n_estimators = n_estimators
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.warm_start = warm_start
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
 
 class MCDropoutClassifier(_MCDropout, BayesianClassifier):
@@ -345,26 +323,4 @@ x_scale_
         verbose=False,
         random_state=None,
     ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.dropout = dropout
-        self.noise = noise
-        self.length_scale = length_scale
-        self.tau = tau
-        self.likelihood = likelihood
-        self.class_weight = class_weight
-        self.n_estimators = n_estimators
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.warm_start = warm_start
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())

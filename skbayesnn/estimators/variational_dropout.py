@@ -250,33 +250,7 @@ y_mean_, y_scale_
         verbose=False,
         random_state=None,
     ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.dropout = dropout
-        self.noise = noise
-        self.alpha_per = alpha_per
-        self.prior = prior
-        self.kl_approximation = kl_approximation
-        self.kl_warm_up = kl_warm_up
-        self.length_scale = length_scale
-        self.tau = tau
-        self.likelihood = likelihood
-        self.likelihood_options = likelihood_options
-        self.n_estimators = n_estimators
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.warm_start = warm_start
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
 
 class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
@@ -358,30 +332,4 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         verbose=False,
         random_state=None,
     ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.dropout = dropout
-        self.noise = noise
-        self.alpha_per = alpha_per
-        self.prior = prior
-        self.kl_approximation = kl_approximation
-        self.kl_warm_up = kl_warm_up
-        self.length_scale = length_scale
-        self.tau = tau
-        self.likelihood = likelihood
-        self.class_weight = class_weight
-        self.n_estimators = n_estimators
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.warm_start = warm_start
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())

@@ -118,31 +118,7 @@ x_scale_, y_mean_, y_scale_
         verbose=False,
         random_state=None,
     ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.taus = taus
-        self.cv = cv
-        self.scoring = scoring
-        self.dropout = dropout
-        self.noise = noise
-        self.length_scale = length_scale
-        self.likelihood = likelihood
-        self.likelihood_options = likelihood_options
-        self.n_estimators = n_estimators
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
 
 class MCDropoutClassifierCV(TauPathCV, MCDropoutClassifier):
@@ -239,31 +215,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         verbose=False,
         random_state=None,
     ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.taus = taus
-        self.cv = cv
-        self.scoring = scoring
-        self.dropout = dropout
-        self.noise = noise
-        self.length_scale = length_scale
-        self.likelihood = likelihood
-        self.class_weight = class_weight
-        self.n_estimators = n_estimators
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
 
 class BBBRegressorCV(TauPathCV, BBBRegressor):
@@ -345,38 +297,7 @@ x_mean_, x_scale_, y_mean_, y_scale_
         verbose=False,
         random_state=None,
     ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.taus = taus
-        self.cv = cv
-        self.scoring = scoring
-        self.dropout = dropout
-        self.prior = prior
-        self.pi = pi
-        self.s1 = s1
-        self.s2 = s2
-        self.kl = kl
-        self.kl_weighting = kl_weighting
-        self.kl_warm_up = kl_warm_up
-        self.gradient = gradient
-        self.length_scale = length_scale
-        self.likelihood = likelihood
-        self.likelihood_options = likelihood_options
-        self.n_estimators = n_estimators
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
 
 class BBBClassifierCV(TauPathCV, BBBClassifier):
@@ -459,38 +380,7 @@ x_scale_
         verbose=False,
         random_state=None,
     ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.taus = taus
-        self.cv = cv
-        self.scoring = scoring
-        self.dropout = dropout
-        self.prior = prior
-        self.pi = pi
-        self.s1 = s1
-        self.s2 = s2
-        self.kl = kl
-        self.kl_weighting = kl_weighting
-        self.kl_warm_up = kl_warm_up
-        self.gradient = gradient
-        self.length_scale = length_scale
-        self.likelihood = likelihood
-        self.class_weight = class_weight
-        self.n_estimators = n_estimators
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
 
 class VariationalDropoutRegressorCV(TauPathCV, VariationalDropoutRegressor):
@@ -569,35 +459,7 @@ seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
         verbose=False,
         random_state=None,
     ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.taus = taus
-        self.cv = cv
-        self.scoring = scoring
-        self.dropout = dropout
-        self.noise = noise
-        self.alpha_per = alpha_per
-        self.prior = prior
-        self.kl_approximation = kl_approximation
-        self.kl_warm_up = kl_warm_up
-        self.length_scale = length_scale
-        self.likelihood = likelihood
-        self.likelihood_options = likelihood_options
-        self.n_estimators = n_estimators
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
 
 
 class VariationalDropoutClassifierCV(TauPathCV, VariationalDropoutClassifier):
@@ -677,32 +539,4 @@ seeds_, optimizer_, x_mean_, x_scale_
         verbose=False,
         random_state=None,
     ):
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.taus = taus
-        self.cv = cv
-        self.scoring = scoring
-        self.dropout = dropout
-        self.noise = noise
-        self.alpha_per = alpha_per
-        self.prior = prior
-        self.kl_approximation = kl_approximation
-        self.kl_warm_up = kl_warm_up
-        self.length_scale = length_scale
-        self.likelihood = likelihood
-        self.class_weight = class_weight
-        self.n_estimators = n_estimators
-        self.n_draws = n_draws
-        self.standardize = standardize
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.learning_rate_init = learning_rate_init
-        self.max_iter = max_iter
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.n_jobs = n_jobs
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
+        self._store(locals())
