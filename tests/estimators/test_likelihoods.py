@@ -337,7 +337,8 @@ def test_moments_behind_a_target_transform_are_those_in_front(case):
     behind = TransformedTargetRegressor(_few(case)).fit(case.X, case.y)
     for kind, std in direct.predict_uncertainty(case.X, "all").items():
         found = predict_uncertainty(behind, case.X, kind)
-        np.testing.assert_allclose(found, std, rtol=1e-9)
+        # Draws may agree: then what is left is the rounding of values of order one.
+        np.testing.assert_allclose(found, std, rtol=1e-9, atol=1e-12)
 
 
 def test_the_largest_coverage_ends_somewhere(case):
