@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy.special import logsumexp
 
-from skbayesnn._distributions.crps import weighted_sample_crps
+from skbayesnn._distributions.crps import crps_by_quantiles
 from skbayesnn._distributions.quantiles import increasing_root, integer_quantile
 
-# Levels of the quantiles that stand for a distribution without a closed-form CRPS.
-N_LEVELS = 200
 # Values of a count over which its CRPS is summed one by one; a wider range is cut into
 # so many cells, some 15 to a standard deviation: within 1e-4 of it.
 MOST_COUNTS = 256
@@ -180,9 +178,7 @@ class Components(DrawArrays, ABC):
         """
         if self.discrete:
             return self._crps_of_counts(y)
-        levels = (np.arange(N_LEVELS) + 0.5) / N_LEVELS
-        points = np.stack([self.mixture_quantile(level) for level in levels])
-        return weighted_sample_crps(y, points, np.full(N_LEVELS, 1 / N_LEVELS))
+        return crps_by_quantiles(y, self.mixture_quantile)
 
     def _crps_of_counts(self, y):
         """Integral of (F(z) - 1[y <= z])^2, whose pieces are one count long.

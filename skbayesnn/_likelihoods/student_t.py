@@ -15,7 +15,7 @@ import torch
 from scipy.special import gammaln, stdtr, stdtrit
 
 from skbayesnn._distributions.base import Components
-from skbayesnn._distributions.crps import weighted_sample_crps
+from skbayesnn._distributions.crps import spread_levels, weighted_sample_crps
 from skbayesnn._likelihoods.base import Precision, check_same_shape
 
 # Learned degrees of freedom start here, and count as the nearest of the bounds outside:
@@ -76,9 +76,12 @@ class StudentTs(Components):
         """
         n_each = max(FEWEST_OF_A_DRAW, math.ceil(N_POINTS / self.n_draws))
         n = n_each * self.n_draws
-        levels = ((np.arange(n) + 0.5) / n).reshape(n_each, -1, 1, 1)
-        points = np.concatenate([self.quantile(of_draws) for of_draws in levels])
-        return weighted_sample_crps(y, points, np.full(n, 1 / n))
+        levels, weights = (
+            values.reshape(n_each, self.n_draws) for values in spread_levels(n)
+        )
+        points = [self.quantile(of_draws[:, None, None]) for of_draws in levels]
+        weights = weights / (self.n_draws * weights.sum(0))
+        return weighted_sample_crps(y, np.concatenate(points), weights.ravel())
 
     def _t_of(self, y):
         return (y - self.mean.astype(np.float64)) / self.scale

@@ -14,15 +14,14 @@ from sklearn.pipeline import make_pipeline
 
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._distributions.base import Components
-from skbayesnn._distributions.crps import weighted_sample_crps
+from skbayesnn._distributions.crps import crps_by_quantiles, weighted_sample_crps
 from skbayesnn._distributions.quantiles import intervals
 from skbayesnn._predictive.recalibration import QuantileMap
 from skbayesnn._predictive.summaries import REGRESSION_KINDS
 
 # Quadrature nodes per component, for moments behind a target transform.
 N_NODES = 15
-# After a recalibration of the levels: levels of the CRPS, nodes of the std.
-N_LEVELS = 200
+# Nodes of the std after a recalibration of the levels.
 N_STD_NODES = 32
 # The map of a target without one.
 _UNCHANGED = (QuantileMap(np.array([0.0, 1.0]), np.array([0.0, 1.0])),)
@@ -211,10 +210,7 @@ class MixturePredictive:
         """Continuous ranked probability score, mean over targets; (rows,)."""
         y = self._columns(y)
         if self.maps is not None:
-            levels = (np.arange(N_LEVELS) + 0.5) / N_LEVELS
-            nodes = np.stack([self._quantile(level) for level in levels])
-            weights = np.full(N_LEVELS, 1 / N_LEVELS)
-            return weighted_sample_crps(y, nodes, weights).mean(-1)
+            return crps_by_quantiles(y, self._quantile).mean(-1)
         if self.transform is None:
             own = self.in_units_of_target()
             return own.components.mixture_crps(y).mean(-1)
