@@ -21,12 +21,12 @@ class StepNumbers(NamedTuple):
     ----------
     step_size : tensor, minus Adam's, with its bias corrections
     epsilon : tensor, Adam's, with the correction of the second moment
-    kl_weight : tensor, or None where it is one
+    kl_weight : tensor, or None where it is one in all steps
     """
 
     step_size: torch.Tensor
     epsilon: torch.Tensor
-    kl_weight: torch.Tensor | None
+    kl_weight: torch.Tensor | None = None
 
 
 class Schedule:
@@ -80,15 +80,14 @@ class Schedule:
             of_steps = [[self._at(*c, s) for c in self._courses] for s in steps]
             values = torch.tensor(of_steps, dtype=torch.float64).to(like)
             values[..., 1].mul_(EPSILON)
-            weighted = (np.array(of_steps)[..., 2] != 1).any(1)
+            columns = values.unbind(-1)
+            if not self._weighs_kl:
+                columns = columns[:2]
             if self._course_of is None:
-                values = values.squeeze(1)
-            columns = (column.unbind() for column in values.unbind(-1))
-            for *numbers, has_weight in zip(*columns, weighted, strict=True):
-                if self._course_of is not None:
-                    numbers = [number[self._course_of] for number in numbers]
-                size, unbiased, weight = numbers
-                yield StepNumbers(size, unbiased, weight if has_weight else None)
+                yield from map(StepNumbers, *(c.squeeze(1).unbind() for c in columns))
+                continue
+            for numbers in zip(*columns, strict=True):
+                yield StepNumbers(*(of[self._course_of] for of in numbers))
 
     def _at(self, n_steps: int, first: int, n_done: int) -> tuple[float, float, float]:
         """Numbers of the step after ``n_done``; those that have ended do not move."""
