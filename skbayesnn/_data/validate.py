@@ -139,8 +139,8 @@ def check_classification(estimator, X, y, sample_weight, *, reset, classes=None)
     if len(unknown):
         raise ValueError(
             "`y` must hold only labels that are among the classes "
-            f"{classes.tolist()}; got {unknown.tolist()}. Give all labels that can "
-            "occur as `classes` in the first call of `partial_fit`."
+            f"{classes.tolist()}; got {unknown.tolist()}. The classes are those of "
+            "the rows that `fit` trains on, or `classes` of the first `partial_fit`."
         )
     return Table(X, np.searchsorted(classes, y), weights), classes
 

@@ -182,6 +182,6 @@ def _validation_rows(estimator, prepared, random_state):
     except ValueError as error:
         raise ValueError(
             f"early_stopping holds out validation_fraction={fraction:g} of the rows; "
-            f"got {len(rows)} rows, too few to split. Set early_stopping=False, or "
-            f"give `X_val` and `y_val`. ({error})"
+            f"got {len(rows)} rows, too few to split. Raise validation_fraction, set "
+            f"early_stopping=False, or give `X_val` and `y_val`. ({error})"
         ) from error

@@ -121,9 +121,11 @@ def precisions(value, n_targets) -> np.ndarray | None:
         return None
     if isinstance(value, Sequence | np.ndarray) and np.ndim(value) > 0:
         if len(value) != n_targets:
+            allowed = "be a number"
+            if n_targets > 1:
+                allowed += f" or hold one per target: {n_targets} here"
             raise ValueError(
-                f"`tau` must be a number or hold one per target: {n_targets} here; "
-                f"got {len(value)}: {value!r}."
+                f"`tau` must {allowed}; got {len(value)} numbers: {value!r}."
             )
         values = value
     else:

@@ -269,7 +269,7 @@ PARAMETERS = [
     ({"tau": np.inf}, ValueError, "`tau` must be finite and > 0; got inf"),
     ({"tau": "automatic"}, ValueError, "`tau` must be one of 'auto'; got 'automatic'"),
     ({"tau": None}, TypeError, "`tau` must be a number; got None"),
-    ({"tau": [1.0, 2.0]}, ValueError, "one per target: 1 here; got 2"),
+    ({"tau": [1.0, 2.0]}, ValueError, "must be a number; got 2 numbers"),
     (
         {"length_scale": -1},
         ValueError,

@@ -321,7 +321,7 @@ def test_kinds_of_paths(data, kind):
         ({"taus": [1.0, 0.0]}, ValueError, r"`taus` must be finite and > 0; got 0.0"),
         ({"taus": [1.0, np.nan]}, ValueError, r"`taus` must be finite .* got nan"),
         ({"taus": [1.0, "auto"]}, TypeError, "`taus` must be a number; got 'auto'"),
-        ({"taus": [[1.0, 2.0]]}, ValueError, r"^`tau` must be .* one per target"),
+        ({"taus": [[1.0, 2.0]]}, ValueError, r"^`tau` must be a number; got 2"),
         ({"dropout": 1.2}, ValueError, r"^`dropout` must be in \[0, 1\); got 1.2"),
         ({"verbose": 2}, TypeError, "`verbose` must be True or False"),
         ({"cv": 99}, ValueError, "n_splits=99"),
