@@ -19,7 +19,7 @@ FLOORS = [
     {"_families", "_likelihoods", "_priors", "gradient_estimators"},
     {"_networks"},
     {"_inference"},
-    {"_data", "_predictive", "metrics"},
+    {"_data", "_predictive", "metrics", "preprocessing"},
     {"estimators"},
     {"_meta"},
     {"plotting", "scoring"},

@@ -16,6 +16,7 @@ PACKAGES = {
         "metrics",
         "model_selection",
         "plotting",
+        "preprocessing",
         "scoring",
     },
     "skbayesnn.estimators": {"bayes_by_backprop", "mc_dropout", "variational_dropout"},
@@ -23,7 +24,11 @@ PACKAGES = {
     "skbayesnn.model_selection": set(),
     "skbayesnn.plotting": set(),
 }
-MODULES = ["skbayesnn.gradient_estimators", "skbayesnn.scoring"]
+MODULES = [
+    "skbayesnn.gradient_estimators",
+    "skbayesnn.preprocessing",
+    "skbayesnn.scoring",
+]
 LISTED = {
     f"{path}.{name}": getattr(importlib.import_module(path), name)
     for path in [*PACKAGES, *MODULES]
