@@ -1,0 +1,200 @@
+"""Who takes part: a row each, and the environments that they need."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import skbayesnn
+
+HERE = Path(__file__).resolve().parent
+# What pip installs into the environments of contestants from other packages.
+ENVIRONMENTS = {
+    "catboost": ("catboost", "scikit-learn", "pandas"),
+    "ngboost": ("ngboost",),
+    "bde": ("sklearn-contrib-bde",),
+    "pytabkit": ("pytabkit[models]",),
+    "uqregressors": ("uqregressors",),
+}
+# The first of these that have results is the one that others are compared with.
+REFERENCES = ("stacked", "mc_dropout")
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A row of the tables.
+
+    kind : of the tasks
+    call : module beside this file and its function, see child.py
+    about : its settings
+    package : whose version is told
+    environment : of ``ENVIRONMENTS``; None is this Python
+    takes : see ``tasks.as_taken``; tells apart for mixed tables only
+    most_rows : it cannot learn more in a reasonable time
+    most_splits : what its cost allows; None is all there are
+    """
+
+    name: str
+    kind: str
+    call: str
+    about: str
+    package: str
+    environment: str | None = None
+    takes: str = "numbers"
+    most_rows: int | None = None
+    most_splits: int | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it comes from this package."""
+        return self.call.startswith("ours:")
+
+    def splits(self, n_splits: int) -> range:
+        """Of a task that has so many: those that it takes part in."""
+        return range(min(n_splits, self.most_splits or n_splits))
+
+    def why_not(self, pythons: Mapping[str, Path]) -> str | None:
+        """What is missing; None if it can run."""
+        estimator = self.call.partition(":")[2]
+        if self.is_ours and estimator not in skbayesnn.__all__:
+            return f"this skbayesnn has no {estimator}"
+        if self.environment and not pythons[self.environment].is_file():
+            return f"no environment {self.environment!r}: --install {self.environment}"
+        return None
+
+    def command(self, pythons: Mapping[str, Path]) -> list[str]:
+        """Of child.py, without its arguments but the first."""
+        python = pythons[self.environment] if self.environment else sys.executable
+        return [str(python), str(HERE / "child.py"), self.call]
+
+
+def surroundings(threads: int, *, own: bool) -> dict[str, str]:
+    """Environment variables of a child; this package is for its own Python alone."""
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    if own:
+        kept["PYTHONPATH"] = str(HERE.parent.parent)
+    return kept | dict.fromkeys(THREAD_VARIABLES, str(threads))
+
+
+def _ours(name: str, stem: str) -> list[Contestant]:
+    return [
+        Contestant(
+            name,
+            kind,
+            f"ours:{stem}{ending}",
+            f"`{stem}{ending}()`",
+            "skbayesnn",
+        )
+        for kind, ending in (
+            ("regression", "Regressor"),
+            ("classification", "Classifier"),
+        )
+    ]
+
+
+def _sklearn(name: str, kind: str, about: str, **options) -> Contestant:
+    module = "regressors" if kind == "regression" else "classifiers"
+    return Contestant(name, kind, f"{module}:{name}", about, "scikit-learn", **options)
+
+
+def _peer(name: str, kind: str, about: str, environment: str, **options) -> Contestant:
+    module = "regressors" if kind == "regression" else "classifiers"
+    package = ENVIRONMENTS[environment][0].partition("[")[0]
+    call = f"{module}:{name}"
+    return Contestant(name, kind, call, about, package, environment, **options)
+
+
+_REGRESSION, _CLASSIFICATION = "regression", "classification"
+_DEAR = {"most_splits": 3}
+_TEXT = {"takes": "frame"}
+_FILLED = {"takes": "imputed", **_DEAR}
+_HELD = "noise of the held-out fifth that chooses its epoch"
+
+CONTESTANTS = [
+    *_ours("stacked", "BayesianStacking"),
+    *_ours("mc_dropout", "MCDropout"),
+    *_ours("bbb", "BBB"),
+    *_ours("variational_dropout", "VariationalDropout"),
+    _sklearn("bayesian_ridge", _REGRESSION, "`BayesianRidge()`, standardised"),
+    _sklearn(
+        "gaussian_process",
+        _REGRESSION,
+        "`GaussianProcessRegressor`, RBF with a length scale per column + white noise",
+        most_rows=2_000,
+    ),
+    _sklearn(
+        "boosting",
+        _REGRESSION,
+        "`HistGradientBoostingRegressor()`; noise of a held-out fifth, then refitted",
+    ),
+    _sklearn(
+        "boosting_quantiles",
+        _REGRESSION,
+        'the same with `loss="quantile"` at 15 levels',
+    ),
+    _peer(
+        "catboost",
+        _REGRESSION,
+        '`CatBoostRegressor(loss_function="RMSEWithUncertainty")`',
+        "catboost",
+    ),
+    _peer(
+        "catboost_ensemble",
+        _REGRESSION,
+        "the same with `posterior_sampling=True`, mixture of its virtual ensembles",
+        "catboost",
+    ),
+    _peer("ngboost", _REGRESSION, "`NGBRegressor()`", "ngboost"),
+    _peer("bde", _REGRESSION, "`BdeRegressor`, README's settings", "bde", **_DEAR),
+    _peer(
+        "realmlp",
+        _REGRESSION,
+        f"`RealMLP_TD_S_Regressor()`; {_HELD}",
+        "pytabkit",
+        **_DEAR,
+    ),
+    _peer("tabm", _REGRESSION, f"`TabM_D_Regressor()`; {_HELD}", "pytabkit", **_DEAR),
+    _peer(
+        "uqr_mc_dropout",
+        _REGRESSION,
+        "`MCDropoutRegressor()` of uqregressors",
+        "uqregressors",
+        **_DEAR,
+    ),
+    _peer(
+        "uqr_deep_ensemble",
+        _REGRESSION,
+        "`DeepEnsembleRegressor()` of uqregressors",
+        "uqregressors",
+        **_DEAR,
+    ),
+    _sklearn("logistic", _CLASSIFICATION, "`LogisticRegression()`, standardised"),
+    _sklearn(
+        "boosting", _CLASSIFICATION, "`HistGradientBoostingClassifier()`", **_TEXT
+    ),
+    _peer("catboost", _CLASSIFICATION, "`CatBoostClassifier()`", "catboost", **_TEXT),
+    _peer("ngboost", _CLASSIFICATION, "`NGBClassifier()`", "ngboost", **_DEAR),
+    _peer("bde", _CLASSIFICATION, "`BdeClassifier`, README's settings", "bde", **_DEAR),
+    _peer(
+        "realmlp",
+        _CLASSIFICATION,
+        "`RealMLP_TD_S_Classifier`, README's settings for log loss",
+        "pytabkit",
+        **_FILLED,
+    ),
+    _peer(
+        "tabm",
+        _CLASSIFICATION,
+        "`TabM_D_Classifier`, stopped by log loss",
+        "pytabkit",
+        **_FILLED,
+    ),
+]

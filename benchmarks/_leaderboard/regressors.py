@@ -1,0 +1,296 @@
+"""The contestants for numbers: ``name(seed, threads)`` -> fit -> predict; see child.py.
+
+NumPy alone is imported here: every function imports what it needs, before the clock
+starts. Settings are those of each package's README, or its defaults; nothing is tuned.
+"""
+
+import os
+from functools import partial
+
+import numpy as np
+
+HELD_OUT = 0.2
+# Of the quantile regression: those of the 50, 90 and 95 % intervals among them.
+LEVELS = (0.025, 0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5)
+LEVELS = (*LEVELS, *(round(1 - level, 3) for level in reversed(LEVELS[:-1])))
+# Components handed over of an equal-weight mixture of thousands, at equal distances.
+MOST_COMPONENTS = 1_000
+
+
+def held_out(n_rows: int, seed: int) -> np.ndarray:
+    """Which rows show how large the noise is, one fifth, as a mask."""
+    rows = np.random.default_rng(seed).permutation(n_rows)
+    mask = np.zeros(n_rows, dtype=bool)
+    mask[rows[: max(1, round(HELD_OUT * n_rows))]] = True
+    return mask
+
+
+def constant_noise(predict, std: float):
+    """Means with the same noise for every row."""
+
+    def with_noise(X):
+        mean = np.asarray(predict(X), dtype=np.float64).ravel()
+        return {"mean": mean, "std": np.full_like(mean, std)}
+
+    return with_noise
+
+
+def root_mean_square(errors) -> float:
+    """Of what held-out rows were missed by."""
+    return float(np.sqrt(np.mean(np.square(errors))))
+
+
+class Standard:
+    """Centre and scale by the training rows; constant columns by one."""
+
+    def __init__(self, values):
+        self.mean = values.mean(0)
+        std = values.std(0)
+        self.std = np.where(std > 0, std, 1.0)
+
+    def __call__(self, values):
+        return (values - self.mean) / self.std
+
+
+# scikit-learn
+
+
+def bayesian_ridge(seed, threads):
+    """Standardised columns."""
+    from sklearn.linear_model import BayesianRidge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    def fit(X, y):
+        model = make_pipeline(StandardScaler(), BayesianRidge()).fit(X, y)
+        names = "mean", "std"
+        return lambda X: dict(
+            zip(names, model.predict(X, return_std=True), strict=True)
+        )
+
+    return fit
+
+
+def gaussian_process(seed, threads):
+    """Squared exponential with a length scale per column, and white noise."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    def fit(X, y):
+        kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel()
+        process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=seed)
+        X = X.astype(np.float64)
+        model = make_pipeline(StandardScaler(), process).fit(X, y)
+        names = "mean", "std"
+        return lambda X: dict(
+            zip(
+                names,
+                model.predict(X.astype(np.float64), return_std=True),
+                strict=True,
+            )
+        )
+
+    return fit
+
+
+def boosting(seed, threads):
+    """Mean, refitted on all rows after one fifth has shown the noise."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    def fit(X, y):
+        apart = held_out(len(y), seed)
+        model = HistGradientBoostingRegressor(random_state=seed)
+        errors = model.fit(X[~apart], y[~apart]).predict(X[apart]) - y[apart]
+        return constant_noise(model.fit(X, y).predict, root_mean_square(errors))
+
+    return fit
+
+
+def boosting_quantiles(seed, threads):
+    """A model per level."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    make = partial(HistGradientBoostingRegressor, loss="quantile", random_state=seed)
+
+    def fit(X, y):
+        models = [make(quantile=level).fit(X, y) for level in LEVELS]
+
+        def predict(X):
+            quantile = np.column_stack([model.predict(X) for model in models])
+            return {"levels": np.array(LEVELS), "quantile": quantile}
+
+        return predict
+
+    return fit
+
+
+# boosting of others
+
+
+def catboost(seed, threads):
+    """``RMSEWithUncertainty``: a Gaussian per row."""
+    from catboost import CatBoostRegressor
+
+    def fit(X, y):
+        model = CatBoostRegressor(
+            loss_function="RMSEWithUncertainty",
+            random_seed=seed,
+            thread_count=threads,
+            verbose=False,
+            allow_writing_files=False,
+        ).fit(X, y)
+
+        def predict(X):
+            mean, variance = model.predict(X).T
+            return {"mean": mean, "std": np.sqrt(variance)}
+
+        return predict
+
+    return fit
+
+
+def catboost_ensemble(seed, threads):
+    """The same with ``posterior_sampling``: the mixture of ten virtual ensembles."""
+    from catboost import CatBoostRegressor
+
+    def fit(X, y):
+        model = CatBoostRegressor(
+            loss_function="RMSEWithUncertainty",
+            posterior_sampling=True,
+            random_seed=seed,
+            thread_count=threads,
+            verbose=False,
+            allow_writing_files=False,
+        ).fit(X, y)
+
+        def predict(X):
+            members = model.virtual_ensembles_predict(X, thread_count=threads)
+            mean, variance = members.reshape(len(X), -1, 2).transpose(2, 1, 0)
+            return {"mean": mean, "std": np.sqrt(variance)}
+
+        return predict
+
+    return fit
+
+
+def ngboost(seed, threads):
+    """``NGBRegressor()``: a Gaussian per row."""
+    from ngboost import NGBRegressor
+
+    def fit(X, y):
+        model = NGBRegressor(verbose=False, random_state=seed).fit(X, y)
+
+        def predict(X):
+            moments = model.pred_dist(X).params
+            return {"mean": moments["loc"], "std": moments["scale"]}
+
+        return predict
+
+    return fit
+
+
+# networks of others
+
+
+def bde(seed, threads):
+    """The README's regressor; X and y standardised, as there; one device per thread."""
+    on_devices(threads)
+    from bde import BdeRegressor
+    from bde.loss import GaussianNLL
+
+    def fit(X, y):
+        of_x, of_y = Standard(X), Standard(y)
+        model = BdeRegressor(
+            hidden_layers=[16, 16],
+            n_members=8,
+            seed=seed,
+            loss=GaussianNLL(),
+            epochs=200,
+            validation_split=0.15,
+            lr=1e-3,
+            weight_decay=1e-4,
+            warmup_steps=5000,
+            n_samples=2000,
+            n_thinning=2,
+            patience=10,
+        )
+        model.fit(x=of_x(X), y=of_y(y)[:, None])
+
+        def predict(X):
+            raw = np.asarray(model.predict(of_x(X), raw=True))
+            raw = raw.reshape(-1, *raw.shape[-2:])
+            raw = raw[:: -(-len(raw) // MOST_COMPONENTS)]
+            mean, std = raw[..., 0], np.logaddexp(0, raw[..., 1]) + 1e-6
+            return {"mean": of_y.mean + of_y.std * mean, "std": of_y.std * std}
+
+        return predict
+
+    return fit
+
+
+def on_devices(threads: int) -> None:
+    """So many devices of JAX, each with one thread; to be called before its import."""
+    os.environ["XLA_FLAGS"] = (
+        f"--xla_force_host_platform_device_count={threads} "
+        "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    )
+    os.environ["NPROC"] = str(threads)
+
+
+def realmlp(seed, threads):
+    """``RealMLP_TD_S_Regressor()``; noise of the fifth that chooses its epoch."""
+    from pytabkit import RealMLP_TD_S_Regressor
+
+    return _of_pytabkit(RealMLP_TD_S_Regressor, seed, threads)
+
+
+def tabm(seed, threads):
+    """``TabM_D_Regressor()``; noise of the fifth that stops it."""
+    from pytabkit import TabM_D_Regressor
+
+    return _of_pytabkit(TabM_D_Regressor, seed, threads)
+
+
+def _of_pytabkit(kind, seed, threads):
+    def fit(X, y):
+        apart = held_out(len(y), seed)
+        model = kind(device="cpu", random_state=seed, n_threads=threads)
+        model.fit(X, y, val_idxs=np.flatnonzero(apart))
+        errors = np.ravel(model.predict(X[apart])) - y[apart]
+        return constant_noise(model.predict, root_mean_square(errors))
+
+    return fit
+
+
+def uqr_mc_dropout(seed, threads):
+    """``MCDropoutRegressor()`` of uqregressors."""
+    from uqregressors.bayesian.dropout import MCDropoutRegressor
+
+    return _of_uqregressors(MCDropoutRegressor, seed)
+
+
+def uqr_deep_ensemble(seed, threads):
+    """``DeepEnsembleRegressor()`` of uqregressors."""
+    from uqregressors.bayesian.deep_ens import DeepEnsembleRegressor
+
+    return _of_uqregressors(DeepEnsembleRegressor, seed)
+
+
+def _of_uqregressors(kind, seed):
+    """Its intervals are a Gaussian's, so that their width tells the std."""
+    from scipy.stats import norm
+
+    def fit(X, y):
+        model = kind(random_seed=seed)
+        model.fit(X, y)
+
+        def predict(X):
+            mean, lower, upper = (np.ravel(values) for values in model.predict(X))
+            widths = 2 * norm.ppf(1 - model.alpha / 2)
+            return {"mean": mean, "std": (upper - lower) / widths}
+
+        return predict
+
+    return fit
