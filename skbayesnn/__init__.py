@@ -13,6 +13,8 @@ from skbayesnn._meta.functions import (
     sample_f,
     sample_y,
 )
+from skbayesnn._stacking.classifier import BayesianStackingClassifier
+from skbayesnn._stacking.regressor import BayesianStackingRegressor
 from skbayesnn.estimators.bayes_by_backprop import BBBClassifier, BBBRegressor
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.estimators.variational_dropout import (
@@ -26,6 +28,8 @@ __all__ = [
     "Abstainer",
     "BBBClassifier",
     "BBBRegressor",
+    "BayesianStackingClassifier",
+    "BayesianStackingRegressor",
     "CalibratedUncertaintyRegressor",
     "ConformalClassifier",
     "ConformalRegressor",

@@ -65,6 +65,10 @@ class DrawArrays:
         """Some of the draws, by index."""
         return self._mapped(lambda values: values[index])
 
+    def resized(self, n: int):
+        """So many draws: evenly some of them, or some more often than others."""
+        return self.draws(np.arange(n) * self.n_draws // n)
+
     def repeated(self, times: int):
         """Every draw so many times."""
         return self._mapped(lambda values: np.repeat(values, times, axis=0))

@@ -46,6 +46,8 @@ class Plan:
         Share of the training over which the KL's weight rises from 0 to 1.
     score_function : bool
         Gradients by the score function instead of through the network.
+    dtype : torch.dtype
+        Precision of the training.
     hooks : tuple of callable
         Each makes a :class:`~skbayesnn._inference.hooks.Hook` for a program.
     """
@@ -63,6 +65,7 @@ class Plan:
     kl_weighting: str = "uniform"
     kl_warm_up: float = 0.0
     score_function: bool = False
+    dtype: torch.dtype = torch.float64
     hooks: tuple[Callable[[], Hook], ...] = ()
 
     def batch_rows(self, n_rows):

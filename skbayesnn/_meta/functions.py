@@ -13,7 +13,6 @@ one), or one inside of ``Pipeline``, the searches, ``FrozenEstimator``,
 """
 
 import copy
-from collections.abc import Sequence
 
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
@@ -31,7 +30,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._predictive.labels import LabelPredictive
 from skbayesnn._predictive.mixin import (
-    BLOCK,
     OpenPredictive,
     PredictiveMixin,
     RegressionPredictiveMixin,
@@ -247,22 +245,26 @@ def open_predictive(model, X) -> OpenPredictive:
     """
     model, X = _unwrap(model, X)
     if isinstance(model, PredictiveMixin):
-        return _mapped([model._open_predictive(X)], _in_units_of_target)
+        return OpenPredictive.mapped([model._open_predictive(X)], _in_units_of_target)
     if isinstance(model, TransformedTargetRegressor):
         inner = open_predictive(model.regressor_, X)
         flat = target_dimensions(model) == 1
-        return _mapped([inner], lambda one: one.behind(model.transformer_, flat=flat))
+        return OpenPredictive.mapped(
+            [inner], lambda one: one.behind(model.transformer_, flat=flat)
+        )
     if isinstance(model, BaggingRegressor | BaggingClassifier):
         return _of_bagging(model, X)
     if isinstance(model, StackingClassifier):
         final = open_predictive(model.final_estimator_, model.transform(X))
-        return _mapped([final], lambda one: one.labelled(model.classes_))
+        return OpenPredictive.mapped([final], lambda one: one.labelled(model.classes_))
     if isinstance(model, MultiOutputRegressor):
         members = [open_predictive(member, X) for member in model.estimators_]
-        return _mapped(members, lambda *parts: MixturePredictive.side_by_side(parts))
+        return OpenPredictive.mapped(
+            members, lambda *parts: MixturePredictive.side_by_side(parts)
+        )
     if isinstance(model, CalibratedClassifierCV):
         members = [_calibrated(member, X) for member in model.calibrated_classifiers_]
-        return _mapped(
+        return OpenPredictive.mapped(
             members, lambda *parts: LabelPredictive.pooled(parts, model.classes_)
         )
     raise TypeError(
@@ -271,16 +273,6 @@ def open_predictive(model, X) -> OpenPredictive:
         "Pipeline, a search, FrozenEstimator, Stacking (as the final estimator), "
         "TransformedTargetRegressor, Bagging, MultiOutputRegressor or "
         f"CalibratedClassifierCV; got {type(model).__name__}."
-    )
-
-
-def _mapped(inner: Sequence[OpenPredictive], function) -> OpenPredictive:
-    """``function`` of what the inner ones say of the same rows."""
-    block = min(BLOCK, *(one.block for one in inner))
-    return OpenPredictive(
-        inner[0].n_rows,
-        lambda rows: function(*(one.of_rows(rows) for one in inner)),
-        block,
     )
 
 
@@ -297,13 +289,15 @@ def _of_bagging(model, X) -> OpenPredictive:
         )
     ]
     if isinstance(model, BaggingRegressor):
-        return _mapped(members, lambda *parts: MixturePredictive.pooled(parts))
+        return OpenPredictive.mapped(
+            members, lambda *parts: MixturePredictive.pooled(parts)
+        )
 
     def pooled(*parts):
         labelled = [part.labelled(model.classes_) for part in parts]
         return LabelPredictive.pooled(labelled, model.classes_)
 
-    return _mapped(members, pooled)
+    return OpenPredictive.mapped(members, pooled)
 
 
 def _calibrated(member, X) -> OpenPredictive:
@@ -317,7 +311,7 @@ def _calibrated(member, X) -> OpenPredictive:
         probability = calibrated.reshape(n_draws, n_rows, -1)
         return LabelPredictive(probability, member.classes)
 
-    return _mapped([open_predictive(member.estimator, X)], through)
+    return OpenPredictive.mapped([open_predictive(member.estimator, X)], through)
 
 
 class _Probabilities(ClassifierMixin, BaseEstimator):

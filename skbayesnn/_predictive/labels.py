@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skbayesnn._distributions.labels import labels_at
+from skbayesnn._distributions.labels import Labels, labels_at
 from skbayesnn._predictive.summaries import (
     CLASSIFICATION_KINDS,
     classification_uncertainty,
@@ -29,14 +29,32 @@ class LabelPredictive:
     of_classes = True
 
     @classmethod
-    def pooled(cls, parts, classes):
-        """The equal-weight mixture; a member may know only some of the classes."""
-        widened = []
-        for part in parts:
-            full = np.zeros((*part.probability.shape[:2], len(classes)))
-            full[..., np.searchsorted(classes, part.classes)] = part.probability
-            widened.append(full)
-        return cls(np.concatenate(_even(widened)), classes)
+    def pooled(cls, parts, classes, n_draws=None):
+        """The mixture of mixtures, which weigh alike.
+
+        A member may know only some of the classes.
+
+        n_draws : of each part, which then weighs as many; a sequence of int
+        """
+        widened = [part._widened(classes) for part in parts]
+        if n_draws is None:
+            n_draws = [math.lcm(*(one.n_draws for one in widened))] * len(widened)
+        sized = [one.resized(n) for one, n in zip(widened, n_draws, strict=True)]
+        return cls(Labels.concatenated(sized).probability, classes)
+
+    @classmethod
+    def of_other_rows(cls, parts):
+        """One predictive of the rows of several, one after the other."""
+        classes = np.unique(np.concatenate([part.classes for part in parts]))
+        n_draws = max(part.n_draws for part in parts)
+        widened = [part._widened(classes).resized(n_draws) for part in parts]
+        return cls(Labels.concatenated(widened, axis=1).probability, classes)
+
+    def _widened(self, classes) -> Labels:
+        """With a probability of zero for the classes that it does not know."""
+        full = np.zeros((*self.probability.shape[:2], len(classes)))
+        full[..., np.searchsorted(classes, self.classes)] = self.probability
+        return Labels(full)
 
     def in_units_of_target(self):
         """The same: labels have no units."""
@@ -49,10 +67,25 @@ class LabelPredictive:
         """
         return replace(self, classes=classes[self.classes])
 
+    def tempered(self, inverse: float):
+        """Every draw's probabilities to this power, normalised."""
+        with np.errstate(divide="ignore"):
+            log_probability = inverse * np.log(self.probability)
+        log_probability -= log_probability.max(-1, keepdims=True)
+        probability = np.exp(log_probability)
+        return replace(
+            self, probability=probability / probability.sum(-1, keepdims=True)
+        )
+
     @property
     def n_draws(self) -> int:
         """Components of the mixture."""
         return len(self.probability)
+
+    def mean(self) -> np.ndarray:
+        """Mean probabilities, (rows, classes); rows sum to one."""
+        mean = self.probability.mean(0)
+        return mean / mean.sum(-1, keepdims=True)
 
     def uncertainty(self, kinds) -> dict[str, np.ndarray]:
         """Measures of eq. 7: {kind: (rows,)}."""
@@ -84,9 +117,3 @@ def label_log_density(log_probability, classes, y) -> np.ndarray:
     result = np.full(len(y), -np.inf)
     result[known] = log_probability[known, codes]
     return result
-
-
-def _even(parts):
-    """Repeat draws, so that all parts have as many (a point mass has one)."""
-    n_draws = math.lcm(*(len(part) for part in parts))
-    return [np.repeat(part, n_draws // len(part), axis=0) for part in parts]

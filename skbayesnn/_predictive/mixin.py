@@ -4,7 +4,7 @@ A subclass opens its predictive on some rows: networks draw their weights and ho
 them. What then is asked goes by blocks of rows, all draws of a block at once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -39,6 +39,19 @@ class OpenPredictive:
     n_rows: int
     of_rows: Callable[[slice], Predictive]
     block: int = BLOCK
+
+    @classmethod
+    def mapped(cls, inner: Sequence["OpenPredictive"], function) -> "OpenPredictive":
+        """``function`` of what the inner ones say of the same rows."""
+        return cls(
+            inner[0].n_rows,
+            lambda rows: function(*(one.of_rows(rows) for one in inner)),
+            min(BLOCK, *(one.block for one in inner)),
+        )
+
+    def whole(self) -> Predictive:
+        """The predictive of all rows at once."""
+        return self.of_rows(slice(0, self.n_rows))
 
     def blocks(self) -> Iterator[tuple[slice, Predictive]]:
         """All rows, some at a time, and their predictive."""

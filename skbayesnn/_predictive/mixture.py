@@ -57,8 +57,11 @@ class MixturePredictive:
     of_classes = False
 
     @classmethod
-    def pooled(cls, parts, classes=None):
-        """The equal-weight mixture of mixtures."""
+    def pooled(cls, parts, n_draws=None):
+        """The mixture of mixtures, which weigh alike.
+
+        n_draws : of each part, which then weighs as many; a sequence of int
+        """
         parts = [part.in_units_of_target() for part in parts]
         if any(part.maps is not None for part in parts):
             raise TypeError(
@@ -74,8 +77,30 @@ class MixturePredictive:
                 "transforms that differ (each is fitted to its own rows). Put "
                 "TransformedTargetRegressor around the ensemble, not inside."
             )
-        components = _joined([part.components for part in parts], axis=0)
-        return cls(components, parts[0].flat, transform=parts[0].transform)
+        components = [part.components for part in parts]
+        _check_same_kind(components)
+        if n_draws is None:
+            components = _even(components)
+        else:
+            pairs = zip(components, n_draws, strict=True)
+            components = [one.resized(n) for one, n in pairs]
+        joined = type(components[0]).concatenated(components, axis=0)
+        return cls(joined, parts[0].flat, transform=parts[0].transform)
+
+    @classmethod
+    def of_other_rows(cls, parts):
+        """One predictive of the rows of several, one after the other."""
+        parts = [part.in_units_of_target() for part in parts]
+        if any(part.transform is not None or part.maps is not None for part in parts):
+            raise TypeError(
+                "the predictives of other rows must be in y's own units, without a "
+                "target transform or a recalibration."
+            )
+        n_draws = max(part.n_draws for part in parts)
+        components = [part.components.resized(n_draws) for part in parts]
+        _check_same_kind(components)
+        joined = type(components[0]).concatenated(components, axis=1)
+        return replace(parts[0], components=joined)
 
     @classmethod
     def side_by_side(cls, parts):
@@ -87,8 +112,10 @@ class MixturePredictive:
             )
         parts = [part.in_units_of_target() for part in parts]
         maps = [part.maps or _UNCHANGED * part.components.n_targets for part in parts]
+        components = [part.components for part in parts]
+        _check_same_kind(components)
         return cls(
-            _joined([part.components for part in parts], axis=2),
+            type(components[0]).concatenated(_even(components), axis=2),
             flat=False,
             maps=sum(maps, ()) if any(part.maps for part in parts) else None,
         )
@@ -137,6 +164,10 @@ class MixturePredictive:
     def n_draws(self) -> int:
         """Components of the mixture."""
         return self.components.n_draws
+
+    def mean(self) -> np.ndarray:
+        """E y (eq. 5), (rows[, targets])."""
+        return self._values(self._component_moments()[0].mean(0))
 
     def uncertainty(self, kinds) -> dict[str, np.ndarray]:
         """Standard deviations (eq. 6): {kind: (rows[, targets])}.
@@ -370,8 +401,7 @@ def _each(functions, values) -> np.ndarray:
     return np.stack([function(column) for function, column in columns], axis=-1)
 
 
-def _joined(components, axis: int):
-    """Side by side, with as many draws each (a point mass has one)."""
+def _check_same_kind(components) -> None:
     kinds = {type(one) for one in components}
     if len(kinds) > 1:
         raise TypeError(
@@ -379,6 +409,9 @@ def _joined(components, axis: int):
             f"{', '.join(sorted(kind.__name__ for kind in kinds))}. Give the members "
             "one `likelihood`."
         )
+
+
+def _even(components):
+    """With as many draws each (a point mass has one)."""
     n_draws = math.lcm(*(one.n_draws for one in components))
-    even = [one.repeated(n_draws // one.n_draws) for one in components]
-    return type(even[0]).concatenated(even, axis)
+    return [one.repeated(n_draws // one.n_draws) for one in components]

@@ -71,7 +71,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers; computed in float32 if X is float32, else in float64.
+            Numbers; float32 stays so in predictions, all else is float64.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets, or labels.
         sample_weight : array-like of shape (n_samples,), default=None

@@ -61,8 +61,8 @@ def go_on(estimator, prepared: Prepared, how: str) -> _program.Fitted:
 def _task(estimator, prepared):
     """The task, and where and in what precision it is computed."""
     device = _validation.device_for_fit(estimator.device)
-    dtype = _program.precision(prepared.table, device)
-    return _program.task_of(estimator, prepared), device, dtype
+    task = _program.task_of(estimator, prepared)
+    return task, device, _program.computed_in(task.plan, device)
 
 
 def check_same_network(estimator, task: _program.Task, of_y: dict) -> None:

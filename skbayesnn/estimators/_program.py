@@ -139,7 +139,7 @@ def train_together(
         for share in task.shares
     ]
     place = _validation.device_for_fit(device or estimators[0].device)
-    dtype = precision(table, place)
+    dtype = computed_in(plan, place)
     members = Members.concatenate([task.members for task in tasks])
     design = Design(table, shares, place, dtype)
     posterior = start(plan, members, place, dtype)
@@ -194,11 +194,9 @@ def all_failed(plan: Plan, trained: Trained) -> FloatingPointError:
     )
 
 
-def precision(table: Table, device: torch.device) -> torch.dtype:
-    """Compute in X's precision, as scikit-learn does; Apple GPUs have float32 only."""
-    if device.type == "mps" or table.X.dtype == np.float32:
-        return torch.float32
-    return torch.float64
+def computed_in(plan: Plan, device: torch.device) -> torch.dtype:
+    """The plan's precision; Apple GPUs have float32 only."""
+    return torch.float32 if device.type == "mps" else plan.dtype
 
 
 def task_of(estimator, prepared: Prepared) -> Task:
@@ -272,5 +270,6 @@ def _plan(asked: Specification) -> Plan:
         kl_weighting=asked.variational.kl_weighting,
         kl_warm_up=asked.variational.kl_warm_up,
         score_function=asked.variational.score_function,
+        dtype=asked.dtype,
         hooks=asked.variational.hooks,
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from sklearn.model_selection import train_test_split
 
 from skbayesnn._likelihoods import LIKELIHOODS, Likelihood
@@ -29,7 +30,7 @@ class Specification:
         Training rows of the table, and their weights in the likelihood, all positive.
     validation : ndarray of int
         Rows that stop the training; may be empty.
-    n_batches, learning_rate, cosine, patience, tol, keep_interrupted
+    n_batches, learning_rate, cosine, patience, tol, keep_interrupted, dtype
         As in :class:`skbayesnn._inference.plan.Plan`.
     n_epochs : int
     """
@@ -51,6 +52,7 @@ class Specification:
     patience: int | None
     tol: float
     keep_interrupted: bool
+    dtype: torch.dtype
 
 
 def specify(estimator, prepared: Prepared) -> Specification:
@@ -87,6 +89,7 @@ def specify(estimator, prepared: Prepared) -> Specification:
         validation=validation,
         n_batches=n_batches,
         n_epochs=_validation.epochs(estimator.max_iter, len(rows), n_batches),
+        dtype=_validation.precision(estimator.dtype),
         **_schedule(estimator, stops_early=len(validation) > 0),
     )
 

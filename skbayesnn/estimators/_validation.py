@@ -182,6 +182,11 @@ def activation_name(value) -> str:
     return check_option("activation", value, ACTIVATIONS)
 
 
+def precision(value) -> torch.dtype:
+    """`dtype` of the training."""
+    return getattr(torch, check_option("dtype", value, ["float32", "float64"]))
+
+
 def device_for_fit(value) -> torch.device:
     """`device` as a torch.device that exists here.
 

@@ -117,6 +117,9 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         ``"auto"`` (a CUDA GPU where there is one), ``"cpu"``, ``"cuda"``,
         ``"cuda:1"``, ``"mps"``. Predictions fall back to the CPU where the device is
         absent.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision of the training, whatever X's own; ``"float64"`` takes about twice as
+        long. The scaling is done in X's precision before, and predictions have it.
     verbose : bool, default=False
         Show a progress bar (needs tqdm).
     random_state : int, RandomState instance or None, default=None
@@ -213,6 +216,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         tol=1e-4,
         warm_start=False,
         device="auto",
+        dtype="float32",
         verbose=False,
         random_state=None,
     ):
@@ -320,6 +324,7 @@ x_scale_
         tol=1e-4,
         warm_start=False,
         device="auto",
+        dtype="float32",
         verbose=False,
         random_state=None,
     ):

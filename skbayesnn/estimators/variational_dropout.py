@@ -247,6 +247,7 @@ y_mean_, y_scale_
         tol=1e-4,
         warm_start=False,
         device="auto",
+        dtype="float32",
         verbose=False,
         random_state=None,
     ):
@@ -329,6 +330,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         tol=1e-4,
         warm_start=False,
         device="auto",
+        dtype="float32",
         verbose=False,
         random_state=None,
     ):

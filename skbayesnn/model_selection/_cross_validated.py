@@ -37,6 +37,9 @@ likelihood_options, n_estimators, n_draws, standardize, batch_size, learning_rat
 learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
 tol, device
         As in :class:`MCDropoutRegressor`.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision of the training, whatever X's own; ``"float64"`` takes about twice as
+        long. The scaling is done in X's precision before, and predictions have it.
     verbose : bool, default=False
         Show progress bars: of the search, and of every program.
     random_state : int, RandomState instance or None, default=None
@@ -115,6 +118,7 @@ x_scale_, y_mean_, y_scale_
         tol=1e-4,
         n_jobs=None,
         device="auto",
+        dtype="float32",
         verbose=False,
         random_state=None,
     ):
@@ -212,6 +216,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         tol=1e-4,
         n_jobs=None,
         device="auto",
+        dtype="float32",
         verbose=False,
         random_state=None,
     ):
@@ -294,6 +299,7 @@ x_mean_, x_scale_, y_mean_, y_scale_
         tol=1e-4,
         n_jobs=None,
         device="auto",
+        dtype="float32",
         verbose=False,
         random_state=None,
     ):
@@ -377,6 +383,7 @@ x_scale_
         tol=1e-4,
         n_jobs=None,
         device="auto",
+        dtype="float32",
         verbose=False,
         random_state=None,
     ):
@@ -456,6 +463,7 @@ seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
         tol=1e-4,
         n_jobs=None,
         device="auto",
+        dtype="float32",
         verbose=False,
         random_state=None,
     ):
@@ -536,6 +544,7 @@ seeds_, optimizer_, x_mean_, x_scale_
         tol=1e-4,
         n_jobs=None,
         device="auto",
+        dtype="float32",
         verbose=False,
         random_state=None,
     ):

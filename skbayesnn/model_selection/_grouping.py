@@ -78,8 +78,8 @@ def _most_rows(group: Sequence[Job]) -> int:
 
 
 def _bytes_per_number(job: Job) -> int:
-    """In training, which is in X's precision."""
-    return 4 if job.prepared.table.X.dtype == np.float32 else 8
+    """In training."""
+    return job.task.plan.dtype.itemsize
 
 
 class MemoryLimit:

@@ -69,7 +69,7 @@ class JobBuilder:
     def __init__(self, estimator, fit_params: Mapping, X, y, splits: Sequence[tuple]):
         self._estimator, self._fit_params = estimator, fit_params
         self._X, self._y, self._splits = X, y, splits
-        self._path = _path_of_network(estimator)
+        self._path = path_of_network(estimator)
         # What arrives at the network: per setting of the steps before it, and for
         # each fold with and without early stopping, which takes rows of its own.
         self._arrived: dict[str, dict[tuple[int, bool], _Arrived | Exception]] = {}
@@ -227,7 +227,7 @@ def _with_network(estimator, network):
     return pipeline
 
 
-def _path_of_network(estimator) -> str:
+def path_of_network(estimator) -> str:
     """The name of the network's parameters, up to the last part: "a__b__"."""
     path = ""
     while isinstance(estimator, Pipeline):

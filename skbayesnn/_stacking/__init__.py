@@ -1,0 +1,1 @@
+"""Bayesian stacking: a pool of candidates, weighted by what they say out of fold."""

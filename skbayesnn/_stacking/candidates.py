@@ -1,0 +1,177 @@
+"""A pool -> candidates -> trained networks, in as few programs as can be."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid
+
+from skbayesnn._meta.functions import open_predictive
+from skbayesnn._predictive.mixin import Predictive
+from skbayesnn._sklearn_compat import safe_split
+from skbayesnn._stacking.pool import Entry
+from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.model_selection._executor import Executor, Resources
+from skbayesnn.model_selection._jobs import (
+    Job,
+    JobBuilder,
+    network_of,
+    path_of_network,
+)
+from skbayesnn.model_selection._result_store import Key, Outcome
+
+# Draws of a network with noise that say what it thinks of held-out rows.
+HELD_OUT_DRAWS = 20
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One setting of one estimator of the pool.
+
+    Parameters
+    ----------
+    name : str
+    entry : Entry
+    params : dict
+    """
+
+    name: str
+    entry: Entry
+    params: dict
+
+    @property
+    def path(self) -> str:
+        """In front of the names of the network's parameters."""
+        return path_of_network(self.entry.estimator)
+
+    @property
+    def network(self) -> BayesianNetwork:
+        """The network with these parameters, not fitted."""
+        return network_of(clone(self.entry.estimator).set_params(**self.params))
+
+
+def candidates_of(pool: Sequence[Entry]) -> list[Candidate]:
+    """Every estimator in all of its settings, with names that tell them apart."""
+    return [
+        Candidate(_name(entry, params), entry, params)
+        for entry in pool
+        for params in ParameterGrid(entry.grid)
+    ]
+
+
+def _name(entry: Entry, params: dict) -> str:
+    path = path_of_network(entry.estimator)
+    said = [f"{name.removeprefix(path)}={value}" for name, value in params.items()]
+    return f"{entry.name}({', '.join(said)})" if said else entry.name
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What ``fit`` was given.
+
+    Parameters
+    ----------
+    X, y : all rows
+    sample_weight : ndarray of shape (rows,), or None
+    """
+
+    X: Any
+    y: Any
+    sample_weight: Any
+
+    def fit_params(self, path: str) -> dict:
+        """Arguments of the ``fit`` of an estimator."""
+        if self.sample_weight is None:
+            return {}
+        return {f"{path}sample_weight": self.sample_weight}
+
+
+@dataclass(frozen=True)
+class HeldOutPredictor:
+    """What trained candidates say of the rows that their fold leaves out."""
+
+    rows: Rows
+    splits: Sequence[tuple]
+
+    def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
+        """Each outcome gets its predictive, and lets its networks go."""
+        for (_, fold), outcome in outcomes.items():
+            if outcome.estimator is None:
+                continue
+            train, test = self.splits[fold]
+            X, _ = safe_split(outcome.estimator, self.rows.X, self.rows.y, test, train)
+            outcome.scores = [open_predictive(outcome.estimator, X).whole()]
+            outcome.estimator = None
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Keeps the trained estimators themselves."""
+
+    def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
+        """Each outcome hands its estimator on."""
+        for outcome in outcomes.values():
+            if outcome.estimator is not None:
+                outcome.scores, outcome.estimator = [outcome.estimator], None
+
+
+def held_out(
+    candidates: Sequence[Candidate],
+    rows: Rows,
+    splits: Sequence[tuple],
+    known: dict[Key, Predictive | Exception],
+    resources: Resources,
+) -> Iterator[int]:
+    """Put into ``known`` what is missing; yields how many were trained so far."""
+    few_draws = {}
+    for one in candidates:
+        n_draws = min(HELD_OUT_DRAWS, one.network.n_draws)
+        few_draws[one.name] = {f"{one.path}n_draws": n_draws}
+    yield from _trained(
+        candidates,
+        few_draws,
+        rows,
+        splits,
+        Executor(HeldOutPredictor(rows, splits), resources),
+        known,
+    )
+
+
+def refitted(
+    candidates: Sequence[Candidate],
+    settings: Mapping[str, dict],
+    rows: Rows,
+    known: dict[Key, Any],
+    resources: Resources,
+) -> Iterator[int]:
+    """Fitted to all rows with further settings; as ``held_out``."""
+    every_row = [(np.arange(len(rows.y)), np.arange(0))]
+    executor = Executor(Keeper(), resources)
+    yield from _trained(candidates, settings, rows, every_row, executor, known)
+
+
+def _trained(candidates, settings, rows, splits, executor, known) -> Iterator[int]:
+    jobs: list[Job] = []
+    folds = range(len(splits))
+    for entry in {id(one.entry): one.entry for one in candidates}.values():
+        own = [one for one in candidates if one.entry is entry]
+        builder = JobBuilder(
+            entry.estimator, rows.fit_params(own[0].path), rows.X, rows.y, splits
+        )
+        params = {one.name: one.params | settings[one.name] for one in own}
+        missing = {
+            name: [fold for fold in folds if (name, fold) not in known]
+            for name in params
+        }
+        of_entry, failed = builder.jobs(params, missing)
+        jobs += of_entry
+        known.update((key, outcome.error) for key, outcome in failed.items())
+    yield len(known)
+    programs = executor.run(jobs)
+    del jobs
+    for outcomes in programs:
+        for key, outcome in outcomes.items():
+            known[key] = outcome.error or outcome.scores[0]
+        yield len(known)

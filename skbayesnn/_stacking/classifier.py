@@ -1,0 +1,162 @@
+"""Bayesian stacking of classifiers."""
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
+
+from skbayesnn._stacking.base import BayesianStacking, by_row
+from skbayesnn._stacking.summary import of_classes
+
+
+class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
+    """A weighted mixture of Bayesian neural networks that chooses itself.
+
+    As :class:`BayesianStackingRegressor`: a pool of candidates is trained out of fold,
+    their weights make the held-out labels the likeliest [1]_, and those with weight are
+    fitted to all rows.
+
+    Parameters
+    ----------
+    estimators : "auto" or list of (str, estimator, dict), default="auto"
+        The pool. ``"auto"``: networks of two hidden layers, of several length scales
+        and dropout rates, on the columns as they are and with
+        :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder` in front; and
+        logistic regressions. Or names, estimators of this package (also as the last
+        step of a ``Pipeline``) and grids of their parameters.
+    cv : int, cross-validation generator or iterable, default=None
+        Folds, stratified. None is five with fewer than 700 rows, and one held-out
+        fifth from there on. Numbers mean shuffled folds.
+    n_refits : int, default=4
+        Networks of each candidate with weight, from different starts, fitted to all
+        rows.
+    max_iter : "auto" or int, default="auto"
+        Epochs of the default candidates.
+    class_weight : dict, "balanced" or None, default=None
+        Of the labels, as in scikit-learn; of the default candidates and their weights.
+    n_jobs, memory_budget
+        As in :class:`~skbayesnn.model_selection.BatchedGridSearchCV`.
+    device : str or torch.device, default="auto"
+        Of the default candidates.
+    verbose : bool, default=False
+        Say what is done, and what the mixture is worth out of fold.
+    random_state : int, RandomState instance or None, default=None
+        Determines folds and candidates.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    weights_ : DataFrame
+        ``"weight"`` and mean out-of-fold ``"log_density"`` (nats) of every candidate,
+        the heaviest first; without pandas a dict of weights.
+    estimators_ : list of estimator
+        The candidates with weight, fitted to all rows.
+    n_draws_ : ndarray of int
+        Of each of these in the mixture, 200 in all.
+    spread_factor_ : ndarray of shape (1,)
+        Temperature of the draws' probabilities, p^(1 / T) normalised; 1 where another
+        does not make the held-out labels likelier by more than its standard error.
+    oof_prediction_ : ndarray of shape (n_samples, n_classes)
+        Probabilities that the mixture gives each row without having seen it. NaN for
+        rows that were never held out.
+    oof_log_density_ : ndarray of shape (n_samples,)
+        Log probability of the label there, nats.
+    summary_ : Summary
+        Of these, in one line: ``print(model.summary_)``.
+    n_features_in_, feature_names_in_
+        Where the pool is the default.
+
+    References
+    ----------
+    .. [1] Yao, Vehtari, Simpson & Gelman (2018), "Using stacking to average Bayesian
+       predictive distributions", Bayesian Analysis 13(3).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skbayesnn import BayesianStackingClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = BayesianStackingClassifier(max_iter=5, random_state=0).fit(X, y)
+    >>> model.predict_proba(X[:2]).shape
+    (2, 3)
+    """
+
+    _of_classes = True
+
+    def __init__(
+        self,
+        estimators="auto",
+        *,
+        cv=None,
+        n_refits=4,
+        max_iter="auto",
+        class_weight=None,
+        n_jobs=None,
+        memory_budget=None,
+        device="auto",
+        verbose=False,
+        random_state=None,
+    ):
+        self.estimators = estimators
+        self.cv = cv
+        self.n_refits = n_refits
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.n_jobs = n_jobs
+        self.memory_budget = memory_budget
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def predict(self, X):
+        """The class of the largest mean probability.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        return self.classes_[self.predict_proba(X).argmax(1)]
+
+    def predict_proba(self, X):
+        """Mean over the draws of the class probabilities.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        probability : ndarray of shape (n_samples, n_classes)
+            In the order of ``classes_``.
+        """
+        return np.concatenate([one.mean() for _, one in self._blocks(X)])
+
+    def predict_log_proba(self, X):
+        """Logarithm of ``predict_proba``."""
+        return np.log(self.predict_proba(X))
+
+    def _of_pool(self):
+        return {"class_weight": self.class_weight}
+
+    def _row_weights(self, prepared, y):
+        weights = super()._row_weights(prepared, y)
+        if self.class_weight is None:
+            return weights
+        return weights * compute_sample_weight(self.class_weight, y)
+
+    def _summary(self, mixture, y, weights):
+        return of_classes(mixture, y, weights)
+
+    def _keep_out_of_fold(self, rows, mixture, y):
+        n_rows = len(y)
+        self.classes_ = mixture.classes
+        self.oof_prediction_ = by_row(rows, mixture.mean(), n_rows)
+        self.oof_log_density_ = by_row(rows, mixture.log_density(y[rows]), n_rows)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

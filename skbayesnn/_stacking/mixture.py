@@ -1,0 +1,105 @@
+"""Out-of-fold predictives -> weights, and one correction of the whole mixture."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+
+from skbayesnn._predictive.labels import LabelPredictive
+from skbayesnn._predictive.mixture import MixturePredictive
+from skbayesnn._predictive.recalibration import likeliest_scale
+from skbayesnn._stacking.weights import stacking_weights, whole_numbers
+
+# Draws of the whole mixture, spread over the candidates by weight.
+N_DRAWS = 200
+# Powers of the probabilities that are looked at.
+POWERS = (0.2, 5.0)
+# A density that is zero to rounding, nats: what one such row can cost a candidate.
+LOWEST = -1e4
+
+
+@dataclass(frozen=True)
+class OutOfFold:
+    """What every candidate says of rows that it has not seen.
+
+    Parameters
+    ----------
+    predictives : list of MixturePredictive or LabelPredictive
+        Of each candidate, of the same rows.
+    y : array of shape (rows[, targets])
+    weights : ndarray of shape (rows,)
+    """
+
+    predictives: Sequence[Any]
+    y: np.ndarray
+    weights: np.ndarray
+
+    def log_density(self) -> np.ndarray:
+        """(rows, candidates), nats."""
+        values = [one.log_density(self.y) for one in self.predictives]
+        return np.maximum(np.stack(values, axis=1), LOWEST)
+
+    def draws_of(self) -> tuple[np.ndarray, np.ndarray]:
+        """Weights of the candidates, and how many draws of the mixture they get."""
+        weights = stacking_weights(self.log_density(), self.weights)
+        return weights, whole_numbers(weights, N_DRAWS)
+
+    def mixture(self, n_draws):
+        """The mixture with so many draws of each candidate."""
+        parts = [
+            (one, n) for one, n in zip(self.predictives, n_draws, strict=True) if n
+        ]
+        return pooled(*zip(*parts, strict=True))
+
+
+def pooled(parts, n_draws):
+    """The mixture of predictives, each with so many draws."""
+    if parts[0].of_classes:
+        classes = np.unique(np.concatenate([part.classes for part in parts]))
+        return LabelPredictive.pooled(parts, classes, n_draws)
+    return MixturePredictive.pooled(parts, n_draws)
+
+
+def corrected(mixture, factor):
+    """The mixture, spread by factors per target, or with probabilities to a power."""
+    if np.all(factor == 1):
+        return mixture
+    if mixture.of_classes:
+        return mixture.tempered(1 / factor.item())
+    return mixture.scaled(factor)
+
+
+def best_factor(mixture, y, weights) -> np.ndarray:
+    """The correction that makes y the likeliest, if it pays: (targets or 1,).
+
+    Ones, unless the mean log density gains more than its standard error.
+    """
+    found = _likeliest(mixture, y, weights)
+    gain = corrected(mixture, found).log_density(y) - mixture.log_density(y)
+    mean = np.average(gain, weights=weights)
+    error = np.sqrt(np.square(weights) @ np.square(gain - mean)) / weights.sum()
+    return found if mean > error else np.ones_like(found)
+
+
+def _likeliest(mixture, y, weights) -> np.ndarray:
+    if not mixture.of_classes:
+        if mixture.components.discrete or mixture.transform is not None:
+            return np.ones(1)
+        columns = mixture.standard(y)
+        return np.array(
+            [
+                likeliest_scale(
+                    mixture.components.targets(slice(j, j + 1)), columns[:, j], weights
+                )
+                for j in range(columns.shape[1])
+            ]
+        )
+
+    def loss(log_power):
+        density = mixture.tempered(np.exp(log_power)).log_density(y)
+        return -np.average(np.maximum(density, LOWEST), weights=weights)
+
+    found = minimize_scalar(loss, bounds=np.log(POWERS), method="bounded")
+    return np.exp([-found.x])

@@ -1,0 +1,146 @@
+"""Bayesian stacking of regressors."""
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from skbayesnn._predictive.mixin import RegressionPredictiveMixin
+from skbayesnn._stacking.base import BayesianStacking, by_row
+from skbayesnn._stacking.summary import of_numbers
+
+
+class BayesianStackingRegressor(
+    RegressionPredictiveMixin, RegressorMixin, BayesianStacking
+):
+    """A weighted mixture of Bayesian neural networks that chooses itself.
+
+    A pool of candidates is trained without each fold, all candidates and folds side by
+    side in a few batched programs. Their weights make the held-out rows the likeliest
+    [1]_: nothing is selected, so nothing is over-selected. The candidates with weight
+    are then fitted to all rows, from several starts each, and the predictive is their
+    weighted mixture.
+
+    Parameters
+    ----------
+    estimators : "auto" or list of (str, estimator, dict), default="auto"
+        The pool. ``"auto"``: networks of two hidden layers with a noise that depends on
+        the input, of several length scales, with and without dropout, on the columns
+        as they are and with :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`
+        in front; and linear models. Or names, estimators of this package (also as
+        the last step of a ``Pipeline``) and grids of their parameters.
+    cv : int, cross-validation generator or iterable, default=None
+        Folds. None is five with fewer than 700 rows, and one held-out fifth from there
+        on. Numbers mean shuffled folds.
+    n_refits : int, default=4
+        Networks of each candidate with weight, from different starts, fitted to all
+        rows.
+    max_iter : "auto" or int, default="auto"
+        Epochs of the default candidates.
+    n_jobs, memory_budget
+        As in :class:`~skbayesnn.model_selection.BatchedGridSearchCV`.
+    device : str or torch.device, default="auto"
+        Of the default candidates.
+    verbose : bool, default=False
+        Say what is done, and what the mixture is worth out of fold.
+    random_state : int, RandomState instance or None, default=None
+        Determines folds and candidates.
+
+    Attributes
+    ----------
+    weights_ : DataFrame
+        ``"weight"`` and mean out-of-fold ``"log_density"`` (nats, y's units) of every
+        candidate, the heaviest first; without pandas a dict of weights.
+    estimators_ : list of estimator
+        The candidates with weight, fitted to all rows.
+    n_draws_ : ndarray of int
+        Of each of these in the mixture, 200 in all.
+    spread_factor_ : ndarray of shape (n_targets,)
+        By which the whole mixture is spread about its mean; ones where that does not
+        make the held-out rows likelier by more than its standard error.
+    oof_prediction_, oof_std_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
+        What the mixture says of each row without having seen it: mean and total
+        standard deviation, y's units. NaN for rows that were never held out.
+    oof_log_density_ : ndarray of shape (n_samples,)
+        Log density of y there, nats.
+    summary_ : Summary
+        Of these, in one line: ``print(model.summary_)``.
+    n_features_in_, feature_names_in_
+        Where the pool is the default.
+
+    References
+    ----------
+    .. [1] Yao, Vehtari, Simpson & Gelman (2018), "Using stacking to average Bayesian
+       predictive distributions", Bayesian Analysis 13(3).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skbayesnn import BayesianStackingRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = BayesianStackingRegressor(max_iter=5, random_state=0).fit(X, y)
+    >>> model.predict_interval(X[:3], coverage=0.9).shape
+    (3, 2)
+    """
+
+    _of_classes = False
+
+    def __init__(
+        self,
+        estimators="auto",
+        *,
+        cv=None,
+        n_refits=4,
+        max_iter="auto",
+        n_jobs=None,
+        memory_budget=None,
+        device="auto",
+        verbose=False,
+        random_state=None,
+    ):
+        self.estimators = estimators
+        self.cv = cv
+        self.n_refits = n_refits
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.memory_budget = memory_budget
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def predict(self, X, return_std=False):
+        """Mean of the mixture, and its total standard deviation.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        return_std : bool, default=False
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,) or (n_samples, n_targets)
+            In y's units.
+        std : ndarray of the same shape
+            Only with ``return_std=True``; noise included (eq. 6).
+        """
+        means, stds = [], []
+        for _, one in self._blocks(X):
+            means.append(one.mean())
+            if return_std:
+                stds.append(one.uncertainty(["total"])["total"])
+        mean = np.concatenate(means)
+        return (mean, np.concatenate(stds)) if return_std else mean
+
+    def _summary(self, mixture, y, weights):
+        return of_numbers(mixture, y, weights)
+
+    def _keep_out_of_fold(self, rows, mixture, y):
+        n_rows = len(y)
+        self.oof_prediction_ = by_row(rows, mixture.mean(), n_rows)
+        std = mixture.uncertainty(["total"])["total"]
+        self.oof_std_ = by_row(rows, std, n_rows)
+        self.oof_log_density_ = by_row(rows, mixture.log_density(y[rows]), n_rows)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,55 @@
+"""What a mixture is worth on rows that it has not seen, in one line."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Means over rows out of fold, with standard errors.
+
+    Parameters
+    ----------
+    log_density, error : float
+        Mean log predictive density, nats, y's units, and its standard error.
+    others : dict of str to float
+        What else is said of it, by name.
+    """
+
+    log_density: float
+    error: float
+    others: dict[str, float]
+
+    def __str__(self):
+        said = [f"log density {self.log_density:.3f} +- {self.error:.3f}"]
+        said += [f"{name} {value:.3g}" for name, value in self.others.items()]
+        return f"out of fold: {', '.join(said)}"
+
+
+def of_numbers(mixture, y, weights) -> Summary:
+    """R^2 and coverage of the central 90 % intervals, means over targets."""
+    mean = mixture.mean()
+    residual = np.average(np.square(y - mean), axis=0, weights=weights)
+    centre = np.average(y, axis=0, weights=weights)
+    spread = np.average(np.square(y - centre), axis=0, weights=weights)
+    level = mixture.cdf(y)
+    inside = np.average(np.abs(level - 0.5) <= 0.45, axis=0, weights=weights)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        explained = np.mean(1 - residual / spread)
+    others = {"R^2": float(explained), "90 % intervals cover": float(np.mean(inside))}
+    return Summary(*_mean(mixture.log_density(y), weights), others)
+
+
+def of_classes(mixture, y, weights) -> Summary:
+    """Accuracy."""
+    right = mixture.classes[mixture.mean().argmax(1)] == y
+    others = {"accuracy": float(np.average(right, weights=weights))}
+    return Summary(*_mean(mixture.log_density(y), weights), others)
+
+
+def _mean(values, weights) -> tuple[float, float]:
+    """Weighted mean, and its standard error."""
+    mean = np.average(values, weights=weights)
+    error = np.sqrt(np.square(weights) @ np.square(values - mean)) / weights.sum()
+    return float(mean), float(error)
