@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from _leaderboard import report
+from _leaderboard import picture, report
 from _leaderboard.child import pack
 from _leaderboard.contestants import (
     CONTESTANTS,
@@ -36,6 +36,7 @@ from _leaderboard.contestants import (
     surroundings,
 )
 from _leaderboard.predictives import scores_of
+from _leaderboard.ranking import CLOCKS
 from _leaderboard.results import append, read
 from _leaderboard.tasks import TASKS, Task, as_taken
 from common import ROOT, command_line, environment
@@ -63,7 +64,7 @@ def runs(tasks: list[Task], contestants: list[Contestant], most: int) -> Iterato
 
 
 def open_runs(options, found: dict) -> list[Run]:
-    """What has no line yet; with ``--retry`` also what has failed."""
+    """What has no line yet, has failed (``--retry``), or everything (``--again``)."""
     able = []
     for one in CONTESTANTS:
         if one.name in options.contestants and _has_task(one, options.tasks):
@@ -76,7 +77,8 @@ def open_runs(options, found: dict) -> list[Run]:
     result = []
     for run in runs(tasks, able, options.splits):
         record = found.get((run[0].name, run[1].name, run[2]))
-        if record is None or (options.retry and "error" in record):
+        failed = record is not None and "error" in record
+        if record is None or options.again or (options.retry and failed):
             result.append(run)
     return result
 
@@ -158,6 +160,18 @@ def told(record: dict) -> str:
     return f"{what}: {scores}; {times}"
 
 
+def write_report(options) -> None:
+    """The page and its picture, of what there is."""
+    records = list(read(options.results).values())
+    if not records:
+        print(f"There are no results in {options.results}.")
+        return
+    drawn = picture.draw(records, options.picture, options.clock)
+    name = options.picture.name if drawn else None
+    options.tables.write_text(report.text_of(records, name, options.clock))
+    print(f"tables: {options.tables}" + f", picture: {options.picture}" * drawn)
+
+
 # Command line
 
 
@@ -207,13 +221,14 @@ def parser() -> argparse.ArgumentParser:
     add("--threads", type=int, default=1, help="of every contestant")
     add("--results", type=Path, default=BENCHMARKS / "leaderboard.jsonl")
     add("--retry", action="store_true", help="run what has failed once more")
+    add("--again", action="store_true", help="run what is finished once more")
     add("--max-seconds", type=float, default=np.inf, help="start no run after these")
     add("--run-seconds", type=float, default=3600.0, help="end a run after these")
     add("--peers-root", type=Path, default=output, help="folder of the environments")
     add("--env", action="append", default=[], help="NAME=python, instead of that")
     add("--install", type=names_among(list(ENVIRONMENTS)), help="make environments")
     add("--report", action="store_true", help="write tables and picture, run nothing")
-    add("--clock", choices=list(report.CLOCKS), default="wall", help="of the report")
+    add("--clock", choices=list(CLOCKS), default="wall", help="of the report")
     add("--tables", type=Path, default=BENCHMARKS / "LEADERBOARD.md")
     add("--picture", type=Path, default=BENCHMARKS / "leaderboard.png")
     return result
@@ -225,8 +240,7 @@ def main() -> None:
     if options.install:
         return install(options.install, options.peers_root)
     if options.report:
-        records = read(options.results).values()
-        return report.write(records, options.tables, options.picture, options.clock)
+        return write_report(options)
     options.pythons = {
         name: python_of(options.peers_root / name) for name in ENVIRONMENTS
     } | {

@@ -191,9 +191,7 @@ def test_report(board, tmp_path):
     ]
     failed = _record("energy", "bde", 0, 0.0) | {"error": "no memory"}
     del failed["scores"]
-    page, picture = tmp_path / "of.md", tmp_path / "of.png"
-    board.report.write([*records, failed], page, picture, "wall")
-    told = " ".join(page.read_text().split())
+    told = " ".join(board.report.text_of([*records, failed], "of.png", "wall").split())
     # On the splits that both have: 0.5 below on each, with no error.
     assert "| ngboost | 2 | 1.00 +- 0.50" in told
     assert "-0.5 (2)" in told
@@ -203,4 +201,6 @@ def test_report(board, tmp_path):
     assert "| boosting_quantiles | 3.00 | - | 3.00 | 2.5 |" in told
     assert "| ngboost | 1.50 | 1.50 | 1.50 | 2.5 |" in told
     assert "| bde | energy 0 | no memory |" in told
+    picture = tmp_path / "of.png"
+    assert board.picture.draw(records, picture, "wall")
     assert picture.stat().st_size > 1_000

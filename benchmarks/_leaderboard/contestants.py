@@ -114,8 +114,9 @@ def _peer(name: str, kind: str, about: str, environment: str, **options) -> Cont
 
 _REGRESSION, _CLASSIFICATION = "regression", "classification"
 _DEAR = {"most_splits": 3}
+_DEAREST = {"most_splits": 3, "most_rows": 2_000}
 _TEXT = {"takes": "frame"}
-_FILLED = {"takes": "imputed", **_DEAR}
+_FILLED = {"takes": "imputed"}
 _HELD = "noise of the held-out fifth that chooses its epoch"
 
 CONTESTANTS = [
@@ -147,21 +148,23 @@ CONTESTANTS = [
         "catboost",
     ),
     _peer(
+        "catboost_stopped",
+        _REGRESSION,
+        "the same with the number of trees that is best for a held-out fifth",
+        "catboost",
+    ),
+    _peer(
         "catboost_ensemble",
         _REGRESSION,
-        "the same with `posterior_sampling=True`, mixture of its virtual ensembles",
+        "`catboost` with `posterior_sampling=True`, mixture of its virtual ensembles",
         "catboost",
     ),
     _peer("ngboost", _REGRESSION, "`NGBRegressor()`", "ngboost"),
     _peer("bde", _REGRESSION, "`BdeRegressor`, README's settings", "bde", **_DEAR),
+    _peer("realmlp", _REGRESSION, f"`RealMLP_TD_S_Regressor()`; {_HELD}", "pytabkit"),
     _peer(
-        "realmlp",
-        _REGRESSION,
-        f"`RealMLP_TD_S_Regressor()`; {_HELD}",
-        "pytabkit",
-        **_DEAR,
+        "tabm", _REGRESSION, f"`TabM_D_Regressor()`; {_HELD}", "pytabkit", **_DEAREST
     ),
-    _peer("tabm", _REGRESSION, f"`TabM_D_Regressor()`; {_HELD}", "pytabkit", **_DEAR),
     _peer(
         "uqr_mc_dropout",
         _REGRESSION,
@@ -196,5 +199,6 @@ CONTESTANTS = [
         "`TabM_D_Classifier`, stopped by log loss",
         "pytabkit",
         **_FILLED,
+        **_DEAREST,
     ),
 ]

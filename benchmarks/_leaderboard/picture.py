@@ -1,0 +1,88 @@
+"""A picture of what was found: mean rank against seconds."""
+
+from pathlib import Path
+
+import numpy as np
+from _leaderboard.contestants import CONTESTANTS
+from _leaderboard.predictives import SCORES
+from _leaderboard.ranking import (
+    RANKED,
+    TITLES,
+    fields,
+    groups,
+    mean_ranks,
+    typical_seconds,
+)
+
+# Okabe & Ito: colours that colour-blind people can tell apart.
+VERMILION, BLUE = "#D55E00", "#0072B2"
+
+
+def draw(records: list[dict], path: Path, clock: str) -> bool:
+    """Mean rank of the first score against seconds; whether there was anything.
+
+    Of those who have the most sets.
+    """
+    from matplotlib.figure import Figure
+
+    panels = {}
+    for kind in SCORES:
+        found = fields(records, kind)
+        for some, tasks in groups(found)[:1]:
+            panels[kind] = found, some, tasks
+    if not panels:
+        return False
+    figure = Figure(figsize=(6.2 * len(panels), 4.6), layout="constrained")
+    for axes, (kind, (found, some, tasks)) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+    ):
+        score = RANKED[kind][0]
+        ranks = mean_ranks(found, some, tasks, score)
+        _panel(axes, ranks, {o: typical_seconds(found, o, tasks, clock) for o in ranks})
+        axes.set_ylabel(f"mean rank by {TITLES[score]}")
+        axes.set_title(f"{kind}, {len(tasks)} sets")
+    figure.savefig(path, dpi=130)
+    return True
+
+
+def _panel(axes, ranks: dict[str, float], times: dict[str, float]) -> None:
+    ours = {one.name for one in CONTESTANTS if one.is_ours}
+    colors = {one: VERMILION if one in ours else BLUE for one in ranks}
+    for one, rank in ranks.items():
+        axes.plot(times[one], rank, "o", color=colors[one], ms=5)
+    axes.set_xscale("log")
+    axes.margins(x=0.2)
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds of fit and prediction")
+    axes.grid(color="#EEEEEE")
+    to_axes = axes.transData + axes.transAxes.inverted()
+    points = {one: to_axes.transform((times[one], ranks[one])) for one in ranks}
+    for one, place in _places(points).items():
+        options = {"color": colors[one], "fontsize": 8, "va": "center"}
+        axes.text(*place, one, transform=axes.transAxes, **options)
+
+
+def _places(points: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
+    """Where names go: beside their points, as near as nothing else stands.
+
+    points : in shares of the panel, as the result
+    """
+    taken = [(x - 0.01, y - 0.01, x + 0.01, y + 0.01) for x, y in points.values()]
+    result = {}
+    for one, (x, y) in points.items():
+        width = 0.012 * len(one)
+        for step in sorted(range(-8, 9), key=abs):
+            for start in (x + 0.015, x - 0.015 - width):
+                middle = y + 0.012 * step
+                box = start, middle - 0.015, start + width, middle + 0.015
+                if one not in result and not any(_overlap(box, t) for t in taken):
+                    taken.append(box)
+                    result[one] = start, middle
+        result.setdefault(one, (x + 0.015, y))
+    return result
+
+
+def _overlap(one: tuple, other: tuple) -> bool:
+    """Of boxes: left, lower, right and upper."""
+    apart = one[2] < other[0] or other[2] < one[0]
+    return not (apart or one[3] < other[1] or other[3] < one[1])
