@@ -147,12 +147,17 @@ def check_classification(estimator, X, y, sample_weight, *, reset, classes=None)
 
 def check_inputs_with_target(estimator, X, y, *, reset):
     """``check_inputs``, with scikit-learn's error where y is missing."""
+    check_target_given(estimator, y)
+    return check_inputs(estimator, X, reset=reset)
+
+
+def check_target_given(estimator, y):
+    """scikit-learn's error where y is missing."""
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y "
             "is None."
         )
-    return check_inputs(estimator, X, reset=reset)
 
 
 def check_weights(sample_weight, X):

@@ -3,24 +3,15 @@
 import time
 from abc import ABCMeta, abstractmethod
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 import sklearn
 from joblib import hash as hash_of
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import (
-    KFold,
-    ShuffleSplit,
-    StratifiedKFold,
-    StratifiedShuffleSplit,
-    check_cv,
-)
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._data.validate import check_inputs
+from skbayesnn._data.validate import check_inputs, check_weights
 from skbayesnn._meta.functions import open_predictive
 from skbayesnn._predictive.mixin import OpenPredictive, PredictiveMixin
 from skbayesnn._stacking import pool as default
@@ -30,24 +21,23 @@ from skbayesnn._stacking.candidates import (
     candidates_of,
     held_out,
     refitted,
+    that_trained,
 )
-from skbayesnn._stacking.mixture import OutOfFold, best_factor, corrected, pooled
+from skbayesnn._stacking.folds import folds_of
+from skbayesnn._stacking.mixture import OutOfFold, corrected, pooled
 from skbayesnn._stacking.summary import Summary
-from skbayesnn._warnings import warn
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._prepared import prepare
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.model_selection._executor import Resources
-
-# With fewer rows, folds; from here on a fifth of the rows, held out once.
-FOLDS_BELOW, N_FOLDS = 700, 5
+from skbayesnn.model_selection._jobs import network_of
 
 
 class BayesianStacking(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     """Base of both; see the classes for the parameters."""
 
     _of_classes: bool
-    # What an interrupted fit has found out, and for which data.
+    # What an interrupted fit has found out, and of what: (hash, out of fold, refits).
     _unfinished: tuple[str, dict, dict] | None = None
 
     def fit(self, X, y, sample_weight=None, groups=None):
@@ -66,167 +56,121 @@ class BayesianStacking(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         Returns
         -------
         self : object
+            After an error it is as it was before; after an interruption, too, and
+            another ``fit`` to the same data goes on from there.
         """
         start = time.perf_counter()
-        self._check_parameters()
-        prepared = self._prepare(X, y, sample_weight)
-        random = _validation.random_source(self.random_state)
-        seed = int(random.randint(2**31 - 1))
-        candidates = candidates_of(self._pool(prepared, seed))
-        X, y, groups = indexable(X, np.asarray(y), groups)
-        rows = Rows(X, y, sample_weight)
-        splits = self._splits(X, y, groups, seed)
-        fingerprint = hash_of((self.get_params(), X, y, sample_weight, splits))
-        out_of_fold, refits = self._known_of_before(fingerprint)
+        y = self._checked_targets(y)
+        seed = int(_validation.random_source(self.random_state).randint(2**31 - 1))
+        rows, pool = self._rows_and_pool(X, y, sample_weight, seed)
+        candidates = candidates_of(pool)
+        _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
+        splits = folds_of(
+            self.cv, rows.X, y, groups, of_classes=self._of_classes, seed=seed
+        )
         resources = self._resources()
+        fingerprint = hash_of((self.get_params(), rows, splits))
+        out_of_fold, refits = self._known_of_before(fingerprint)
         try:
             n_members = len(candidates) * len(splits)
             for n_done in held_out(candidates, rows, splits, out_of_fold, resources):
                 self._say(start, f"{n_done} of {n_members} networks out of fold")
-            candidates = _that_trained(candidates, splits, out_of_fold)
-            found = self._weighted(candidates, splits, out_of_fold, prepared, y)
-            n_draws = found["n_draws"]
-            kept = [one for one, n in zip(candidates, n_draws, strict=True) if n]
-            settings = self._settings(kept, n_draws[n_draws > 0])
+            candidates = that_trained(candidates, splits, out_of_fold)
+            oof = OutOfFold.of(candidates, splits, out_of_fold, rows)
+            stacked = oof.stacked()
+            kept = [candidates[i] for i in np.flatnonzero(stacked.n_draws)]
+            n_draws = {one.name: stacked.n_draws[candidates.index(one)] for one in kept}
+            settings = self._refit_settings(kept, n_draws)
             for n_done in refitted(kept, settings, rows, refits, resources):
                 self._say(start, f"{n_done} of {len(kept)} fitted to all rows")
+            kept = that_trained(kept, [None], refits)
         except KeyboardInterrupt:
             self._unfinished = fingerprint, out_of_fold, refits
             raise
-        self._become(y, candidates, kept, found, refits)
+        self.spread_factor_ = stacked.factor
+        names = [one.name for one in candidates]
+        self.weights_ = _framed(names, stacked.weights, stacked.log_density)
+        self.estimators_ = [refits[one.name, 0] for one in kept]
+        self.n_draws_ = np.array([n_draws[one.name] for one in kept])
+        self.n_iter_ = max(network_of(one).n_iter_ for one in self.estimators_)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimators_[0], name):
+                setattr(self, name, getattr(self.estimators_[0], name))
+        self._keep_out_of_fold(oof.test_rows, stacked.mixture, y)
+        self.summary_ = self._summary(stacked.mixture, oof.y, oof.weights)
         self._say(start, str(self.summary_))
         return self
 
     # ---- what is asked for
 
-    def _check_parameters(self):
-        _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
-        if isinstance(self.estimators, str):
-            _validation.check_option("estimators", self.estimators, ["auto"])
+    @abstractmethod
+    def _checked_targets(self, y) -> np.ndarray:
+        """y as an array, if it is of the right kind."""
 
-    def _prepare(self, X, y, sample_weight):
-        """The rows, checked as a network checks them."""
-        if not self._is_auto:
-            return None
-        probe = (MCDropoutClassifier if self._of_classes else MCDropoutRegressor)()
-        prepared = prepare(probe, X, y, sample_weight)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(probe, name):
-                setattr(self, name, getattr(probe, name))
-        return prepared
+    def _class_weights(self, y) -> np.ndarray | None:
+        """By which the weights of the rows are multiplied."""
 
-    @property
-    def _is_auto(self) -> bool:
-        return isinstance(self.estimators, str)
-
-    def _pool(self, prepared, seed) -> list[default.Entry]:
-        if self._is_auto:
-            return default.default_pool(
-                prepared.table.X,
-                prepared.table.sample_weight,
-                of_classes=self._of_classes,
-                max_iter=self.max_iter,
-                device=self.device,
-                random_state=seed,
-                **self._of_pool(),
-            )
-        return [default.Entry(*entry) for entry in self.estimators]
-
-    def _splits(self, X, y, groups, seed) -> list[tuple]:
-        """(train, test) of every fold; shuffled where a number is asked for."""
-        cv, n_rows = self.cv, len(y)
-        own = cv is None or isinstance(cv, Integral)
-        if cv is None and n_rows >= FOLDS_BELOW:
-            kind = StratifiedShuffleSplit if self._of_classes else ShuffleSplit
-            cv = kind(1, test_size=1 / N_FOLDS, random_state=seed)
-        elif cv is None or isinstance(cv, Integral):
-            kind = StratifiedKFold if self._of_classes else KFold
-            n_folds = min(N_FOLDS, n_rows) if cv is None else cv
-            cv = kind(n_folds, shuffle=True, random_state=seed)
-        cv = check_cv(cv, y, classifier=self._of_classes)
-        splits = list(cv.split(X, y, groups))
-        if not own:
-            return splits
-        # Folds of equally many rows share a program: some train on one row less.
-        n_train = min(len(train) for train, _ in splits)
-        return [(train[:n_train], test) for train, test in splits]
+    def _rows_and_pool(self, X, y, sample_weight, seed):
+        """The rows as the candidates get them, and the pool."""
+        X, y = indexable(X, y)
+        by_class = self._class_weights(y)
+        if sample_weight is not None or by_class is not None:
+            sample_weight = check_weights(sample_weight, X)
+            sample_weight = sample_weight * (1.0 if by_class is None else by_class)
+        rows = Rows(X, y, sample_weight)
+        if not isinstance(self.estimators, str):
+            return rows, [default.Entry(*entry) for entry in self.estimators]
+        _validation.check_option("estimators", self.estimators, ["auto"])
+        # What is wrong is told here once, and not for every candidate.
+        probe = MCDropoutClassifier() if self._of_classes else MCDropoutRegressor()
+        table = prepare(probe, X, y, sample_weight).table
+        return rows, default.default_pool(
+            table.X,
+            table.sample_weight,
+            of_classes=self._of_classes,
+            max_iter=self.max_iter,
+            device=self.device,
+            random_state=seed,
+        )
 
     def _resources(self) -> Resources:
-        megabytes = self.memory_budget or sklearn.get_config()["working_memory"]
+        megabytes = self.memory_budget
+        if megabytes is None:
+            megabytes = sklearn.get_config()["working_memory"]
+        _validation.check_number("memory_budget", megabytes, low=0, open_low=True)
         return Resources(int(megabytes * 2**20), self.n_jobs, "2*n_jobs", None)
 
-    def _settings(self, kept, n_draws) -> dict[str, dict]:
-        """Parameters of the fit to all rows, by candidate."""
+    def _refit_settings(self, kept: list[Candidate], n_draws) -> dict[str, dict]:
+        """Parameters of the fit to all rows, by candidate's name."""
         settings = {}
-        for one, n in zip(kept, n_draws, strict=True):
+        for one in kept:
             n_networks = max(self.n_refits, one.network.n_estimators)
             settings[one.name] = {
                 f"{one.path}n_estimators": n_networks,
-                f"{one.path}n_draws": int(-(-n // n_networks)),
+                f"{one.path}n_draws": int(-(-n_draws[one.name] // n_networks)),
             }
         return settings
 
+    def _known_of_before(self, fingerprint: str) -> tuple[dict, dict]:
+        """What an unfinished fit to the same data has found out."""
+        before, self._unfinished = self._unfinished, None
+        if before is not None and before[0] == fingerprint:
+            return before[1], before[2]
+        return {}, {}
+
     # ---- what is made of it
 
-    def _weighted(self, candidates, splits, out_of_fold, prepared, y) -> dict[str, Any]:
-        """Weights of the candidates, and the correction of their mixture."""
-        rows = np.concatenate([test for _, test in splits])
-        weights = self._row_weights(prepared, y)[rows]
-        seen = weights > 0
-        parts = [
-            _of_all_folds([out_of_fold[one.name, fold] for fold in range(len(splits))])
-            for one in candidates
-        ]
-        mixed = OutOfFold(parts, y[rows], weights)
-        share, n_draws = mixed.draws_of()
-        mixture = mixed.mixture(n_draws)
-        factor = best_factor(mixture, y[rows], weights)
-        final = corrected(mixture, factor)
-        return {
-            "n_draws": n_draws,
-            "weights": share,
-            "log_density": np.average(mixed.log_density(), axis=0, weights=weights),
-            "factor": factor,
-            "rows": rows,
-            "mixture": final,
-            "summary": self._summary(final, y[rows][seen], weights[seen]),
-        }
-
-    def _row_weights(self, prepared, y) -> np.ndarray:
-        if prepared is None:
-            return np.ones(len(y))
-        return prepared.table.sample_weight
+    @abstractmethod
+    def _keep_out_of_fold(self, test_rows, mixture, y) -> None:
+        """Attributes that say what the mixture thinks of rows that it has not seen."""
 
     @abstractmethod
     def _summary(self, mixture, y, weights) -> Summary:
         """What the mixture is worth on rows that it has not seen."""
 
-    @abstractmethod
-    def _keep_out_of_fold(self, rows, mixture, y) -> None:
-        """Attributes that say what the mixture thinks of rows that it has not seen."""
-
-    def _of_pool(self) -> dict:
-        """Further parameters of the default candidates."""
-        return {}
-
-    def _become(self, y, candidates, kept, found, refits) -> None:
-        failed = [
-            one.name for one in kept if isinstance(refits[one.name, 0], Exception)
-        ]
-        if failed:
-            raise refits[failed[0], 0]
-        self.estimators_ = [refits[one.name, 0] for one in kept]
-        self.n_draws_ = found["n_draws"][found["n_draws"] > 0]
-        self.spread_factor_ = found["factor"]
-        names = [one.name for one in candidates]
-        self.weights_ = _framed(names, found["weights"], found["log_density"])
-        self.summary_ = found["summary"]
-        self._keep_out_of_fold(found["rows"], found["mixture"], y)
-        self._unfinished = None
-
     def _open_predictive(self, X):
         check_is_fitted(self)
-        if self._is_auto:
+        if isinstance(self.estimators, str):
             X = check_inputs(self, X, reset=False)
         inner = [open_predictive(one, X) for one in self.estimators_]
 
@@ -235,57 +179,15 @@ class BayesianStacking(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
 
         return OpenPredictive.mapped(inner, mixed)
 
-    def _known_of_before(self, fingerprint) -> tuple[dict, dict]:
-        before, self._unfinished = self._unfinished, None
-        if before is not None and before[0] == fingerprint:
-            return before[1], before[2]
-        return {}, {}
-
     def _say(self, start: float, text: str) -> None:
         if self.verbose:
             seconds = time.perf_counter() - start
             print(f"[{type(self).__name__}] {seconds:5.1f} s: {text}")
 
-
-def _that_trained(candidates, splits, known) -> list[Candidate]:
-    """Without the candidates that failed in a fold, of which is warned."""
-    trained, errors = [], {}
-    for one in candidates:
-        failed = [
-            known[one.name, fold]
-            for fold in range(len(splits))
-            if isinstance(known[one.name, fold], Exception)
-        ]
-        if failed:
-            errors[one.name] = failed[0]
-        else:
-            trained.append(one)
-    if not trained:
-        raise next(iter(errors.values())).with_traceback(None)
-    if errors:
-        name, error = next(iter(errors.items()))
-        warn(
-            f"{len(errors)} of {len(candidates)} candidates could not be trained and "
-            f"were left out; the first, {name}: {type(error).__name__}: {error}",
-            ConvergenceWarning,
-        )
-    return trained
-
-
-def _of_all_folds(parts):
-    return type(parts[0]).of_other_rows(parts)
-
-
-def by_row(rows, values, n_rows):
-    """Values of held-out rows as those of all, (n_rows, ...); NaN where there is none.
-
-    Where a row was held out several times, their mean.
-    """
-    sums = np.zeros((n_rows, *values.shape[1:]))
-    np.add.at(sums, rows, values)
-    times = np.bincount(rows, minlength=n_rows).reshape(-1, *[1] * (values.ndim - 1))
-    with np.errstate(invalid="ignore"):
-        return sums / times
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
 
 def _framed(names, weights, log_density):
@@ -295,7 +197,5 @@ def _framed(names, weights, log_density):
         import pandas
     except ImportError:
         return {names[i]: float(weights[i]) for i in order}
-    frame = pandas.DataFrame(
-        {"weight": weights, "log_density": log_density}, index=names
-    )
-    return frame.iloc[order]
+    columns = {"weight": weights, "log_density": log_density}
+    return pandas.DataFrame(columns, index=names).iloc[order]

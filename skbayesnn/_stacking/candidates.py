@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
 
 from skbayesnn._meta.functions import open_predictive
 from skbayesnn._predictive.mixin import Predictive
 from skbayesnn._sklearn_compat import safe_split
 from skbayesnn._stacking.pool import Entry
+from skbayesnn._warnings import warn
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.model_selection._executor import Executor, Resources
 from skbayesnn.model_selection._jobs import (
@@ -150,6 +152,36 @@ def refitted(
     every_row = [(np.arange(len(rows.y)), np.arange(0))]
     executor = Executor(Keeper(), resources)
     yield from _trained(candidates, settings, rows, every_row, executor, known)
+
+
+def that_trained(
+    candidates: Sequence[Candidate], splits: Sequence, known: Mapping[Key, Any]
+) -> list[Candidate]:
+    """Without the candidates that failed in a fold, of which is warned.
+
+    Raises
+    ------
+    Exception
+        That of the first candidate, where all have failed.
+    """
+    trained, errors = [], {}
+    for one in candidates:
+        of_folds = [known[one.name, fold] for fold in range(len(splits))]
+        failed = [value for value in of_folds if isinstance(value, Exception)]
+        if failed:
+            errors[one.name] = failed[0]
+        else:
+            trained.append(one)
+    if not trained:
+        raise next(iter(errors.values())).with_traceback(None)
+    if errors:
+        name, error = next(iter(errors.items()))
+        warn(
+            f"{len(errors)} of {len(candidates)} candidates could not be trained and "
+            f"were left out; the first, {name}: {type(error).__name__}: {error}",
+            ConvergenceWarning,
+        )
+    return trained
 
 
 def _trained(candidates, settings, rows, splits, executor, known) -> Iterator[int]:

@@ -3,8 +3,12 @@
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skbayesnn._stacking.base import BayesianStacking, by_row
+from skbayesnn._data.validate import check_target_given
+from skbayesnn._stacking.base import BayesianStacking
+from skbayesnn._stacking.folds import by_row
 from skbayesnn._stacking.summary import of_classes
 
 
@@ -32,7 +36,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     max_iter : "auto" or int, default="auto"
         Epochs of the default candidates.
     class_weight : dict, "balanced" or None, default=None
-        Of the labels, as in scikit-learn; of the default candidates and their weights.
+        Of the labels, as in scikit-learn; multiplies the weights of the rows.
     n_jobs, memory_budget
         As in :class:`~skbayesnn.model_selection.BatchedGridSearchCV`.
     device : str or torch.device, default="auto"
@@ -62,8 +66,10 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         Log probability of the label there, nats.
     summary_ : Summary
         Of these, in one line: ``print(model.summary_)``.
+    n_iter_ : int
+        Epochs of the longest fit to all rows.
     n_features_in_, feature_names_in_
-        Where the pool is the default.
+        As the candidates have them.
 
     References
     ----------
@@ -118,6 +124,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         -------
         labels : ndarray of shape (n_samples,)
         """
+        check_is_fitted(self)
         return self.classes_[self.predict_proba(X).argmax(1)]
 
     def predict_proba(self, X):
@@ -138,25 +145,24 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         """Logarithm of ``predict_proba``."""
         return np.log(self.predict_proba(X))
 
-    def _of_pool(self):
-        return {"class_weight": self.class_weight}
+    def _checked_targets(self, y):
+        check_target_given(self, y)
+        y = column_or_1d(y, warn=True)
+        check_classification_targets(y)
+        return y
 
-    def _row_weights(self, prepared, y):
-        weights = super()._row_weights(prepared, y)
+    def _class_weights(self, y):
         if self.class_weight is None:
-            return weights
-        return weights * compute_sample_weight(self.class_weight, y)
+            return None
+        return compute_sample_weight(self.class_weight, y)
 
     def _summary(self, mixture, y, weights):
         return of_classes(mixture, y, weights)
 
-    def _keep_out_of_fold(self, rows, mixture, y):
+    def _keep_out_of_fold(self, test_rows, mixture, y):
         n_rows = len(y)
         self.classes_ = mixture.classes
-        self.oof_prediction_ = by_row(rows, mixture.mean(), n_rows)
-        self.oof_log_density_ = by_row(rows, mixture.log_density(y[rows]), n_rows)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+        self.oof_prediction_ = by_row(test_rows, mixture.mean(), n_rows)
+        self.oof_log_density_ = by_row(
+            test_rows, mixture.log_density(y[test_rows]), n_rows
+        )

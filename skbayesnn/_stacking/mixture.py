@@ -21,6 +21,30 @@ LOWEST = -1e4
 
 
 @dataclass(frozen=True)
+class Stacked:
+    """The weighted mixture of the candidates, out of fold.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (candidates,)
+    n_draws : ndarray of shape (candidates,), int
+        Draws of the mixture; zero where a weight is too small for one.
+    log_density : ndarray of shape (candidates,)
+        Mean of each candidate, nats.
+    factor : ndarray of shape (targets or 1,)
+        The correction of the mixture.
+    mixture : MixturePredictive or LabelPredictive
+        Corrected, of the held-out rows.
+    """
+
+    weights: np.ndarray
+    n_draws: np.ndarray
+    log_density: np.ndarray
+    factor: np.ndarray
+    mixture: Any
+
+
+@dataclass(frozen=True)
 class OutOfFold:
     """What every candidate says of rows that it has not seen.
 
@@ -28,23 +52,43 @@ class OutOfFold:
     ----------
     predictives : list of MixturePredictive or LabelPredictive
         Of each candidate, of the same rows.
+    test_rows : ndarray of shape (rows,), int
+        Their numbers in the table.
     y : array of shape (rows[, targets])
     weights : ndarray of shape (rows,)
     """
 
     predictives: Sequence[Any]
+    test_rows: np.ndarray
     y: np.ndarray
     weights: np.ndarray
+
+    @classmethod
+    def of(cls, candidates, splits, known, rows) -> "OutOfFold":
+        """Of the candidates' predictives of every fold, by name and fold."""
+        predictives = []
+        for one in candidates:
+            folds = [known[one.name, fold] for fold in range(len(splits))]
+            predictives.append(type(folds[0]).of_other_rows(folds))
+        test_rows = np.concatenate([test for _, test in splits])
+        weights = rows.sample_weight
+        weights = np.ones(len(rows.y)) if weights is None else weights
+        return cls(predictives, test_rows, rows.y[test_rows], weights[test_rows])
+
+    def stacked(self) -> Stacked:
+        """Weighted so that the rows are the likeliest, and corrected if that pays."""
+        log_density = self.log_density()
+        weights = stacking_weights(log_density, self.weights)
+        n_draws = whole_numbers(weights, N_DRAWS)
+        mixture = self.mixture(n_draws)
+        factor = best_factor(mixture, self.y, self.weights)
+        means = np.average(log_density, axis=0, weights=self.weights)
+        return Stacked(weights, n_draws, means, factor, corrected(mixture, factor))
 
     def log_density(self) -> np.ndarray:
         """(rows, candidates), nats."""
         values = [one.log_density(self.y) for one in self.predictives]
         return np.maximum(np.stack(values, axis=1), LOWEST)
-
-    def draws_of(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights of the candidates, and how many draws of the mixture they get."""
-        weights = stacking_weights(self.log_density(), self.weights)
-        return weights, whole_numbers(weights, N_DRAWS)
 
     def mixture(self, n_draws):
         """The mixture with so many draws of each candidate."""

@@ -2,9 +2,12 @@
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_array, check_is_fitted
 
+from skbayesnn._data.validate import check_target_given
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin
-from skbayesnn._stacking.base import BayesianStacking, by_row
+from skbayesnn._stacking.base import BayesianStacking
+from skbayesnn._stacking.folds import by_row
 from skbayesnn._stacking.summary import of_numbers
 
 
@@ -63,8 +66,10 @@ class BayesianStackingRegressor(
         Log density of y there, nats.
     summary_ : Summary
         Of these, in one line: ``print(model.summary_)``.
+    n_iter_ : int
+        Epochs of the longest fit to all rows.
     n_features_in_, feature_names_in_
-        Where the pool is the default.
+        As the candidates have them.
 
     References
     ----------
@@ -121,6 +126,7 @@ class BayesianStackingRegressor(
         std : ndarray of the same shape
             Only with ``return_std=True``; noise included (eq. 6).
         """
+        check_is_fitted(self)
         means, stds = [], []
         for _, one in self._blocks(X):
             means.append(one.mean())
@@ -129,18 +135,23 @@ class BayesianStackingRegressor(
         mean = np.concatenate(means)
         return (mean, np.concatenate(stds)) if return_std else mean
 
+    def _checked_targets(self, y):
+        check_target_given(self, y)
+        return check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+
     def _summary(self, mixture, y, weights):
         return of_numbers(mixture, y, weights)
 
-    def _keep_out_of_fold(self, rows, mixture, y):
+    def _keep_out_of_fold(self, test_rows, mixture, y):
         n_rows = len(y)
-        self.oof_prediction_ = by_row(rows, mixture.mean(), n_rows)
+        self.oof_prediction_ = by_row(test_rows, mixture.mean(), n_rows)
         std = mixture.uncertainty(["total"])["total"]
-        self.oof_std_ = by_row(rows, std, n_rows)
-        self.oof_log_density_ = by_row(rows, mixture.log_density(y[rows]), n_rows)
+        self.oof_std_ = by_row(test_rows, std, n_rows)
+        self.oof_log_density_ = by_row(
+            test_rows, mixture.log_density(y[test_rows]), n_rows
+        )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
-        tags.input_tags.sparse = True
         return tags

@@ -1,0 +1,117 @@
+"""Weights of the candidates: against closed forms and a general solver."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from skbayesnn._stacking.weights import stacking_weights, whole_numbers
+
+ROWS, CANDIDATES = 60, 5
+
+
+def _log_density(seed, rows=ROWS, candidates=CANDIDATES):
+    """Candidates that are good at different rows, and one that is hopeless."""
+    random = np.random.default_rng(seed)
+    values = random.normal(scale=2.0, size=(rows, candidates))
+    values[:, -1] -= 30
+    return values
+
+
+def _objective(weights, log_density, row_weights, prior_rows):
+    density = np.exp(log_density) @ weights
+    prior = prior_rows / log_density.shape[1] * np.log(weights).sum()
+    return row_weights @ np.log(density) + prior
+
+
+@pytest.mark.parametrize("prior_rows", [0.5, 3.0, 40.0])
+def test_is_the_optimum_of_a_general_solver(seed, prior_rows):
+    log_density = _log_density(seed)
+    row_weights = np.random.default_rng(seed + 1).uniform(0, 3, size=ROWS)
+    weights = stacking_weights(log_density, row_weights, prior_rows)
+    assert weights.sum() == pytest.approx(1)
+    assert (weights > 0).all()
+
+    def loss(logits):
+        shares = np.exp(logits - logits.max())
+        shares = (shares / shares.sum()).clip(1e-300)
+        return -_objective(shares, log_density, row_weights, prior_rows)
+
+    best = minimize(loss, np.zeros(CANDIDATES), method="BFGS", tol=1e-9)
+    found = _objective(weights, log_density, row_weights, prior_rows)
+    # EM stops within 1e-6 nats a row of the optimum; BFGS has its own error.
+    assert found >= -best.fun - 1e-5 * row_weights.sum()
+
+
+@pytest.mark.parametrize("prior_rows", [0.1, 3.0])
+def test_disjoint_candidates_get_their_share_of_the_rows(prior_rows):
+    """Closed form: each row is possible under one candidate only."""
+    owner = np.repeat([0, 1, 2], [5, 9, 20])
+    log_density = np.full((34, 3), -np.inf)
+    log_density[np.arange(34), owner] = -7.0
+    weights = stacking_weights(log_density, np.ones(34), prior_rows)
+    expected = (np.array([5, 9, 20]) + prior_rows / 3) / (34 + prior_rows)
+    np.testing.assert_allclose(weights, expected, atol=1e-6)
+
+
+def test_without_a_difference_they_are_equal():
+    weights = stacking_weights(np.full((8, 4), -2.5), np.ones(8))
+    np.testing.assert_allclose(weights, 0.25)
+
+
+def test_few_rows_do_not_give_all_to_one():
+    """The better one is favoured, by more rows more."""
+    shares = [
+        stacking_weights(np.tile([0.0, -0.5], (rows, 1)), np.ones(rows))[0]
+        for rows in (1, 10, 100, 1000)
+    ]
+    assert 0.5 < shares[0] < shares[1] < shares[2] < shares[3] < 1
+    assert shares[0] < 0.8
+    assert shares[3] > 0.99
+
+
+def test_order_of_candidates_and_of_rows_is_none_of_its_business(seed):
+    log_density = _log_density(seed)
+    row_weights = np.random.default_rng(seed).uniform(size=ROWS)
+    weights = stacking_weights(log_density, row_weights)
+    turned = stacking_weights(log_density[::-1, ::-1], row_weights[::-1])
+    # Sums in another order.
+    np.testing.assert_allclose(turned, weights[::-1], rtol=1e-6)
+
+
+def test_weight_two_is_a_row_twice_and_weight_zero_none(seed):
+    log_density = _log_density(seed)
+    times = np.random.default_rng(seed).integers(0, 3, size=ROWS)
+    weights = stacking_weights(log_density, times.astype(float))
+    repeated = np.repeat(log_density, times, axis=0)
+    np.testing.assert_allclose(
+        weights, stacking_weights(repeated, np.ones(len(repeated))), rtol=1e-6
+    )
+
+
+def test_units_of_the_density_do_not_matter(seed):
+    """A constant per row, as large as exp can hold or not, changes nothing."""
+    log_density = _log_density(seed)
+    shift = np.random.default_rng(seed).normal(scale=2000, size=(ROWS, 1))
+    np.testing.assert_allclose(
+        stacking_weights(log_density + shift, np.ones(ROWS)),
+        stacking_weights(log_density, np.ones(ROWS)),
+        # Of numbers in the thousands, 1e-12 is left after the decimal point.
+        rtol=1e-6,
+    )
+
+
+def test_a_row_that_all_deem_impossible_says_nothing(seed):
+    log_density = _log_density(seed)
+    more = np.vstack([log_density, np.full(CANDIDATES, -np.inf)])
+    row_weights = np.append(np.ones(ROWS), 0.0)
+    expected = stacking_weights(log_density, np.ones(ROWS))
+    np.testing.assert_allclose(stacking_weights(more, row_weights), expected)
+    assert np.isfinite(stacking_weights(more, np.ones(ROWS + 1))).all()
+
+
+@pytest.mark.parametrize("total", [1, 7, 200])
+def test_whole_numbers_are_the_nearest_that_sum_up(seed, total):
+    weights = np.random.default_rng(seed).dirichlet(np.full(9, 0.3))
+    numbers = whole_numbers(weights, total)
+    assert numbers.sum() == total
+    assert (np.abs(numbers - total * weights) < 1).all()
