@@ -17,7 +17,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from common import data_folder, table
+from common import data_folder
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
@@ -118,11 +118,13 @@ def wide_pool(X, *, of_classes, steps):
     rates = [0.0, 0.05, 0.2] if of_classes else [0.0, 0.01]
     scales = [1.0, 3.0, 10.0, "auto"] if of_classes else [0.3, 1.0, 3.0, "auto"]
     pool = [Entry("raw", network, {"length_scale": scales, "dropout": rates})]
-    for n_bins in (16,):
+    # What a network costs goes with the number of its inputs.
+    n_bins = min(16, 256 // X.shape[1])
+    if n_bins >= 4:
         encoder = PiecewiseLinearEncoder(n_bins=n_bins, keep_columns=True).fit(X)
         encoded = Pipeline([("encoder", FrozenEstimator(encoder)), ("net", network)])
         grid = {"net__length_scale": [1.0, 3.0, "auto"], "net__dropout": rates}
-        pool.append(Entry(f"bins{n_bins}", encoded, grid))
+        pool.append(Entry("encoded", encoded, grid))
     linear = kind(**common | {"hidden_layer_sizes": (), "dropout": 0.0})
     pool.append(Entry("linear", linear, {"length_scale": [1.0, 3.0, 10.0, 30.0]}))
     return pool
@@ -174,7 +176,7 @@ def scored(found, names, *, starts=STARTS, factor=True, prior_rows=3.0):
     """Scores of the stack of some candidates."""
     held = [found["of"][name][0] for name in names]
     weights = np.ones(len(found["y"]))
-    oof = OutOfFold(held, found["y"], weights)
+    oof = OutOfFold(held, np.arange(len(weights)), len(weights), found["y"], weights)
     share = stacking_weights(oof.log_density(), weights, prior_rows)
     n_draws = whole_numbers(share, 200)
     spread = 1.0

@@ -1,13 +1,17 @@
 """The two stacks: cross-fitted candidates, their weights, and a fit to all rows."""
 
 import time
+import warnings
 from abc import ABCMeta, abstractmethod
+from collections.abc import Callable, Iterator
+from functools import partial
 from numbers import Integral
 
 import numpy as np
 import sklearn
 from joblib import hash as hash_of
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,7 +28,7 @@ from skbayesnn._stacking.candidates import (
     that_trained,
 )
 from skbayesnn._stacking.folds import folds_of
-from skbayesnn._stacking.mixture import OutOfFold, corrected, pooled
+from skbayesnn._stacking.mixture import OutOfFold, Stacked, corrected, pooled
 from skbayesnn._stacking.summary import Summary
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._prepared import prepare
@@ -59,7 +63,7 @@ class BayesianStacking(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             After an error it is as it was before; after an interruption, too, and
             another ``fit`` to the same data goes on from there.
         """
-        start = time.perf_counter()
+        say = partial(self._say, time.perf_counter())
         y = self._checked_targets(y)
         seed = int(_validation.random_source(self.random_state).randint(2**31 - 1))
         rows, pool = self._rows_and_pool(X, y, sample_weight, seed)
@@ -69,36 +73,31 @@ class BayesianStacking(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
             self.cv, rows.X, y, groups, of_classes=self._of_classes, seed=seed
         )
         resources = self._resources()
-        fingerprint = hash_of((self.get_params(), rows, splits))
+        fingerprint = hash_of((pool, self.n_refits, rows, splits))
         out_of_fold, refits = self._known_of_before(fingerprint)
         try:
-            n_members = len(candidates) * len(splits)
-            for n_done in held_out(candidates, rows, splits, out_of_fold, resources):
-                self._say(start, f"{n_done} of {n_members} networks out of fold")
+            work = held_out(candidates, rows, splits, out_of_fold, resources)
+            of_members = f"of {len(candidates) * len(splits)} networks out of fold"
+            _work_off(work, lambda n_done: say(f"{n_done} {of_members}"))
             candidates = that_trained(candidates, splits, out_of_fold)
             oof = OutOfFold.of(candidates, splits, out_of_fold, rows)
             stacked = oof.stacked()
             kept = [candidates[i] for i in np.flatnonzero(stacked.n_draws)]
             n_draws = {one.name: stacked.n_draws[candidates.index(one)] for one in kept}
-            settings = self._refit_settings(kept, n_draws)
-            for n_done in refitted(kept, settings, rows, refits, resources):
-                self._say(start, f"{n_done} of {len(kept)} fitted to all rows")
+            work = refitted(
+                kept, self._refit_settings(kept, n_draws), rows, refits, resources
+            )
+            _work_off(
+                work, lambda n_done: say(f"{n_done} of {len(kept)} fitted to all rows")
+            )
             kept = that_trained(kept, [None], refits)
         except KeyboardInterrupt:
             self._unfinished = fingerprint, out_of_fold, refits
             raise
-        self.spread_factor_ = stacked.factor
-        names = [one.name for one in candidates]
-        self.weights_ = _framed(names, stacked.weights, stacked.log_density)
         self.estimators_ = [refits[one.name, 0] for one in kept]
         self.n_draws_ = np.array([n_draws[one.name] for one in kept])
-        self.n_iter_ = max(network_of(one).n_iter_ for one in self.estimators_)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self.estimators_[0], name):
-                setattr(self, name, getattr(self.estimators_[0], name))
-        self._keep_out_of_fold(oof.test_rows, stacked.mixture, y)
-        self.summary_ = self._summary(stacked.mixture, oof.y, oof.weights)
-        self._say(start, str(self.summary_))
+        self._keep_what_is_known(candidates, oof, stacked)
+        say(str(self.summary_))
         return self
 
     # ---- what is asked for
@@ -160,8 +159,20 @@ class BayesianStacking(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
 
     # ---- what is made of it
 
+    def _keep_what_is_known(self, candidates, oof: OutOfFold, stacked: Stacked) -> None:
+        """Fitted attributes that say what the candidates and the mixture are worth."""
+        names = [one.name for one in candidates]
+        self.weights_ = _framed(names, stacked.weights, stacked.log_density)
+        self.spread_factor_ = stacked.factor
+        self.n_iter_ = max(network_of(one).n_iter_ for one in self.estimators_)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimators_[0], name):
+                setattr(self, name, getattr(self.estimators_[0], name))
+        self._keep_out_of_fold(oof, stacked.mixture)
+        self.summary_ = self._summary(stacked.mixture, oof.y, oof.weights)
+
     @abstractmethod
-    def _keep_out_of_fold(self, test_rows, mixture, y) -> None:
+    def _keep_out_of_fold(self, oof: OutOfFold, mixture) -> None:
         """Attributes that say what the mixture thinks of rows that it has not seen."""
 
     @abstractmethod
@@ -188,6 +199,15 @@ class BayesianStacking(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _work_off(trained: Iterator[int], report: Callable[[int], None]) -> None:
+    """Train all there is, without the warnings of single candidates."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", message=".*columns of X are constant")
+        for n_done in trained:
+            report(n_done)
 
 
 def _framed(names, weights, log_density):

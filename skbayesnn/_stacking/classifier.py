@@ -8,7 +8,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skbayesnn._data.validate import check_target_given
 from skbayesnn._stacking.base import BayesianStacking
-from skbayesnn._stacking.folds import by_row
 from skbayesnn._stacking.summary import of_classes
 
 
@@ -159,10 +158,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     def _summary(self, mixture, y, weights):
         return of_classes(mixture, y, weights)
 
-    def _keep_out_of_fold(self, test_rows, mixture, y):
-        n_rows = len(y)
+    def _keep_out_of_fold(self, oof, mixture):
         self.classes_ = mixture.classes
-        self.oof_prediction_ = by_row(test_rows, mixture.mean(), n_rows)
-        self.oof_log_density_ = by_row(
-            test_rows, mixture.log_density(y[test_rows]), n_rows
-        )
+        self.oof_prediction_ = oof.by_row(mixture.mean())
+        self.oof_log_density_ = oof.by_row(mixture.log_density(oof.y))

@@ -2,7 +2,6 @@
 
 from numbers import Integral
 
-import numpy as np
 from sklearn.model_selection import (
     KFold,
     ShuffleSplit,
@@ -40,16 +39,3 @@ def folds_of(cv, X, y, groups, *, of_classes: bool, seed: int) -> list[tuple]:
     # Folds of equally many rows share a program: some train on one row less.
     n_train = min(len(train) for train, _ in splits)
     return [(train[:n_train], test) for train, test in splits]
-
-
-def by_row(test_rows: np.ndarray, values: np.ndarray, n_rows: int) -> np.ndarray:
-    """Values of held-out rows as those of all, (n_rows, ...); NaN where there is none.
-
-    Where a row was held out several times, their mean.
-    """
-    sums = np.zeros((n_rows, *values.shape[1:]))
-    np.add.at(sums, test_rows, values)
-    times = np.bincount(test_rows, minlength=n_rows)
-    times = times.reshape(-1, *[1] * (values.ndim - 1))
-    with np.errstate(invalid="ignore"):
-        return sums / times

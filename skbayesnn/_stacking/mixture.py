@@ -54,12 +54,15 @@ class OutOfFold:
         Of each candidate, of the same rows.
     test_rows : ndarray of shape (rows,), int
         Their numbers in the table.
+    n_rows : int
+        Of the table.
     y : array of shape (rows[, targets])
     weights : ndarray of shape (rows,)
     """
 
     predictives: Sequence[Any]
     test_rows: np.ndarray
+    n_rows: int
     y: np.ndarray
     weights: np.ndarray
 
@@ -73,7 +76,20 @@ class OutOfFold:
         test_rows = np.concatenate([test for _, test in splits])
         weights = rows.sample_weight
         weights = np.ones(len(rows.y)) if weights is None else weights
-        return cls(predictives, test_rows, rows.y[test_rows], weights[test_rows])
+        y, weights = rows.y[test_rows], weights[test_rows]
+        return cls(predictives, test_rows, len(rows.y), y, weights)
+
+    def by_row(self, values: np.ndarray) -> np.ndarray:
+        """Of held-out rows, as of all rows: (n_rows, ...); NaN where there is none.
+
+        Where a row was held out several times, their mean.
+        """
+        sums = np.zeros((self.n_rows, *values.shape[1:]))
+        np.add.at(sums, self.test_rows, values)
+        times = np.bincount(self.test_rows, minlength=self.n_rows)
+        times = times.reshape(-1, *[1] * (values.ndim - 1))
+        with np.errstate(invalid="ignore"):
+            return sums / times
 
     def stacked(self) -> Stacked:
         """Weighted so that the rows are the likeliest, and corrected if that pays."""

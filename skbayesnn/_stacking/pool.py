@@ -29,7 +29,9 @@ class Entry(NamedTuple):
 
 # Rows from which on networks are wider.
 _MANY_ROWS = 4000
-_BINS = 16
+# Bins of a column, and columns with all of their bins: what a network costs goes with
+# the number of its inputs.
+_FEWEST_BINS, _MOST_BINS, _MOST_ENCODED = 4, 16, 256
 
 
 def default_pool(X, sample_weight, *, of_classes: bool, **params) -> list[Entry]:
@@ -50,11 +52,12 @@ def default_pool(X, sample_weight, *, of_classes: bool, **params) -> list[Entry]
         Entry("network", network, _raw(of_classes)),
         Entry("linear", linear, {"length_scale": [1.0, 3.0, 10.0]}),
     ]
-    if sparse.issparse(X):
+    n_bins = min(_MOST_BINS, _MOST_ENCODED // X.shape[1])
+    if sparse.issparse(X) or n_bins < _FEWEST_BINS:
         return pool
     # It looks at no y: fitted to all rows, it has equally many columns in all folds,
     # which can share a program.
-    encoder = PiecewiseLinearEncoder(n_bins=_BINS, keep_columns=True)
+    encoder = PiecewiseLinearEncoder(n_bins=n_bins, keep_columns=True)
     fitted = FrozenEstimator(encoder.fit(X, sample_weight=sample_weight))
     encoded = Pipeline([("encoder", fitted), ("network", kind(**params))])
     return [*pool, Entry("encoded", encoded, _encoded(of_classes))]

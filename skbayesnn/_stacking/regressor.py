@@ -7,7 +7,6 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from skbayesnn._data.validate import check_target_given
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin
 from skbayesnn._stacking.base import BayesianStacking
-from skbayesnn._stacking.folds import by_row
 from skbayesnn._stacking.summary import of_numbers
 
 
@@ -142,14 +141,10 @@ class BayesianStackingRegressor(
     def _summary(self, mixture, y, weights):
         return of_numbers(mixture, y, weights)
 
-    def _keep_out_of_fold(self, test_rows, mixture, y):
-        n_rows = len(y)
-        self.oof_prediction_ = by_row(test_rows, mixture.mean(), n_rows)
-        std = mixture.uncertainty(["total"])["total"]
-        self.oof_std_ = by_row(test_rows, std, n_rows)
-        self.oof_log_density_ = by_row(
-            test_rows, mixture.log_density(y[test_rows]), n_rows
-        )
+    def _keep_out_of_fold(self, oof, mixture):
+        self.oof_prediction_ = oof.by_row(mixture.mean())
+        self.oof_std_ = oof.by_row(mixture.uncertainty(["total"])["total"])
+        self.oof_log_density_ = oof.by_row(mixture.log_density(oof.y))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

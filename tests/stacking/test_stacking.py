@@ -1,0 +1,406 @@
+"""The stacks: out of fold is out of fold, the mixture is what its weights say."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.special import logsumexp
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GroupKFold, KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skbayesnn
+from skbayesnn import (
+    BayesianStackingClassifier,
+    BayesianStackingRegressor,
+    CalibratedUncertaintyRegressor,
+    ConformalRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+)
+from skbayesnn._stacking import base
+from skbayesnn.model_selection import BatchedGridSearchCV
+from skbayesnn.preprocessing import PiecewiseLinearEncoder
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
+)
+
+ROWS, COLUMNS = 41, 3
+QUICK = {
+    "hidden_layer_sizes": (7,),
+    "max_iter": 5,
+    "learning_rate_init": 0.05,
+    "dtype": "float64",
+    "random_state": 0,
+    "n_draws": 20,
+}
+GRID = {"length_scale": [0.5, "auto"], "dropout": [0.0, 0.2]}
+
+
+def regressor(**params):
+    pool = [
+        ("network", MCDropoutRegressor(**QUICK), GRID),
+        (
+            "encoded",
+            make_pipeline(
+                PiecewiseLinearEncoder(n_bins=4, keep_columns=True),
+                MCDropoutRegressor(**QUICK),
+            ),
+            {"mcdropoutregressor__tau": [1.0, 4.0]},
+        ),
+    ]
+    defaults = {"cv": 3, "n_refits": 2, "random_state": 1}
+    return BayesianStackingRegressor(pool, **defaults | params)
+
+
+def classifier(**params):
+    pool = [("network", MCDropoutClassifier(**QUICK), GRID)]
+    defaults = {"cv": 3, "n_refits": 2, "random_state": 1}
+    return BayesianStackingClassifier(pool, **defaults | params)
+
+
+@pytest.fixture
+def table(seed):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(ROWS, COLUMNS))
+    return X, X[:, 0] + np.abs(X[:, 1]) + 0.3 * random.normal(size=ROWS)
+
+
+@pytest.fixture
+def labelled(table):
+    X, y = table
+    return X, np.array(["low", "middle", "high"])[np.digitize(y, [0.0, 1.0])]
+
+
+# ---- out of fold
+
+
+def test_out_of_fold_is_a_fit_without_the_fold(table):
+    """One candidate: its clones, fitted fold by fold, say the same."""
+    X, y = table
+    network = MCDropoutRegressor(**QUICK)
+    cv = KFold(4)
+    model = BayesianStackingRegressor([("only", network, {})], cv=cv).fit(X, y)
+    density, mean, std = np.empty(ROWS), np.empty(ROWS), np.empty(ROWS)
+    for train, test in cv.split(X):
+        alone = clone(network).fit(X[train], y[train])
+        density[test] = alone.log_predictive_density(X[test], y[test])
+        mean[test], std[test] = alone.predict(X[test], return_std=True)
+    assert model.weights_["weight"].tolist() == [1.0]
+    assert model.weights_["log_density"].iloc[0] == pytest.approx(density.mean())
+    # Unequal folds are trained in other programs than alone: to rounding.
+    np.testing.assert_allclose(model.oof_prediction_, mean, rtol=1e-8)
+    factor = model.spread_factor_[0]
+    np.testing.assert_allclose(model.oof_std_, factor * std, rtol=1e-8)
+    if factor == 1:
+        np.testing.assert_allclose(model.oof_log_density_, density, rtol=1e-7)
+
+
+def test_rows_that_are_never_held_out_have_no_prediction(table):
+    X, y = table
+    test = np.array([2, 5, 40])
+    cv = [(np.setdiff1d(np.arange(ROWS), test), test)]
+    model = regressor(cv=cv).fit(X, y)
+    assert np.isfinite(model.oof_prediction_[test]).all()
+    for values in (model.oof_prediction_, model.oof_std_, model.oof_log_density_):
+        assert values.shape == (ROWS,)
+        assert np.isnan(np.delete(values, test)).all()
+
+
+def test_the_held_out_rows_of_a_group_stay_together(table):
+    X, y = table
+    groups = np.arange(ROWS) % 5
+    model = regressor(cv=GroupKFold(3)).fit(X, y, groups=groups)
+    same = regressor(cv=list(GroupKFold(3).split(X, y, groups))).fit(X, y)
+    np.testing.assert_array_equal(model.oof_prediction_, same.oof_prediction_)
+    with pytest.raises(ValueError, match=r"`groups` need a `cv`.*GroupKFold"):
+        regressor(cv=3).fit(X, y, groups=groups)
+
+
+def test_few_rows_are_folded_and_many_are_held_out_once(monkeypatch, table):
+    X, y = table
+    model = regressor(cv=None).fit(X, y)
+    assert np.isfinite(model.oof_prediction_).all()
+    monkeypatch.setattr("skbayesnn._stacking.folds.FOLDS_BELOW", 40)
+    model = regressor(cv=None).fit(X, y)
+    assert np.isfinite(model.oof_prediction_).sum() == 9  # A fifth, rounded up.
+
+
+# ---- the mixture
+
+
+def test_predictive_is_the_weighted_mixture(table):
+    """By hand, of the fitted candidates, whose draws are as many as are asked for."""
+    X, y = table
+    model = regressor(n_refits=1).fit(X, y)
+    share = model.n_draws_ / model.n_draws_.sum()
+    assert model.n_draws_.sum() == 200
+    weights = model.weights_["weight"]
+    assert weights.sum() == pytest.approx(1)
+    largest = np.sort(weights.to_numpy())[::-1][: len(share)]
+    np.testing.assert_allclose(np.sort(share)[::-1], largest, atol=1 / 200)
+
+    model.spread_factor_ = np.ones(1)
+    density = np.stack(
+        [skbayesnn.log_predictive_density(one, X, y) for one in model.estimators_]
+    )
+    np.testing.assert_allclose(
+        model.log_predictive_density(X, y),
+        logsumexp(density, axis=0, b=share[:, None]),
+        rtol=1e-7,
+    )
+    cdf = [skbayesnn.predictive_cdf(one, X, y) for one in model.estimators_]
+    np.testing.assert_allclose(model.predictive_cdf(X, y), share @ cdf, rtol=1e-7)
+    mean = np.stack([one.predict(X) for one in model.estimators_])
+    np.testing.assert_allclose(model.predict(X), share @ mean, rtol=1e-7)
+    std = np.stack(
+        [skbayesnn.predict_uncertainty(one, X, "total") for one in model.estimators_]
+    )
+    # The law of total variance.
+    total = share @ (std**2 + (mean - share @ mean) ** 2)
+    np.testing.assert_allclose(model.predict_uncertainty(X) ** 2, total, rtol=1e-6)
+    np.testing.assert_array_equal(
+        model.predict(X, return_std=True)[1], model.predict_uncertainty(X)
+    )
+
+
+def test_spread_factor_spreads_about_the_mean(table):
+    X, y = table
+    model = regressor().fit(X, y)
+    model.spread_factor_ = np.ones(1)
+    mean, std = model.predict(X, return_std=True)
+    middle = model.predict_quantile(X, 0.3)
+    model.spread_factor_ = np.array([2.5])
+    np.testing.assert_allclose(model.predict(X), mean, rtol=1e-10)
+    np.testing.assert_allclose(model.predict_uncertainty(X), 2.5 * std, rtol=1e-10)
+    expected = mean + 2.5 * (middle - mean)
+    np.testing.assert_allclose(model.predict_quantile(X, 0.3), expected, rtol=1e-6)
+
+
+def test_a_factor_that_does_not_pay_is_one(seed):
+    """Rows drawn from the mixture itself need none; rows twice as wide need two."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(400, 2))
+    y = random.normal(size=400)
+    params = QUICK | {"hidden_layer_sizes": (), "max_iter": 60}
+    network = MCDropoutRegressor(**params)
+    narrow = {"tau": [4.0], "dropout": [0.0]}
+    model = BayesianStackingRegressor([("linear", network, narrow)], cv=4).fit(X, y)
+    # 1 / sqrt(tau) is half of the noise; five times the error of a std of 400 rows.
+    assert model.spread_factor_[0] == pytest.approx(2, rel=5 / np.sqrt(800))
+    right = {"tau": [1.0], "dropout": [0.0]}
+    model = BayesianStackingRegressor([("linear", network, right)], cv=4).fit(X, y)
+    assert model.spread_factor_[0] == pytest.approx(1, rel=5 / np.sqrt(800))
+
+
+def test_classes_are_the_weighted_mixture(labelled):
+    X, y = labelled
+    model = classifier(n_refits=1).fit(X, y)
+    assert model.classes_.tolist() == ["high", "low", "middle"]
+    probability = model.predict_proba(X)
+    np.testing.assert_allclose(probability.sum(1), 1)
+    model.spread_factor_ = np.ones(1)
+    share = model.n_draws_ / model.n_draws_.sum()
+    each = np.stack([one.predict_proba(X) for one in model.estimators_])
+    expected = np.tensordot(share, each, 1)
+    np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-7)
+    codes = np.searchsorted(model.classes_, y)
+    np.testing.assert_allclose(
+        model.log_predictive_density(X, y),
+        np.log(expected[np.arange(ROWS), codes]),
+        rtol=1e-6,
+    )
+    measures = model.predict_uncertainty(X, "all")
+    np.testing.assert_allclose(
+        measures["entropy"],
+        measures["expected_entropy"] + measures["mutual_information"],
+        atol=1e-12,
+    )
+    assert model.oof_prediction_.shape == (ROWS, 3)
+
+
+def test_temperature_is_of_every_draw(labelled):
+    X, y = labelled
+    network = MCDropoutClassifier(**QUICK | {"dropout": 0.0})
+    model = BayesianStackingClassifier([("only", network, {})], n_refits=1, cv=3)
+    model.fit(X, y)
+    model.spread_factor_ = np.ones(1)
+    before = model.predict_proba(X)
+    model.spread_factor_ = np.array([2.0])
+    expected = np.sqrt(before) / np.sqrt(before).sum(1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-10)
+
+
+# ---- what it can be given
+
+
+def test_weight_zero_is_absent(table):
+    """In the candidates and in their weights."""
+    X, y = table
+    cv = KFold(3)
+    splits = list(cv.split(X))
+    weights = np.ones(ROWS)
+    weights[[3, 20]] = 0
+    pool = [("network", MCDropoutRegressor(**QUICK), GRID)]
+    model = regressor(cv=splits).set_params(estimators=pool).fit(X, y, sample_weight=weights)
+    kept = np.flatnonzero(weights)
+    number = np.cumsum(weights > 0) - 1
+    fewer = [
+        tuple(number[rows[weights[rows] > 0]] for rows in split) for split in splits
+    ]
+    alone = regressor(cv=fewer).set_params(estimators=pool).fit(X[kept], y[kept])
+    np.testing.assert_allclose(
+        model.weights_["weight"], alone.weights_["weight"], rtol=1e-5
+    )
+    np.testing.assert_allclose(model.predict(X), alone.predict(X), rtol=1e-5)
+
+
+def test_class_weight_is_a_weight_of_rows(labelled):
+    X, y = labelled
+    by_class = {"low": 3.0, "middle": 1.0, "high": 0.5}
+    one = classifier(class_weight=by_class).fit(X, y)
+    weights = np.array([by_class[label] for label in y])
+    other = classifier().fit(X, y, sample_weight=weights)
+    np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
+def test_sparse_and_several_targets(table):
+    X, y = table
+    two = np.column_stack([y, -3 * y + X[:, 2]])
+    network = [("network", MCDropoutRegressor(**QUICK), GRID)]
+    model = BayesianStackingRegressor(network, cv=3, random_state=1)
+    dense = clone(model).fit(X, two)
+    assert dense.predict(X).shape == dense.oof_std_.shape == (ROWS, 2)
+    assert dense.predict_interval(X).shape == (ROWS, 2, 2)
+    assert dense.spread_factor_.shape == (2,)
+    csr = sparse.csr_array(X)
+    other = clone(model).fit(csr, two)
+    np.testing.assert_allclose(other.predict(csr), dense.predict(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "likelihood", ["heteroscedastic", "student_t", "poisson", "mixture"]
+)
+def test_any_likelihood(table, likelihood):
+    X, y = table
+    y = np.round(np.abs(y)) if likelihood == "poisson" else y
+    network = MCDropoutRegressor(likelihood=likelihood, **QUICK)
+    model = BayesianStackingRegressor([("network", network, GRID)], cv=3).fit(X, y)
+    assert np.isfinite(model.log_predictive_density(X, y)).all()
+    assert np.isfinite(model.crps(X, y)).all()
+    lower, upper = model.predict_interval(X).T
+    assert (lower <= upper).all()
+
+
+def test_default_pool_has_all_kinds(table):
+    X, y = table
+    model = BayesianStackingRegressor(max_iter=1, cv=2, random_state=0).fit(X, y)
+    names = {name.split("(")[0] for name in model.weights_.index}
+    assert names == {"network", "encoded", "linear"}
+    csr = sparse.csr_array(X)
+    model = BayesianStackingRegressor(max_iter=1, cv=2, random_state=0).fit(csr, y)
+    names = {name.split("(")[0] for name in model.weights_.index}
+    assert names == {"network", "linear"}
+
+
+def test_same_seed_same_predictions(table):
+    X, y = table
+    one, other = (regressor().fit(X, y) for _ in range(2))
+    np.testing.assert_array_equal(one.predict(X), other.predict(X))
+    again = pickle.loads(pickle.dumps(one))
+    np.testing.assert_array_equal(one.predict(X), again.predict(X))
+    np.testing.assert_array_equal(one.predict(X[:7]), one.predict(X)[:7])
+
+
+def test_inside_and_around(table):
+    X, y = table
+    model = make_pipeline(StandardScaler(), regressor()).fit(X, y)
+    std = skbayesnn.predict_uncertainty(model, X)
+    assert (std > 0).all()
+    assert skbayesnn.predict_interval(model, X).shape == (ROWS, 2)
+    assert np.isfinite(cross_val_score(regressor(), X, y, cv=2)).all()
+    for outer in (CalibratedUncertaintyRegressor, ConformalRegressor):
+        lower, upper = outer(regressor(), cv=2).fit(X, y).predict_interval(X).T
+        assert (lower <= upper).all()
+
+
+def test_a_batched_search_refuses_it_by_name():
+    with pytest.raises(TypeError, match="BayesianStackingRegressor"):
+        BatchedGridSearchCV(regressor(), {"n_refits": [1]}).fit([[0.0]], [0.0])
+
+
+# ---- faults
+
+
+def test_a_candidate_that_fails_is_left_out(table):
+    X, y = table
+    pool = [("network", MCDropoutRegressor(**QUICK), {"dropout": [0.1, 7.0]})]
+    with pytest.warns(ConvergenceWarning, match=r"1 of 2 candidates.*dropout=7.0"):
+        model = BayesianStackingRegressor(pool, cv=2).fit(X, y)
+    assert model.weights_.index.tolist() == ["network(dropout=0.1)"]
+    pool = [("network", MCDropoutRegressor(**QUICK), {"dropout": [3.0, 7.0]})]
+    with pytest.raises(ValueError, match=r"`dropout` must be in \[0, 1\)"):
+        BayesianStackingRegressor(pool, cv=2).fit(X, y)
+
+
+def test_an_error_leaves_it_as_it_was(table):
+    X, y = table
+    model = regressor().fit(X, y)
+    before = model.predict(X)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(X, np.full(ROWS, np.nan))
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+def test_an_interrupted_fit_goes_on(table, monkeypatch):
+    """What was trained is not trained again; the result is the undisturbed fit's."""
+    X, y = table
+    expected = regressor().fit(X, y).predict(X)
+    model, trained = regressor(), []
+    held_out = base.held_out
+
+    def interrupted(*arguments):
+        for n_done in held_out(*arguments):
+            yield n_done
+            if n_done > 4:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(base, "held_out", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert not hasattr(model, "estimators_")
+
+    def counted(*arguments):
+        for n_done in held_out(*arguments):
+            trained.append(n_done)
+            yield n_done
+
+    monkeypatch.setattr(base, "held_out", counted)
+    model.fit(X, y)
+    assert trained[0] > 4
+    np.testing.assert_allclose(model.predict(X), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"estimators": "all"}, "`estimators` must be one of 'auto'; got 'all'"),
+        ({"n_refits": 0}, "`n_refits` must be"),
+        ({"memory_budget": -1}, "`memory_budget` must be"),
+    ],
+)
+def test_bad_parameters(table, params, message):
+    with pytest.raises(ValueError, match=message):
+        regressor().set_params(**params).fit(*table)
+
+
+def test_it_says_what_it_does(table, capsys):
+    model = regressor(verbose=True).fit(*table)
+    said = capsys.readouterr().out
+    assert "networks out of fold" in said
+    assert str(model.summary_) in said
+    assert "log density" in str(model.summary_)
