@@ -34,7 +34,11 @@ def data():
 
 @pytest.fixture(scope="session")
 def small():
-    """Parameters of a network that is quick to fit."""
+    """Parameters of a network that is quick to fit.
+
+    In float64, since most is compared to rounding; what float32, the default, changes
+    is in `test_precision.py`.
+    """
     return {
         "hidden_layer_sizes": (8, 6),
         "max_iter": 20,
@@ -42,6 +46,7 @@ def small():
         "dropout": 0.1,
         "length_scale": 0.1,
         "device": "cpu",
+        "dtype": "float64",
         "random_state": SEED,
     }
 

@@ -293,6 +293,21 @@ PARAMETERS = [
     ({"hidden_layer_sizes": 2.5}, TypeError, "integer or a sequence.* got 2.5"),
     ({"hidden_layer_sizes": (5, 2.5)}, TypeError, "must be an integer; got 2.5"),
     ({"hidden_layer_sizes": None}, TypeError, "integer or a sequence.* got None"),
+    *[
+        (
+            {"dtype": dtype},
+            ValueError,
+            rf"`dtype` must be one of 'float32', 'float64'; got {got}",
+        )
+        for dtype, got in [
+            ("float16", "'float16'"),
+            (64, "64"),
+            (None, "None"),
+            (np.float32, "<class 'numpy.float32'>"),
+            (np.dtype("float32"), r"dtype\('float32'\)"),
+            (torch.float64, "torch.float64"),
+        ]
+    ],
     ({"batch_size": 0}, ValueError, "`batch_size` must be finite and >= 1; got 0"),
     ({"batch_size": 2.5}, TypeError, "`batch_size` must be an integer; got 2.5"),
     ({"batch_size": "all"}, ValueError, "`batch_size` must be one of 'auto'"),

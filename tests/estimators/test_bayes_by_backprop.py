@@ -347,14 +347,16 @@ def test_prior_is_not_the_model(data, small, kind):
 
 @BOTH
 def test_previous_posterior_in_float32(data, small, kind):
-    """It is kept in the precision of the network, and used in that of the new rows."""
+    """It is kept and used in the precision of the training, which may change."""
     y, y_new = target(kind, data), new_target(kind, data)
-    model = kind(**small).fit(data.X.astype(np.float32), y)
-    for X_new in (data.X_new.astype(np.float32), data.X_new):
-        model.partial_fit(X_new, y_new, prior="previous").partial_fit(X_new, y_new)
-        values = [v for fields in model.prior_ for v in fields.values()]
-        assert {value.dtype for value in values} == {X_new.dtype}
-        assert np.isfinite(model.loss_curve_).all()
+    model = kind(**small | {"dtype": "float32"}).fit(data.X, y)
+    for dtype in ("float32", "float64", "float32"):
+        model.set_params(dtype=dtype)
+        for X_new in (data.X_new.astype(np.float32), data.X_new):
+            model.partial_fit(X_new, y_new, prior="previous").partial_fit(X_new, y_new)
+            values = [v for fields in model.prior_ for v in fields.values()]
+            assert {value.dtype for value in values} == {np.dtype(dtype)}
+            assert np.isfinite(model.loss_curve_).all()
 
 
 @BOTH

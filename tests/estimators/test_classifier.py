@@ -202,7 +202,7 @@ def test_pandas_labels(data, small):
 
 def test_float32_is_kept(data, small):
     X = data.X.astype(np.float32)
-    model = MCDropoutClassifier(**small).fit(X, data.labels)
+    model = MCDropoutClassifier(**small | {"dtype": "float32"}).fit(X, data.labels)
     assert model.predict_proba(data.X_new.astype(np.float32)).dtype == np.float32
     assert model.sample_f(data.X_new.astype(np.float32)).dtype == np.float32
     assert model.predict_proba(data.X_new).dtype == np.float64

@@ -154,6 +154,7 @@ def test_nothing_dropped_under_a_flat_prior_is_least_squares(seed, standardize):
         max_iter=1500,
         learning_rate_init=0.05,
         device="cpu",
+        dtype="float64",
         random_state=seed,
     ).fit(X, y)
     np.testing.assert_array_equal(model.weight_decay_, 0)

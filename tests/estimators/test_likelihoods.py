@@ -65,6 +65,7 @@ def case(request, seed):
             "max_iter": 200,
             "n_draws": 30,
             "device": "cpu",
+            "dtype": "float64",
             "random_state": seed,
         },
         counts=likelihood == "poisson",
@@ -227,7 +228,7 @@ def test_several_targets(case):
 
 
 def test_single_precision(case):
-    network = _few(case).fit(case.X.astype(np.float32), case.y)
+    network = _few(case, dtype="float32").fit(case.X.astype(np.float32), case.y)
     X_new = case.X_new.astype(np.float32)
     mean, std = network.predict(X_new, return_std=True)
     assert mean.dtype == std.dtype == np.float32
@@ -316,8 +317,11 @@ def test_counts_start_at_their_weighted_mean_whatever_the_unit_of_weights(seed):
     random = np.random.default_rng(seed)
     X, y = random.normal(size=(40, 2)), random.poisson(3.0, size=40)
     weights = random.uniform(0.5, 2, size=40)
+    model = MCDropoutRegressor(
+        (3,), max_iter=1, likelihood="poisson", dtype="float64", random_state=seed
+    )
     offsets = [
-        MCDropoutRegressor((3,), max_iter=1, likelihood="poisson", random_state=seed)
+        clone(model)
         .fit(X, y, sample_weight=unit * weights)
         .parameters_["likelihood/offset"]
         for unit in (1.0, 1e-6, 1e6)

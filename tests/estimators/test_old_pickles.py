@@ -53,11 +53,24 @@ def test_fitted_again(stored):
     assert_as_stored(model, stored)
 
 
-def test_training_goes_on(stored):
-    """From where it was, not from the start."""
+def test_parameter_of_a_later_version_has_its_default(stored):
+    """The precision was that of X once: float64 here, and predictions keep it."""
     model = stored["estimator"]
+    arrays = model.parameters_.values()
+    assert {values.dtype for values in arrays} == {stored["X"].dtype}
+    assert stored["X"].dtype == np.float64
+    assert model.dtype == model.get_params()["dtype"] == type(model)().dtype
+    for dtype in ("float32", "float64"):  # it waits for the next fit
+        assert_as_stored(model.set_params(dtype=dtype), stored)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_training_goes_on(stored, dtype):
+    """From where it was, not from the start."""
+    model = stored["estimator"].set_params(dtype=dtype)
     n_epochs = model.n_epochs_seen_
     mean = model.partial_fit(stored["X"], stored["y"]).predict(stored["X"])
     assert model.n_epochs_seen_ == n_epochs + 1
     # Weights move by a step's length.
     assert (np.abs(mean - stored["mean"]) < stored["std"]).all()
+    assert model.parameters_["layers/0/mean"].dtype == dtype

@@ -140,8 +140,8 @@ def test_stored_model_is_small(data, small):
     model = MCDropoutRegressor(n_estimators=2, **wide).fit(data.X, data.y)
     n_weights = 2 * ((4 + 1) * 200 + (200 + 1) * 100 + (100 + 1))
     assert len(pickle.dumps(model)) < 4 * 8 * n_weights
-    X = np.tile(data.X, (20, 1)).astype(np.float32)
-    model.fit(X, np.tile(data.y, 20))
+    model.set_params(dtype="float32")
+    model.fit(np.tile(data.X, (20, 1)), np.tile(data.y, 20))
     assert len(pickle.dumps(model)) < 4 * 4 * n_weights + 10_000
 
 

@@ -274,7 +274,7 @@ def test_same_random_state_gives_the_same_bits(case, data, small):
 def test_float32_is_kept(case, data, small):
     y = target(case, data)
     X, X_new = (values.astype(np.float32) for values in (data.X, data.X_new))
-    model = case.model(**small).fit(X, y)
+    model = case.model(**small | {"dtype": "float32"}).fit(X, y)
     assert {v.dtype for k, v in model.parameters_.items() if k != "keep"} == {
         np.dtype(np.float32)
     }

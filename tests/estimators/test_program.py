@@ -10,7 +10,13 @@ from skbayesnn.estimators import _program
 from skbayesnn.estimators._prepared import prepare
 
 ROWS, INPUTS, FOLDS = 38, 4, 3
-SMALL = {"hidden_layer_sizes": (5,), "max_iter": 7, "batch_size": 9, "device": "cpu"}
+SMALL = {
+    "hidden_layer_sizes": (5,),
+    "max_iter": 7,
+    "batch_size": 9,
+    "device": "cpu",
+    "dtype": "float64",
+}
 
 
 @pytest.fixture

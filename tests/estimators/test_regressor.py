@@ -280,7 +280,7 @@ def test_units_of_y(data, small, scale, likelihood):
 
 def test_float32_is_kept(data, small, one):
     X = data.X.astype(np.float32)
-    model = MCDropoutRegressor(**small).fit(X, data.y)
+    model = MCDropoutRegressor(**small | {"dtype": "float32"}).fit(X, data.y)
     X_new = data.X_new.astype(np.float32)
     mean, std = model.predict(X_new, return_std=True)
     assert mean.dtype == std.dtype == np.float32
