@@ -65,6 +65,7 @@ def test_one_program_for_what_may_differ(data, programs, monkeypatch):
         ({"max_iter": [2, 3]}, 2),
         ({"noise": ["bernoulli", "gaussian"]}, 2),
         ({"tau": ["auto", 1.0]}, 2),
+        ({"dtype": ["float32", "float64"]}, 2),
         ({"likelihood": ["gaussian", "heteroscedastic"]}, 2),
         ({"n_draws": [2, 3]}, 1),
         ({"standardize": [True, False]}, 1),
@@ -125,6 +126,20 @@ def test_memory_of_a_member_bounds_it(data):
         # Values, gradient and two moments of Adam at least.
         assert found[-1] > 4 * weights + activations
     assert found[0] < found[1] < found[2]
+
+
+def test_memory_of_a_member_is_that_of_its_precision(data):
+    """Of the training, whatever that of X."""
+    found = {}
+    for dtype in ("float32", "float64"):
+        estimator = regressor(dtype=dtype, hidden_layer_sizes=500)
+        for X in (data.X, data.X.astype(np.float32)):
+            prepared = prepare(estimator, X, data.y)
+            task = task_of(estimator, prepared)
+            job = Job(("", 0), estimator, estimator, prepared, task)
+            found.setdefault(dtype, set()).add(_grouping.bytes_of([job]))
+    [single], [double] = found.values()
+    assert 1.9 * single < double <= 2 * single
 
 
 def fail_in_python():

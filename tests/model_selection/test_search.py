@@ -5,6 +5,7 @@ import re
 import warnings
 from inspect import signature
 
+import joblib
 import numpy as np
 import pytest
 import sklearn
@@ -91,6 +92,10 @@ REGRESSORS = {
             "tau": [0.5, 2.0],
         },
     ),
+    "precision": (
+        regressor(),
+        {"dtype": ["float32", "float64"], "tau": [0.5, 2.0]},
+    ),
     "no program": (
         regressor(),
         {"standardize": [True, False], "n_draws": [3, 5], "n_estimators": [1, 2]},
@@ -122,6 +127,10 @@ CLASSIFIERS = {
             "class_weight": [None, "balanced", {"low": 2.0, "mid": 1.0, "top": 0.5}],
             "length_scale": [0.1, 1.0],
         },
+    ),
+    "precision": (
+        classifier(),
+        {"dtype": ["float64", "float32"], "dropout": [0.1, 0.3]},
     ),
     "early stopping": (
         classifier(**STOPPING),
@@ -197,6 +206,52 @@ def test_results_of_a_classification(data):
     )
 
 
+def test_precisions_are_not_mixed(data):
+    """A member is trained in its own `dtype`, and its neighbours do not matter."""
+    grid = {"dtype": ["float32", "float64"], "tau": [0.5, 2.0]}
+    for X in (data.X, data.X.astype(np.float32)):
+        found = {}
+
+        def keep(estimator, X, y, found=found):
+            member = estimator.dtype, estimator.tau, joblib.hash((X, y))
+            found[member] = fitted_state(estimator)
+            return 0.0
+
+        for one in (grid, *({**grid, "dtype": [dtype]} for dtype in grid["dtype"])):
+            before = dict(found)
+            search = BatchedGridSearchCV(
+                regressor(), one, cv=3, scoring=keep, refit=False
+            )
+            search.fit(X, data.y)
+            assert len(found) == 2 * 2 * 3
+            for member, state in before.items():  # bit by bit
+                assert_same_state(state, found[member], tolerance=0)
+        for (dtype, *_), state in found.items():
+            arrays = {n: v for n, v in state["parameters_"].items() if n != "keep"}
+            assert {values.dtype.name for values in arrays.values()} == {dtype}
+
+
+def test_best_precision_is_refitted(data):
+    """`refit` and the best parameters know it as any other."""
+    grid = {"dtype": ["float32", "float64"]}
+
+    def prefer(estimator, X, y):
+        return float(estimator.dtype == "float32")
+
+    plain, batched = fit_both(regressor(), grid, data.X, data.y, scoring=prefer)
+    assert_same_results(plain, batched)
+    assert batched.best_params_ == {"dtype": "float32"}
+    best = batched.best_estimator_
+    assert best.parameters_["layers/0/mean"].dtype == np.float32
+    assert best.predict(data.X_new).dtype == np.float64
+    np.testing.assert_allclose(
+        batched.predict(data.X_new),
+        plain.predict(data.X_new),
+        rtol=ROUNDING_32,
+        atol=ROUNDING_32,
+    )
+
+
 def test_several_grids(data):
     """Candidates that lack a parameter are masked."""
     grids = [{"tau": [0.5, 2.0]}, {"hidden_layer_sizes": [3], "noise": ["gaussian"]}]
@@ -255,14 +310,16 @@ def test_forms_of_X(data, form):
         )
     else:
         X = data.X.tolist() if form == "list" else data.X.astype(form)
-    tolerance = {"tolerance": ROUNDING_32} if form == "float32" else {}
-    plain, batched = fit_both(regressor(), GRID, X, data.y)
+    single = form == "float32"
+    estimator = regressor(dtype="float32") if single else regressor()
+    tolerance = {"tolerance": ROUNDING_32} if single else {}
+    plain, batched = fit_both(estimator, GRID, X, data.y)
     assert_same_results(plain, batched, **tolerance)
     np.testing.assert_array_equal(
         getattr(batched, "feature_names_in_", None),
         getattr(plain, "feature_names_in_", None),
     )
-    assert_same_members(regressor(), {"tau": [0.5, 2.0]}, X, data.y, **tolerance)
+    assert_same_members(estimator, {"tau": [0.5, 2.0]}, X, data.y, **tolerance)
 
 
 FOLDS = {

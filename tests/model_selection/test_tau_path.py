@@ -136,20 +136,37 @@ def test_options(data, options):
     assert_same(model, searched(model, data.X, data.y))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, "sparse", "frame"])
-def test_kinds_of_tables(data, dtype):
+@pytest.mark.parametrize("form", ["float32", "sparse", "frame"])
+def test_kinds_of_tables(data, form):
     X, y = data.X, data.y
-    if dtype == "sparse":
+    if form == "sparse":
         X = sparse.csr_array(X)
-    elif dtype == "frame":
+    elif form == "frame":
         X, y = pd.DataFrame(X, columns=list("abcd")), pd.Series(y, index=-np.arange(47))
     else:
-        X = X.astype(dtype)
-    model = new().fit(X, y)
-    tolerance = ROUNDING_32 if dtype == np.float32 else None
-    assert_same(model, searched(model, X, y), tolerance)
+        X = X.astype(form)
+    single = form == "float32"
+    model = new(**{"dtype": "float32"} if single else {}).fit(X, y)
+    assert_same(model, searched(model, X, y), ROUNDING_32 if single else None)
     assert model.n_features_in_ == 4
-    assert hasattr(model, "feature_names_in_") == (dtype == "frame")
+    assert hasattr(model, "feature_names_in_") == (form == "frame")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", PLAIN)
+def test_precision_of_the_training(data, kind, dtype):
+    """Of the path and of the fit after it, whatever X's own."""
+    for X in (data.X, data.X.astype(np.float32)):
+        model = new(kind, dtype=dtype)
+        with quiet():
+            model.fit(X, target(model, data))
+        arrays = {n: v for n, v in model.parameters_.items() if n != "keep"}
+        assert {values.dtype.name for values in arrays.values()} == {dtype}
+        plain = plain_of(model, tau=model.tau_)
+        assert plain.dtype == dtype
+        assert model.predict_uncertainty(X).dtype == (
+            np.float64 if is_classifier(model) else X.dtype
+        )
 
 
 @pytest.mark.parametrize("taus", [TAUS, [[0.5, 0.01], [2.0, 0.005], [4.0, 0.02]]])
