@@ -72,6 +72,14 @@ OF_EVERY_CLASSIFIER = pytest.mark.parametrize("scorer", OF_CLASSIFIERS, ids=name
 EVERY_SCORER = pytest.mark.parametrize(
     "scorer", [*OF_REGRESSORS, neg_brier_scorer], ids=name
 )
+SMALL = {
+    "max_iter": 20,
+    "n_draws": 13,
+    "dropout": 0.1,
+    "device": "cpu",
+    "dtype": "float64",
+    "random_state": SEED,
+}
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +97,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def model():
-    return MCDropoutRegressor(
-        (8,), max_iter=20, n_draws=13, dropout=0.1, device="cpu", random_state=SEED
-    )
+    return MCDropoutRegressor((8,), **SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +107,7 @@ def fitted(model, data):
 
 @pytest.fixture(scope="module")
 def classifier(data):
-    model = MCDropoutClassifier(
-        (8,), max_iter=20, n_draws=13, dropout=0.1, device="cpu", random_state=SEED
-    )
+    model = MCDropoutClassifier((8,), **SMALL)
     return model.fit(data.X, data.labels)
 
 

@@ -41,6 +41,7 @@ SMALL = {
     "max_iter": 2,
     "n_draws": 3,
     "device": "cpu",
+    "dtype": "float64",
     "random_state": 0,
 }
 CALLBACKS = hasattr(BaseEstimator(), "set_callbacks") or hasattr(

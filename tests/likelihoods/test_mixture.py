@@ -345,7 +345,7 @@ def test_behind_a_transform_and_in_an_ensemble():
     X, y = _two_peaks(0, 83)
     small = MCDropoutRegressor(
         likelihood="mixture", hidden_layer_sizes=(7,), max_iter=20, random_state=0
-    ).set_params(n_draws=11)
+    ).set_params(n_draws=11, dtype="float64")
     alone = small.fit(X, y)
     # Of a linear transform the quadrature is exact, and the fit is the same.
     behind = TransformedTargetRegressor(small, transformer=StandardScaler()).fit(X, y)

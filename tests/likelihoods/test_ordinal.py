@@ -169,6 +169,7 @@ SMALL = {
     "hidden_layer_sizes": (8,),
     "max_iter": 15,
     "n_draws": 11,
+    "dtype": "float64",
     "random_state": 0,
 }
 

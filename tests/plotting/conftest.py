@@ -26,6 +26,7 @@ SMALL = {
     "dropout": 0.1,
     "length_scale": 0.1,
     "device": "cpu",
+    "dtype": "float64",
     "random_state": SEED,
 }
 
