@@ -107,11 +107,12 @@ CLASSES = {
 # ---- the wide pool
 
 
-def wide_pool(X, *, of_classes, steps):
-    """``steps`` : how many times as many epochs as by default."""
+def wide_pool(X, *, of_classes, steps, width):
+    """``steps`` : how many times as many epochs; ``width`` : units of a layer."""
     kind = MCDropoutClassifier if of_classes else MCDropoutRegressor
     n_epochs = max(1, round(steps * _epochs(len(X))))
-    common = {"max_iter": n_epochs, "random_state": 0, "hidden_layer_sizes": (64, 64)}
+    sizes = (width, width)
+    common = {"max_iter": n_epochs, "random_state": 0, "hidden_layer_sizes": sizes}
     if not of_classes:
         common["likelihood"] = "heteroscedastic"
     network = kind(**common)
@@ -135,11 +136,11 @@ def _epochs(n_rows):
     return 75 * np.sqrt(max(n_rows, 400)) / -(-n_rows // 128)
 
 
-def trained(load, *, of_classes, steps):
+def trained(load, *, of_classes, **how):
     """What all candidates say of held-out rows, and of those to be scored."""
     X, y, X_test, y_test = load()
     X, X_test = X.astype(np.float32), X_test.astype(np.float32)
-    candidates = candidates_of(wide_pool(X, of_classes=of_classes, steps=steps))
+    candidates = candidates_of(wide_pool(X, of_classes=of_classes, **how))
     kind = StratifiedShuffleSplit if of_classes else ShuffleSplit
     n_splits = 1 if len(y) >= 700 else 5
     splits = list(kind(n_splits, test_size=0.2, random_state=0).split(X, y))
@@ -218,6 +219,7 @@ def main():
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--tables", default="all")
     parser.add_argument("--steps", type=float, default=1.0)
+    parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--train", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -228,7 +230,8 @@ def main():
         path = options.folder / f"{name}.pickle"
         if options.train and not path.exists():
             start = time.perf_counter()
-            found = trained(load, of_classes=name in CLASSES, steps=options.steps)
+            how = {"steps": options.steps, "width": options.width}
+            found = trained(load, of_classes=name in CLASSES, **how)
             path.write_bytes(pickle.dumps(found))
             print(name, f"{time.perf_counter() - start:.0f} s", flush=True)
             continue

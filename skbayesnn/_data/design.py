@@ -179,7 +179,8 @@ class Design:
         if self._sparse is None:
             x = self._x.index_select(0, flat)
         else:
-            x = self._tensor(self._sparse[flat.cpu().numpy()].toarray())
+            dense = self._sparse[flat.cpu().numpy()].toarray()
+            x = self._tensor(self._base.x_to_network(dense))
         x = _rescale(x.view(*index.shape, -1), held.x_affine)
         y = self._y.index_select(0, flat)
         y = _rescale(y.view(*index.shape, *y.shape[1:]), held.y_affine)
@@ -192,14 +193,12 @@ class Design:
         one no share's rows are rounded away by the outliers of another.
         """
         scalings = [share.scaling for share in shares]
-        base = Scaling.finest(scalings)
+        self._base = base = Scaling.finest(scalings)
+        # Scaled in the table's own precision, before the training's.
         self._sparse = table.X if sparse.issparse(table.X) else None
         if self._sparse is None:
             self._x = self._tensor(base.x_to_network(table.X))
-            x_affine = self._affine([base.x_affine_to(one) for one in scalings])
-        else:
-            raw = Scaling.none(table.X.shape[1], base.n_targets)
-            x_affine = self._affine([raw.x_affine_to(one) for one in scalings])
+        x_affine = self._affine([base.x_affine_to(one) for one in scalings])
         y_affine = None
         if table.y.ndim == 1:
             self._y = torch.as_tensor(table.y, dtype=torch.int64).to(self._device)

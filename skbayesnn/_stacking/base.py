@@ -4,12 +4,13 @@ import time
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from numbers import Integral
 
+import joblib
 import numpy as np
 import sklearn
-from joblib import hash as hash_of
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import indexable
@@ -72,10 +73,10 @@ class BayesianStacking(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         splits = folds_of(
             self.cv, rows.X, y, groups, of_classes=self._of_classes, seed=seed
         )
-        resources = self._resources()
-        fingerprint = hash_of((pool, self.n_refits, rows, splits))
+        fingerprint = joblib.hash((pool, self.n_refits, rows, splits))
         out_of_fold, refits = self._known_of_before(fingerprint)
         try:
+            resources = self._resources()
             work = held_out(candidates, rows, splits, out_of_fold, resources)
             of_members = f"of {len(candidates) * len(splits)} networks out of fold"
             _work_off(work, lambda n_done: say(f"{n_done} {of_members}"))
@@ -137,7 +138,11 @@ class BayesianStacking(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         if megabytes is None:
             megabytes = sklearn.get_config()["working_memory"]
         _validation.check_number("memory_budget", megabytes, low=0, open_low=True)
-        return Resources(int(megabytes * 2**20), self.n_jobs, "2*n_jobs", None)
+        memory = int(megabytes * 2**20)
+        resources = Resources(memory, self.n_jobs, "2*n_jobs", None)
+        if not resources.in_turn or joblib.effective_n_jobs(self.n_jobs) == 1:
+            return resources
+        return replace(resources, backend="loky")
 
     def _refit_settings(self, kept: list[Candidate], n_draws) -> dict[str, dict]:
         """Parameters of the fit to all rows, by candidate's name."""

@@ -29,15 +29,21 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     cv : int, cross-validation generator or iterable, default=None
         Folds, stratified. None is five with fewer than 700 rows, and one held-out
         fifth from there on. Numbers mean shuffled folds.
-    n_refits : int, default=4
+    n_refits : int, default=2
         Networks of each candidate with weight, from different starts, fitted to all
         rows.
     max_iter : "auto" or int, default="auto"
         Epochs of the default candidates.
     class_weight : dict, "balanced" or None, default=None
         Of the labels, as in scikit-learn; multiplies the weights of the rows.
-    n_jobs, memory_budget
-        As in :class:`~skbayesnn.model_selection.BatchedGridSearchCV`.
+    n_jobs : int, default=None
+        Programs that are trained side by side, each in a process of joblib's; None is
+        one, in this process, -1 all processors. Dask and Ray by
+        ``joblib.parallel_config``, as for
+        :class:`~skbayesnn.model_selection.BatchedGridSearchCV`.
+    memory_budget : float, default=None
+        Mebibytes that the networks in training may take; None is scikit-learn's
+        ``working_memory``.
     device : str or torch.device, default="auto"
         Of the default candidates.
     verbose : bool, default=False
@@ -92,7 +98,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         estimators="auto",
         *,
         cv=None,
-        n_refits=4,
+        n_refits=2,
         max_iter="auto",
         class_weight=None,
         n_jobs=None,

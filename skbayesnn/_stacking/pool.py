@@ -1,5 +1,9 @@
-"""The default candidates: what is tried where a user names nothing."""
+"""The default candidates: what is tried where a user names nothing.
 
+benchmarks/STUDY.md says how they were chosen.
+"""
+
+import math
 from typing import Any, NamedTuple
 
 from scipy import sparse
@@ -8,6 +12,21 @@ from sklearn.pipeline import Pipeline
 
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
+
+# Units of both hidden layers: fewer than so many rows, and more.
+WIDTHS, WIDE_FROM = (32, 64), 3000
+# Steps of the training go with the root of the number of rows, between these.
+STEPS_PER_ROOT, STEPS = 75, (750, 5000)
+# Bins of a column, and columns with all of their bins: what a network costs goes with
+# the number of its inputs.
+FEWEST_BINS, MOST_BINS, MOST_ENCODED = 4, 16, 256
+# From so many rows on only half of the networks are tried.
+HALVED_FROM = 10_000
+
+REGRESSION_RATES, CLASSIFICATION_RATES = (0.0, 0.01), (0.05, 0.2)
+LENGTH_SCALES = (1.0, 3.0, "auto")
+# Linear models, from next to no shrinkage to much.
+LINEAR_LENGTH_SCALES = (1.0, 3.0, 10.0)
 
 
 class Entry(NamedTuple):
@@ -27,49 +46,54 @@ class Entry(NamedTuple):
     grid: Any
 
 
-# Rows from which on networks are wider.
-_MANY_ROWS = 4000
-# Bins of a column, and columns with all of their bins: what a network costs goes with
-# the number of its inputs.
-_FEWEST_BINS, _MOST_BINS, _MOST_ENCODED = 4, 16, 256
-
-
-def default_pool(X, sample_weight, *, of_classes: bool, **params) -> list[Entry]:
-    """Networks of several length scales and rates, linear models, encoded columns.
+def default_pool(
+    X, sample_weight, *, of_classes: bool, max_iter, **params
+) -> list[Entry]:
+    """Networks on the columns and on their encoding, and linear models.
 
     X : {array, sparse matrix} of shape (rows, columns), checked
     sample_weight : ndarray of shape (rows,)
+    max_iter : int, epochs, or "auto"
     params : of all networks
     """
+    n_rows, n_columns = X.shape
     kind = MCDropoutClassifier if of_classes else MCDropoutRegressor
     if not of_classes:
         params = {"likelihood": "heteroscedastic"} | params
-    wide = X.shape[0] >= _MANY_ROWS
-    params = {"hidden_layer_sizes": (128, 128) if wide else (64, 64)} | params
-    network = kind(**params)
+    width = WIDTHS[n_rows >= WIDE_FROM]
+    params |= {
+        "hidden_layer_sizes": (width, width),
+        "batch_size": _batch_rows(n_rows),
+        "max_iter": _epochs(n_rows) if max_iter == "auto" else max_iter,
+    }
+    rates = CLASSIFICATION_RATES if of_classes else REGRESSION_RATES
+    grid = {"length_scale": LENGTH_SCALES, "dropout": rates}
+    if n_rows >= HALVED_FROM:
+        grid["dropout"] = rates[:1]
     linear = kind(**params | {"hidden_layer_sizes": (), "dropout": 0.0})
     pool = [
-        Entry("network", network, _raw(of_classes)),
-        Entry("linear", linear, {"length_scale": [1.0, 3.0, 10.0]}),
+        Entry("network", kind(**params), grid),
+        Entry("linear", linear, {"length_scale": LINEAR_LENGTH_SCALES}),
     ]
-    n_bins = min(_MOST_BINS, _MOST_ENCODED // X.shape[1])
-    if sparse.issparse(X) or n_bins < _FEWEST_BINS:
+    n_bins = min(MOST_BINS, MOST_ENCODED // n_columns)
+    if sparse.issparse(X) or n_bins < FEWEST_BINS:
         return pool
     # It looks at no y: fitted to all rows, it has equally many columns in all folds,
     # which can share a program.
     encoder = PiecewiseLinearEncoder(n_bins=n_bins, keep_columns=True)
     fitted = FrozenEstimator(encoder.fit(X, sample_weight=sample_weight))
     encoded = Pipeline([("encoder", fitted), ("network", kind(**params))])
-    return [*pool, Entry("encoded", encoded, _encoded(of_classes))]
+    grid = {f"network__{name}": values for name, values in grid.items()}
+    # The longest first, for workers side by side.
+    return [Entry("encoded", encoded, grid), *pool]
 
 
-def _raw(of_classes):
-    if of_classes:
-        return {"length_scale": [1.0, 3.0, "auto"], "dropout": [0.02, 0.1, 0.3]}
-    return {"length_scale": [1.0, 3.0, "auto"], "dropout": [0.0, 0.01]}
+def _batch_rows(n_rows: int) -> int:
+    """A power of two, some 40 batches of many rows."""
+    return int(min(max(2 ** round(math.log2(n_rows / 40)), 128), 1024))
 
 
-def _encoded(of_classes):
-    scales = {"network__length_scale": [1.0, 3.0, "auto"]}
-    rates = [0.02, 0.1, 0.3] if of_classes else [0.0, 0.01]
-    return scales | {"network__dropout": rates}
+def _epochs(n_rows: int) -> int:
+    fewest, most = STEPS
+    steps = min(max(STEPS_PER_ROOT * math.sqrt(n_rows), fewest), most)
+    return math.ceil(steps / math.ceil(n_rows / _batch_rows(n_rows)))

@@ -127,7 +127,7 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
         As in :class:`MCDropoutRegressor`.
     n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
 max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, \
-device, verbose, random_state
+device, dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`.
 
     Attributes
@@ -248,7 +248,7 @@ class BBBClassifier(_BayesByBackprop, BayesianClassifier):
         As in :class:`MCDropoutClassifier`.
     n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
 max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, \
-device, verbose, random_state
+device, dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`.
 
     Attributes

@@ -264,7 +264,8 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
         Centre and scale X by the training rows' weighted mean and standard
         deviation (constant columns by 1).
     batch_size, learning_rate, learning_rate_init, max_iter, early_stopping, \
-validation_fraction, n_iter_no_change, tol, warm_start, device, verbose, random_state
+validation_fraction, n_iter_no_change, tol, warm_start, device, dtype, verbose, \
+random_state
         As in :class:`MCDropoutRegressor`.
 
     Attributes

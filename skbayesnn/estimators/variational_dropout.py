@@ -177,7 +177,7 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
         As in :class:`MCDropoutRegressor`.
     n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
 max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, \
-device, verbose, random_state
+device, dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`.
 
     Attributes
@@ -271,7 +271,7 @@ class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
         As in :class:`MCDropoutClassifier`.
     n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
 max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, \
-device, verbose, random_state
+device, dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`.
 
     Attributes

@@ -35,7 +35,7 @@ class MCDropoutRegressorCV(TauPathCV, MCDropoutRegressor):
     hidden_layer_sizes, activation, dropout, noise, length_scale, likelihood, \
 likelihood_options, n_estimators, n_draws, standardize, batch_size, learning_rate, \
 learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
-tol, device
+tol, device, dtype
         As in :class:`MCDropoutRegressor`.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the training, whatever X's own; ``"float64"`` takes about twice as
@@ -149,7 +149,7 @@ class MCDropoutClassifierCV(TauPathCV, MCDropoutClassifier):
     hidden_layer_sizes, activation, dropout, noise, length_scale, likelihood, \
 class_weight, n_estimators, n_draws, standardize, batch_size, learning_rate, \
 learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
-tol, device
+tol, device, dtype
         As in :class:`MCDropoutClassifier`.
     verbose, random_state
         As in :class:`MCDropoutRegressorCV`.
@@ -236,7 +236,7 @@ class BBBRegressorCV(TauPathCV, BBBRegressor):
     hidden_layer_sizes, activation, dropout, prior, pi, s1, s2, kl, kl_weighting, \
 kl_warm_up, gradient, length_scale, likelihood, likelihood_options, n_estimators, \
 n_draws, standardize, batch_size, learning_rate, learning_rate_init, max_iter, \
-early_stopping, validation_fraction, n_iter_no_change, tol, device
+early_stopping, validation_fraction, n_iter_no_change, tol, device, dtype
         As in :class:`BBBRegressor`.
 
     Attributes
@@ -320,7 +320,7 @@ class BBBClassifierCV(TauPathCV, BBBClassifier):
     hidden_layer_sizes, activation, dropout, prior, pi, s1, s2, kl, kl_weighting, \
 kl_warm_up, gradient, length_scale, likelihood, class_weight, n_estimators, n_draws, \
 standardize, batch_size, learning_rate, learning_rate_init, max_iter, early_stopping, \
-validation_fraction, n_iter_no_change, tol, device
+validation_fraction, n_iter_no_change, tol, device, dtype
         As in :class:`BBBClassifier`.
 
     Attributes
@@ -403,7 +403,7 @@ class VariationalDropoutRegressorCV(TauPathCV, VariationalDropoutRegressor):
     hidden_layer_sizes, activation, dropout, noise, alpha_per, prior, \
 kl_approximation, kl_warm_up, length_scale, likelihood, likelihood_options, \
 n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
-max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, device
+max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, device, dtype
         As in :class:`VariationalDropoutRegressor`.
 
     Attributes
@@ -484,7 +484,7 @@ class VariationalDropoutClassifierCV(TauPathCV, VariationalDropoutClassifier):
     hidden_layer_sizes, activation, dropout, noise, alpha_per, prior, \
 kl_approximation, kl_warm_up, length_scale, likelihood, class_weight, n_estimators, \
 n_draws, standardize, batch_size, learning_rate, learning_rate_init, max_iter, \
-early_stopping, validation_fraction, n_iter_no_change, tol, device
+early_stopping, validation_fraction, n_iter_no_change, tol, device, dtype
         As in :class:`VariationalDropoutClassifier`.
 
     Attributes

@@ -14,7 +14,7 @@ from skbayesnn.model_selection import _worker
 from skbayesnn.model_selection._grouping import MemoryLimit, groups_of
 from skbayesnn.model_selection._jobs import Job
 from skbayesnn.model_selection._result_store import Key, Outcome
-from skbayesnn.model_selection._worker import FoldScorer
+from skbayesnn.model_selection._worker import Scorer
 
 # Members that a worker gets before the next candidates are looked at, and what a row
 # of one takes: its number and its weight.
@@ -35,12 +35,15 @@ class Resources:
         Programs that are handed to joblib at once.
     devices : sequence of str, or None
         One program at a time on each.
+    backend : str, or None
+        Of joblib, where none is active.
     """
 
     memory: int
     n_jobs: int | None
     pre_dispatch: int | str
     devices: Sequence[str] | None
+    backend: str | None = None
 
     @property
     def in_turn(self) -> bool:
@@ -50,6 +53,8 @@ class Resources:
         lets one thread of a process go on at a time, and small networks keep it busy:
         side by side two programs take nearly as long as in turn.
         """
+        if self.backend is not None:
+            return False
         backend, _ = joblib.parallel.get_active_backend(prefer="threads")
         return not self.devices and getattr(backend, "supports_sharedmem", False)
 
@@ -71,6 +76,8 @@ class Resources:
         options = {"n_jobs": 1 if self.in_turn else self.n_jobs, "prefer": "threads"}
         if self.devices:  # They are those of this process.
             options = {"n_jobs": len(self.devices), "require": "sharedmem"}
+        elif self.backend is not None:
+            options["backend"] = self.backend
         options["pre_dispatch"] = self.pre_dispatch
         try:
             return Parallel(return_as="generator", **options)
@@ -83,11 +90,11 @@ class Executor:
 
     Parameters
     ----------
-    scorer : FoldScorer
+    scorer : Scorer
     resources : Resources
     """
 
-    def __init__(self, scorer: FoldScorer, resources: Resources):
+    def __init__(self, scorer: Scorer, resources: Resources):
         self._scorer = scorer
         self._n_workers = resources.n_workers
         self._memory = resources.memory // self._n_workers

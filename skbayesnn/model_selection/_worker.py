@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from sklearn.pipeline import Pipeline
@@ -15,6 +15,13 @@ from skbayesnn.estimators._base import adopt
 from skbayesnn.model_selection._grouping import MemoryLimit
 from skbayesnn.model_selection._jobs import Job
 from skbayesnn.model_selection._result_store import Key, Outcome, without_frames
+
+
+class Scorer(Protocol):
+    """Takes from trained estimators what is wanted of them, and lets them go."""
+
+    def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
+        """Fill ``scores`` of all that is trained; an interruption leaves the rest."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,7 @@ class FoldScorer:
 
 def train_group(
     group: Sequence[Job],
-    scorer: FoldScorer,
+    scorer: Scorer,
     limit: MemoryLimit,
     device: str | None = None,
 ) -> dict[Key, Outcome]:

@@ -9,6 +9,7 @@ from inspect import signature
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 
 import skbayesnn.model_selection
@@ -195,7 +196,8 @@ def test_both_are_one_training_in_distribution(case, data, few):
 
 
 @pytest.mark.parametrize("kind", MC_DROPOUT)
-def test_units_are_left_before_the_training(data, few, kind):
+@pytest.mark.parametrize("held", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+def test_units_are_left_before_the_training(data, few, kind, held):
     """Columns far from zero, which float32 could not tell apart."""
     model = kind(**few)
     y = data.y if kind is MCDropoutRegressor else data.labels
@@ -203,11 +205,11 @@ def test_units_are_left_before_the_training(data, few, kind):
     shift = np.array([1e6, -2e6, 0.0, 3e6])
     moved = clone(model)
     if kind is MCDropoutRegressor:
-        moved.fit(data.X + shift, data.y + 1e6)
+        moved.fit(held(data.X + shift), data.y + 1e6)
         found = moved.predict(data.X_new + shift) - 1e6
         np.testing.assert_allclose(found, plain.predict(data.X_new), atol=1e-3)
     else:
-        moved.fit(data.X + shift, data.labels)
+        moved.fit(held(data.X + shift), data.labels)
         np.testing.assert_allclose(
             moved.predict_proba(data.X_new + shift),
             plain.predict_proba(data.X_new),

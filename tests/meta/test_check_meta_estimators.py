@@ -25,6 +25,7 @@ QUICK = {
     "max_iter": 15,
     "learning_rate_init": 0.1,
     "n_draws": 3,
+    "dtype": "float64",
     "random_state": 0,
 }
 REGRESSOR, CLASSIFIER = MCDropoutRegressor(**QUICK), MCDropoutClassifier(**QUICK)

@@ -614,6 +614,7 @@ def test_callbacks(data):
 
 QUICK = {
     "hidden_layer_sizes": (16,),
+    "dtype": "float64",
     "max_iter": 30,
     "learning_rate_init": 0.1,
     "n_draws": 3,

@@ -246,7 +246,11 @@ def test_weight_zero_is_absent(table):
     weights = np.ones(ROWS)
     weights[[3, 20]] = 0
     pool = [("network", MCDropoutRegressor(**QUICK), GRID)]
-    model = regressor(cv=splits).set_params(estimators=pool).fit(X, y, sample_weight=weights)
+    model = (
+        regressor(cv=splits)
+        .set_params(estimators=pool)
+        .fit(X, y, sample_weight=weights)
+    )
     kept = np.flatnonzero(weights)
     number = np.cumsum(weights > 0) - 1
     fewer = [
