@@ -29,7 +29,9 @@ BENCHMARKS := fit_speed family_speed predict_speed mixtures uci recalibration \
 .NOTPARALLEL:
 .PHONY: demo test test-floor lint bench clean help
 
-demo: $(VENV)/.extra-demo ## run examples/quickstart.py
+demo: $(VENV)/.extra-demo ## run examples/plot_stacking.py and examples/quickstart.py
+	@echo "demo: examples/plot_stacking.py"
+	@$(BIN)/python examples/plot_stacking.py
 	@echo "demo: examples/quickstart.py"
 	@$(BIN)/python examples/quickstart.py
 

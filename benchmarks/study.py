@@ -25,9 +25,8 @@ from sklearn.pipeline import Pipeline
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._stacking.candidates import Rows, candidates_of, held_out, refitted
-from skbayesnn._stacking.mixture import OutOfFold, best_factor, corrected, pooled
+from skbayesnn._stacking.mixture import OutOfFold, corrected, pooled
 from skbayesnn._stacking.pool import Entry
-from skbayesnn._stacking.weights import stacking_weights, whole_numbers
 from skbayesnn.model_selection._executor import Resources
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
@@ -173,22 +172,20 @@ def _predictive(model, X):
 # ---- pools compared
 
 
-def scored(found, names, *, starts=STARTS, factor=True, prior_rows=3.0):
+def scored(found, names, *, starts=2, factor=True):
     """Scores of the stack of some candidates."""
     held = [found["of"][name][0] for name in names]
-    weights = np.ones(len(found["y"]))
-    oof = OutOfFold(held, np.arange(len(weights)), len(weights), found["y"], weights)
-    share = stacking_weights(oof.log_density(), weights, prior_rows)
-    n_draws = whole_numbers(share, 200)
-    spread = 1.0
-    if factor:
-        spread = best_factor(oof.mixture(n_draws), found["y"], weights)
+    rows = np.arange(len(found["y"]))
+    oof = OutOfFold(held, rows, len(rows), found["y"], np.ones(len(rows)))
+    stacked = oof.stacked()
     parts = [
         (_of_starts(found["of"][name][1], starts), n)
-        for name, n in zip(names, n_draws, strict=True)
+        for name, n in zip(names, stacked.n_draws, strict=True)
         if n
     ]
-    final = corrected(pooled(*zip(*parts, strict=True)), np.asarray(spread))
+    final = pooled(*zip(*parts, strict=True))
+    if factor:
+        final = corrected(final, stacked.factor)
     y = found["y_test"]
     density = final.log_density(y).mean()
     if final.of_classes:

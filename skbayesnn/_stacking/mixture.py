@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 from skbayesnn._predictive.labels import LabelPredictive
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._predictive.recalibration import likeliest_scale
-from skbayesnn._stacking.weights import stacking_weights, whole_numbers
+from skbayesnn._stacking.weights import few_weights, whole_numbers
 
 # Draws of the whole mixture, spread over the candidates by weight.
 N_DRAWS = 200
@@ -28,7 +28,7 @@ class Stacked:
     ----------
     weights : ndarray of shape (candidates,)
     n_draws : ndarray of shape (candidates,), int
-        Draws of the mixture; zero where a weight is too small for one.
+        Draws of the mixture.
     log_density : ndarray of shape (candidates,)
         Mean of each candidate, nats.
     factor : ndarray of shape (targets or 1,)
@@ -94,7 +94,7 @@ class OutOfFold:
     def stacked(self) -> Stacked:
         """Weighted so that the rows are the likeliest, and corrected if that pays."""
         log_density = self.log_density()
-        weights = stacking_weights(log_density, self.weights)
+        weights = few_weights(log_density, self.weights)
         n_draws = whole_numbers(weights, N_DRAWS)
         mixture = self.mixture(n_draws)
         factor = best_factor(mixture, self.y, self.weights)

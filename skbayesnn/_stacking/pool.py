@@ -15,8 +15,8 @@ from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 # Units of both hidden layers: fewer than so many rows, and more.
 WIDTHS, WIDE_FROM = (32, 64), 3000
-# Steps of the training go with the root of the number of rows, between these.
-STEPS_PER_ROOT, STEPS = 75, (750, 5000)
+# Steps of the training per root of the number of rows, and the fewest and most.
+REGRESSION_STEPS, CLASSIFICATION_STEPS, STEPS = 75, 40, (750, 5000)
 # Bins of a column, and columns with all of their bins: what a network costs goes with
 # the number of its inputs.
 FEWEST_BINS, MOST_BINS, MOST_ENCODED = 4, 16, 256
@@ -64,8 +64,11 @@ def default_pool(
     params |= {
         "hidden_layer_sizes": (width, width),
         "batch_size": _batch_rows(n_rows),
-        "max_iter": _epochs(n_rows) if max_iter == "auto" else max_iter,
+        "max_iter": max_iter,
     }
+    if max_iter == "auto":
+        steps = CLASSIFICATION_STEPS if of_classes else REGRESSION_STEPS
+        params["max_iter"] = _epochs(n_rows, steps)
     rates = CLASSIFICATION_RATES if of_classes else REGRESSION_RATES
     grid = {"length_scale": LENGTH_SCALES, "dropout": rates}
     if n_rows >= HALVED_FROM:
@@ -93,7 +96,7 @@ def _batch_rows(n_rows: int) -> int:
     return int(min(max(2 ** round(math.log2(n_rows / 40)), 128), 1024))
 
 
-def _epochs(n_rows: int) -> int:
+def _epochs(n_rows: int, per_root: float) -> int:
     fewest, most = STEPS
-    steps = min(max(STEPS_PER_ROOT * math.sqrt(n_rows), fewest), most)
+    steps = min(max(per_root * math.sqrt(n_rows), fewest), most)
     return math.ceil(steps / math.ceil(n_rows / _batch_rows(n_rows)))

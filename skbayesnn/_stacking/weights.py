@@ -7,6 +7,8 @@ import numpy as np
 
 # Rows that the prior counts as, each shared out among all candidates alike.
 PRIOR_ROWS = 3.0
+# Candidates with less weight are left out.
+SMALLEST_WEIGHT = 0.02
 # EM stops where no weights can have a mean log density that is higher by more, nats.
 TOLERANCE = 1e-6
 MOST_STEPS = 10_000
@@ -45,6 +47,19 @@ def stacking_weights(
         if left < TOLERANCE:
             break
     return weights
+
+
+def few_weights(log_density: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
+    """``stacking_weights`` of the candidates that get some, (candidates,).
+
+    What has less than ``SMALLEST_WEIGHT`` gets none: it would be fitted to all rows for
+    as much as the others cost.
+    """
+    weights = stacking_weights(log_density, row_weights)
+    kept = weights >= min(SMALLEST_WEIGHT, weights.max())
+    few = np.zeros_like(weights)
+    few[kept] = stacking_weights(log_density[:, kept], row_weights)
+    return few
 
 
 def whole_numbers(weights: np.ndarray, total: int) -> np.ndarray:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from skbayesnn._stacking.weights import stacking_weights, whole_numbers
+from skbayesnn._stacking.weights import few_weights, stacking_weights, whole_numbers
 
 ROWS, CANDIDATES = 60, 5
 
@@ -107,6 +107,22 @@ def test_a_row_that_all_deem_impossible_says_nothing(seed):
     expected = stacking_weights(log_density, np.ones(ROWS))
     np.testing.assert_allclose(stacking_weights(more, row_weights), expected)
     assert np.isfinite(stacking_weights(more, np.ones(ROWS + 1))).all()
+
+
+def test_small_weights_are_left_out(seed):
+    log_density = _log_density(seed)
+    weights = few_weights(log_density, np.ones(ROWS))
+    before = stacking_weights(log_density, np.ones(ROWS))
+    np.testing.assert_array_equal(weights > 0, before >= 0.02)
+    assert weights[-1] == 0  # the hopeless one
+    alone = stacking_weights(log_density[:, weights > 0], np.ones(ROWS))
+    np.testing.assert_allclose(weights[weights > 0], alone)
+    assert weights.sum() == pytest.approx(1)
+
+
+def test_of_very_many_alike_the_heaviest_stay():
+    weights = few_weights(np.zeros((9, 80)), np.ones(9))
+    assert weights.sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("total", [1, 7, 200])
