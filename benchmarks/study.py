@@ -7,23 +7,25 @@ and kept in a folder; pools, numbers of starts and corrections are then compared
 further training, since they only weight what is there.
 
     python benchmarks/study.py --train --folder FOLDER
-    python benchmarks/study.py --folder FOLDER
+    python benchmarks/study.py --folder FOLDER [FOLDER ...]
 """
 
 import argparse
 import pickle
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from common import data_folder
+from common import data_folder, table
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 from sklearn.pipeline import Pipeline
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn._meta.functions import open_predictive
 from skbayesnn._stacking.candidates import Rows, candidates_of, held_out, refitted
 from skbayesnn._stacking.mixture import OutOfFold, corrected, pooled
 from skbayesnn._stacking.pool import Entry
@@ -157,16 +159,10 @@ def trained(load, *, of_classes, **how):
         folds = [out_of_fold[one.name, k] for k in range(n_splits)]
         result[one.name] = (
             type(folds[0]).of_other_rows(folds),
-            _predictive(refits[one.name, 0], X_test),
+            open_predictive(refits[one.name, 0], X_test).whole(),
         )
     held = np.concatenate([test for _, test in splits])
     return {"of": result, "y": y[held], "y_test": y_test}
-
-
-def _predictive(model, X):
-    from skbayesnn._meta.functions import open_predictive
-
-    return open_predictive(model, X).whole()
 
 
 # ---- pools compared
@@ -203,38 +199,127 @@ def scored(found, names, *, starts=2, factor=True):
 
 def _of_starts(one, n):
     """The draws of the first networks; the draws of all of them take turns."""
-    from dataclasses import replace
-
     which = np.flatnonzero(np.arange(one.n_draws) % STARTS < n)
     if one.of_classes:
         return replace(one, probability=one.probability[which])
     return replace(one, components=one.components.draws(which))
 
 
+# What is left out of the wide pool, and how else the stack may be changed.
+WITHOUT = {
+    "the whole pool": lambda name: False,
+    "- length scale 0.3": lambda name: "length_scale=0.3" in name,
+    "- length scale 1": lambda name: _is_deep(name) and "length_scale=1.0" in name,
+    "- length scale 3": lambda name: _is_deep(name) and "length_scale=3.0" in name,
+    "- length scale 10": lambda name: _is_deep(name) and "length_scale=10.0" in name,
+    '- length scale "auto"': lambda name: "length_scale=auto" in name,
+    "- linear models": lambda name: not _is_deep(name),
+    "- encoded columns": lambda name: name.startswith(("bins", "encoded")),
+    "- raw columns": lambda name: name.startswith("raw"),
+    "- networks without dropout": lambda name: "dropout=0.0," in name,
+    "- dropout 0.01 or 0.05": lambda name: (
+        "dropout=0.01," in name or "dropout=0.05" in name
+    ),
+    "- dropout 0.2": lambda name: "dropout=0.2" in name,
+}
+ALSO = {
+    "one start of each": {"starts": 1},
+    "three starts of each": {"starts": 3},
+    "no factor on the spread": {"factor": False},
+}
+
+
+def _is_deep(name):
+    return not name.startswith("linear")
+
+
+def report(folders):
+    """Markdown: parts of the first folder's pool, then the folders side by side."""
+    first = _read(folders[0])
+    for names, score in ((REGRESSION, "crps"), (CLASSES, "log_loss")):
+        tables = [name for name in names if name in first]
+        if not tables:
+            continue
+        rows = []
+        whole = {name: scored(first[name], list(first[name]["of"])) for name in tables}
+        for said, without in WITHOUT.items():
+            rows.append([said, *(_ratio(first[t], without, whole[t]) for t in tables)])
+        for said, how in ALSO.items():
+            found = (scored(first[t], list(first[t]["of"]), **how) for t in tables)
+            pairs = zip(found, tables, strict=True)
+            rows.append(
+                [said, *(f"{f[score] / whole[t][score]:.3f}" for f, t in pairs)]
+            )
+        rows.append([score, *(f"{whole[t][score]:.4g}" for t in tables)])
+        print(f"\n{score}, as a ratio to that of the whole pool\n")
+        print(table(["", *tables], rows))
+        rows = []
+        for folder in folders:
+            found = _read(folder)
+            values = [
+                f"{scored(found[t], list(found[t]['of']))[score]:.4g}"
+                if t in found
+                else "-"
+                for t in tables
+            ]
+            rows.append([folder.name, *values])
+        print(f"\n{score} of the whole pool\n")
+        print(table(["", *tables], rows))
+
+
+def _ratio(found, without, whole):
+    names = [name for name in found["of"] if not without(name)]
+    if not names or len(names) == len(found["of"]):
+        return "1" if names else "-"
+    score = "crps" if "crps" in whole else "log_loss"
+    return f"{scored(found, names)[score] / whole[score]:.3f}"
+
+
+def _read(folder):
+    """What was trained, by table, with at most so many rows to be scored."""
+    paths = sorted(folder.glob("*.pickle"))
+    return {path.stem: _thinned(pickle.loads(path.read_bytes())) for path in paths}
+
+
+def _thinned(found, most=600):
+    rows = np.random.default_rng(0).permutation(len(found["y_test"]))[:most]
+
+    def some(one):
+        if one.of_classes:
+            return replace(one, probability=one.probability[:, rows])
+        arrays = vars(one.components).items()
+        kept = {name: values[:, rows] for name, values in arrays}
+        return replace(one, components=type(one.components)(**kept))
+
+    of = {name: (held, some(scored)) for name, (held, scored) in found["of"].items()}
+    return found | {"of": of, "y_test": found["y_test"][rows]}
+
+
 def main():
+    """Train the wide pool, or compare what was trained."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--folder", type=Path, nargs="+", required=True)
     parser.add_argument("--tables", default="all")
     parser.add_argument("--steps", type=float, default=1.0)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--train", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    options.folder.mkdir(parents=True, exist_ok=True)
+    if not options.train:
+        report(options.folder)
+        return
+    [folder] = options.folder
+    folder.mkdir(parents=True, exist_ok=True)
     for name, load in {**REGRESSION, **CLASSES}.items():
-        if options.tables != "all" and name not in options.tables.split(","):
+        path = folder / f"{name}.pickle"
+        wanted = options.tables == "all" or name in options.tables.split(",")
+        if not wanted or path.exists():
             continue
-        path = options.folder / f"{name}.pickle"
-        if options.train and not path.exists():
-            start = time.perf_counter()
-            how = {"steps": options.steps, "width": options.width}
-            found = trained(load, of_classes=name in CLASSES, **how)
-            path.write_bytes(pickle.dumps(found))
-            print(name, f"{time.perf_counter() - start:.0f} s", flush=True)
-            continue
-        if path.exists():
-            found = pickle.loads(path.read_bytes())
-            print(name, scored(found, list(found["of"])), flush=True)
+        start = time.perf_counter()
+        how = {"steps": options.steps, "width": options.width}
+        found = trained(load, of_classes=name in CLASSES, **how)
+        path.write_bytes(pickle.dumps(found))
+        print(name, f"{time.perf_counter() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

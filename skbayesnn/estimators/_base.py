@@ -40,6 +40,14 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     # Whether the KL may outweigh the data: then `fit` compares itself with a line.
     _can_collapse = False
 
+    @property
+    def _steps_per_root(self) -> int:
+        """Steps that `max_iter="auto"` wants for N rows: so many times sqrt(N).
+
+        Small tables need steps, not epochs.
+        """
+        return 100
+
     def _store(self, arguments: dict) -> None:
         """A constructor's ``locals()`` as attributes.
 

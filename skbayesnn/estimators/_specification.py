@@ -88,7 +88,9 @@ def specify(estimator, prepared: Prepared) -> Specification:
         weights=weights,
         validation=validation,
         n_batches=n_batches,
-        n_epochs=_validation.epochs(estimator.max_iter, len(rows), n_batches),
+        n_epochs=_validation.epochs(
+            estimator.max_iter, len(rows), n_batches, estimator._steps_per_root
+        ),
         dtype=_validation.precision(estimator.dtype),
         **_schedule(estimator, stops_early=len(validation) > 0),
     )

@@ -13,9 +13,7 @@ from skbayesnn._networks.mlp import ACTIVATIONS
 
 LARGEST_LAYER = 1_000_000
 
-# Steps that `max_iter="auto"` wants for a table of N rows: STEPS_PER_ROOT sqrt(N).
-# Small tables need steps, not epochs; large ones see every row often enough.
-STEPS_PER_ROOT = 100
+# Epochs of `max_iter="auto"`, at least: large tables see every row often enough.
 FEWEST_EPOCHS = 10
 # `batch_size="auto"`: this many batches to an epoch, within the bounds.
 BATCHES_PER_EPOCH = 40
@@ -163,11 +161,11 @@ def batch_rows(value, n_rows) -> int:
     return min(size, n_rows)
 
 
-def epochs(value, n_rows, n_batches) -> int:
-    """`max_iter` in epochs; "auto" is ``STEPS_PER_ROOT sqrt(N)`` steps."""
+def epochs(value, n_rows, n_batches, steps_per_root) -> int:
+    """`max_iter` in epochs; "auto" is ``steps_per_root`` sqrt(N) steps."""
     if isinstance(value, str):
         check_option("max_iter", value, ["auto"])
-        wanted = STEPS_PER_ROOT * np.sqrt(n_rows) / n_batches
+        wanted = steps_per_root * np.sqrt(n_rows) / n_batches
         return int(max(np.ceil(wanted), FEWEST_EPOCHS))
     return check_number("max_iter", value, kind=Integral, low=1)
 

@@ -1,0 +1,56 @@
+"""How long should classifiers train? On training rows of the tables of ``study.py``.
+
+Printed is the log loss on rows kept apart, with ``max_iter`` for so many steps times
+sqrt(N), beside logistic regression.
+
+    python benchmarks/training_length.py
+"""
+
+import math
+import warnings
+
+import numpy as np
+from common import command_line, environment, table
+from sklearn.linear_model import LogisticRegressionCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from study import CLASSES
+
+from skbayesnn import BBBClassifier, MCDropoutClassifier, VariationalDropoutClassifier
+
+STEPS_PER_ROOT = (100, 40, 20, 10)
+KINDS = {
+    "MC dropout": MCDropoutClassifier(random_state=0),
+    "MC dropout, rates learned": MCDropoutClassifier(dropout="auto", random_state=0),
+    "Bayes by Backprop": BBBClassifier(random_state=0),
+    "variational dropout": VariationalDropoutClassifier(random_state=0),
+}
+
+
+def main():
+    """Print the table."""
+    command_line(__doc__).parse_args()
+    warnings.simplefilter("ignore")
+    print(environment())
+    rows = []
+    for name, load in CLASSES.items():
+        X, y, X_test, y_test = load()
+        line = make_pipeline(StandardScaler(), LogisticRegressionCV(max_iter=2000))
+        probability = line.fit(X, y).predict_proba(X_test)
+        own = probability[np.arange(len(y_test)), y_test]
+        logistic = f"{-np.log(own.clip(1e-12)).mean():.3f}"
+        for kind, network in KINDS.items():
+            losses = []
+            for per_root in STEPS_PER_ROOT:
+                steps = per_root * math.sqrt(len(y))
+                n_epochs = max(math.ceil(steps / math.ceil(len(y) / 128)), 10)
+                network.set_params(max_iter=n_epochs).fit(X, y)
+                density = network.log_predictive_density(X_test, y_test)
+                losses.append(f"{-density.mean():.3f}")
+            rows.append([name, len(y), kind, *losses, logistic])
+    steps = [f"{n} sqrt(N)" for n in STEPS_PER_ROOT]
+    print(table(["table", "N", "posterior", *steps, "logistic"], rows))
+
+
+if __name__ == "__main__":
+    main()
