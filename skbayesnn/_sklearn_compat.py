@@ -5,6 +5,8 @@ nowhere else, private methods and attributes stand behind functions, and a test 
 every name at the oldest and at the newest version.
 """
 
+import html
+
 from sklearn.base import BaseEstimator
 from sklearn.base import _fit_context as fit_context
 from sklearn.compose import TransformedTargetRegressor
@@ -13,6 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing as safe_indexing
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.metadata_routing import _routing_enabled as routing_enabled
 from sklearn.utils.metaestimators import _safe_split as safe_split
 from sklearn.utils.validation import (
@@ -42,6 +45,7 @@ __all__ = [
     "CallbackSupportMixin",
     "MultimetricScorer",
     "SearchOverKnown",
+    "ShowsSummary",
     "callback_context",
     "check_method_params",
     "check_sample_weight",
@@ -155,3 +159,23 @@ def hand_callbacks(giver, taker) -> None:
 def callback_context(estimator, n_subtasks: int):
     """What an estimator's callbacks are told through; inside of ``with_callbacks``."""
     return estimator._init_callback_context(max_subtasks=n_subtasks)
+
+
+# ---- notebooks
+
+
+class ShowsSummary(BaseEstimator):
+    """An estimator whose HTML ends with its ``summary_``, once it is fitted."""
+
+    def _html_repr(self):
+        shown = estimator_html_repr(self)
+        if hasattr(self, "summary_"):
+            shown += f"<p>{html.escape(str(self.summary_))}</p>"
+        return shown
+
+    def _repr_html_inner(self):
+        return self._html_repr()
+
+    def _repr_mimebundle_(self, **kwargs):
+        bundle = super()._repr_mimebundle_(**kwargs)
+        return bundle | {k: self._html_repr() for k in bundle if k == "text/html"}

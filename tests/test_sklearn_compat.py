@@ -505,3 +505,17 @@ def test_warning_of_an_interruption_points_at_the_line_of_the_caller(data):
         search.fit(X, y)
     [one] = [one for one in told if issubclass(one.category, ConvergenceWarning)]
     assert (one.filename, one.lineno) == (__file__, line)
+
+
+# ---- notebooks
+
+
+def test_html_of_a_fitted_estimator_has_its_summary():
+    class Summed(_sklearn_compat.ShowsSummary, Ridge):
+        pass
+
+    model = Summed()
+    assert "1 &lt; 2" not in model._repr_html_()
+    model.summary_ = "1 < 2"
+    for shown in (model._repr_html_(), model._repr_mimebundle_()["text/html"]):
+        assert shown.endswith("<p>1 &lt; 2</p>")

@@ -11,7 +11,6 @@ from numbers import Integral
 import joblib
 import numpy as np
 import sklearn
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
@@ -19,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._data.validate import check_inputs, check_weights
 from skbayesnn._meta.functions import open_predictive
 from skbayesnn._predictive.mixin import OpenPredictive, PredictiveMixin
+from skbayesnn._sklearn_compat import ShowsSummary
 from skbayesnn._stacking import pool as default
 from skbayesnn._stacking.candidates import (
     Candidate,
@@ -38,7 +38,7 @@ from skbayesnn.model_selection._executor import Resources
 from skbayesnn.model_selection._jobs import network_of
 
 
-class BayesianStacking(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
+class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     """Base of both; see the classes for the parameters."""
 
     _of_classes: bool

@@ -404,6 +404,9 @@ def test_bad_parameters(table, params, message):
 
 def test_it_says_what_it_does(table, capsys):
     model = regressor(verbose=True).fit(*table)
+    assert str(model.summary_) in model._repr_html_()
+    assert str(model.summary_) in model._repr_mimebundle_()["text/html"]
+    assert "out of fold:" not in regressor()._repr_html_()
     said = capsys.readouterr().out
     assert "networks out of fold" in said
     assert str(model.summary_) in said
