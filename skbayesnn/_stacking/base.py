@@ -24,6 +24,7 @@ from skbayesnn._stacking.candidates import (
     Candidate,
     Rows,
     candidates_of,
+    check_same_kind,
     held_out,
     refitted,
     that_trained,
@@ -69,6 +70,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         seed = int(_validation.random_source(self.random_state).randint(2**31 - 1))
         rows, pool = self._rows_and_pool(X, y, sample_weight, seed)
         candidates = candidates_of(pool)
+        check_same_kind(candidates, of_classes=self._of_classes)
         _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
         splits = folds_of(
             self.cv, rows.X, y, groups, of_classes=self._of_classes, seed=seed
@@ -119,7 +121,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             sample_weight = sample_weight * (1.0 if by_class is None else by_class)
         rows = Rows(X, y, sample_weight)
         if not isinstance(self.estimators, str):
-            return rows, [default.Entry(*entry) for entry in self.estimators]
+            return rows, default.given_pool(self.estimators)
         _validation.check_option("estimators", self.estimators, ["auto"])
         # What is wrong is told here once, and not for every candidate.
         probe = MCDropoutClassifier() if self._of_classes else MCDropoutRegressor()

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
 
+from skbayesnn._likelihoods import LIKELIHOODS
 from skbayesnn._meta.functions import open_predictive
 from skbayesnn._predictive.mixin import Predictive
 from skbayesnn._sklearn_compat import safe_split
@@ -61,6 +62,35 @@ def candidates_of(pool: Sequence[Entry]) -> list[Candidate]:
         for entry in pool
         for params in ParameterGrid(entry.grid)
     ]
+
+
+def check_same_kind(candidates: Sequence[Candidate], *, of_classes: bool) -> None:
+    """Refuse before any work what could not be mixed after it.
+
+    Raises
+    ------
+    TypeError
+        Regressors among classifiers, or the other way round; several kinds of noise.
+    """
+    kinds: dict[type, str] = {}
+    for one in candidates:
+        network = one.network
+        if is_classifier(network) != of_classes:
+            wanted = "classifiers" if of_classes else "regressors"
+            raise TypeError(
+                f"the pool must hold {wanted} only; got {type(network).__name__} as "
+                f"{one.entry.name!r}."
+            )
+        likelihood = LIKELIHOODS.get(network.likelihood)
+        # What is none is told of where it is trained.
+        if likelihood is not None:
+            kinds.setdefault(likelihood.components_class, network.likelihood)
+    if len(kinds) > 1:
+        raise TypeError(
+            "the candidates of a stack must have the same kind of noise, so that their "
+            f"draws can be mixed; got {' and '.join(map(repr, kinds.values()))}. "
+            "'gaussian' and 'heteroscedastic' are one kind. Give all one `likelihood`."
+        )
 
 
 def _name(entry: Entry, params: dict) -> str:

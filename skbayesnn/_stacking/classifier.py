@@ -20,12 +20,13 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
 
     Parameters
     ----------
-    estimators : "auto" or list of (str, estimator, dict), default="auto"
+    estimators : "auto" or list of tuple, default="auto"
         The pool. ``"auto"``: networks of two hidden layers, of several length scales
         and dropout rates, on the columns as they are and with
         :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder` in front; and
-        logistic regressions. Or names, estimators of this package (also as the last
-        step of a ``Pipeline``) and grids of their parameters.
+        logistic regressions. Or (name, estimator) or (name, estimator, grid of its
+        parameters), with estimators of this package, also as the last step of a
+        ``Pipeline``.
     cv : int, cross-validation generator or iterable, default=None
         Folds, stratified. None is five with fewer than 700 rows, and one held-out
         fifth from there on. Numbers mean shuffled folds.

@@ -11,6 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.model_selection._jobs import network_of
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 # Units of both hidden layers: fewer than so many rows, and more.
@@ -44,6 +45,36 @@ class Entry(NamedTuple):
     name: str
     estimator: Any
     grid: Any
+
+
+def given_pool(estimators) -> list[Entry]:
+    """What a user gives in place of the default pool, checked.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Other than a list of (name, estimator) or (name, estimator, grid), with names
+        that differ.
+    """
+    rule = (
+        "`estimators` must be 'auto' or a list of (name, estimator) or (name, "
+        "estimator, grid of its parameters)"
+    )
+    if not isinstance(estimators, list | tuple) or not estimators:
+        raise TypeError(f"{rule}; got {estimators!r}.")
+    pool = []
+    for one in estimators:
+        if not isinstance(one, list | tuple) or len(one) not in (2, 3):
+            raise TypeError(f"{rule}; got {one!r} among them.")
+        name, estimator, *grid = one
+        if not isinstance(name, str):
+            raise TypeError(f"{rule}; got the name {name!r}.")
+        network_of(estimator)
+        pool.append(Entry(name, estimator, grid[0] if grid else {}))
+    names = [entry.name for entry in pool]
+    if len(set(names)) < len(names):
+        raise ValueError(f"the names of `estimators` must differ; got {names}.")
+    return pool
 
 
 def default_pool(

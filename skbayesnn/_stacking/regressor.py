@@ -23,12 +23,13 @@ class BayesianStackingRegressor(
 
     Parameters
     ----------
-    estimators : "auto" or list of (str, estimator, dict), default="auto"
+    estimators : "auto" or list of tuple, default="auto"
         The pool. ``"auto"``: networks of two hidden layers with a noise that depends on
         the input, of several length scales, with and without dropout, on the columns
         as they are and with :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`
-        in front; and linear models. Or names, estimators of this package (also as
-        the last step of a ``Pipeline``) and grids of their parameters.
+        in front; and linear models. Or (name, estimator) or (name, estimator,
+        grid of its parameters), with estimators of this package, also as the last step
+        of a ``Pipeline``, and noise of one kind.
     cv : int, cross-validation generator or iterable, default=None
         Folds. None is five with fewer than 700 rows, and one held-out fifth from there
         on. Numbers mean shuffled folds.

@@ -8,6 +8,7 @@ from scipy import sparse
 from scipy.special import logsumexp
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -38,6 +39,7 @@ QUICK = {
     "random_state": 0,
     "n_draws": 20,
 }
+NETWORK = MCDropoutRegressor(**QUICK)
 GRID = {"length_scale": [0.5, "auto"], "dropout": [0.0, 0.2]}
 
 
@@ -387,6 +389,33 @@ def test_an_interrupted_fit_goes_on(table, monkeypatch):
     model.fit(X, y)
     assert trained[0] > 4
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("pool", "error", "message"),
+    [
+        ([], TypeError, r"`estimators` must be 'auto' or a list .* got \[\]"),
+        ([NETWORK], TypeError, r"or a list of \(name, estimator\)"),
+        ([(3, NETWORK)], TypeError, "got the name 3"),
+        ([("a", NETWORK), ("a", NETWORK)], ValueError, "must differ; got .'a', 'a'."),
+        ([("a", Ridge())], TypeError, "needs an estimator of skbayesnn.*got Ridge"),
+        ([("a", MCDropoutClassifier())], TypeError, "regressors only; got MCDropoutC"),
+        (
+            [("a", NETWORK, {"likelihood": ["heteroscedastic", "student_t"]})],
+            TypeError,
+            "same kind of noise.*'heteroscedastic' and 'student_t'",
+        ),
+    ],
+)
+def test_bad_pools_are_refused_before_any_work(table, pool, error, message):
+    model = BayesianStackingRegressor(pool, verbose=True)
+    with pytest.raises(error, match=message):
+        model.fit(*table)
+
+
+def test_pairs_are_enough(table):
+    model = BayesianStackingRegressor([("only", NETWORK)], cv=2).fit(*table)
+    assert model.weights_.index.tolist() == ["only"]
 
 
 @pytest.mark.parametrize(
