@@ -4,13 +4,14 @@ import time
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
 
 import joblib
 import numpy as np
 import sklearn
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
@@ -43,8 +44,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     """Base of both; see the classes for the parameters."""
 
     _of_classes: bool
-    # What an interrupted fit has found out, and of what: (hash, out of fold, refits).
-    _unfinished: tuple[str, dict, dict] | None = None
+    _unfinished: "_Unfinished | None" = None
 
     def fit(self, X, y, sample_weight=None, groups=None):
         """Train all candidates out of fold, weight them, and fit them to all rows.
@@ -67,39 +67,47 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         """
         say = partial(self._say, time.perf_counter())
         y = self._checked_targets(y)
-        seed = int(_validation.random_source(self.random_state).randint(2**31 - 1))
-        rows, pool = self._rows_and_pool(X, y, sample_weight, seed)
+        _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
+        before = self._unfinished_of(X, y, sample_weight, groups)
+        rows, pool = self._rows_and_pool(X, y, sample_weight, before.seed)
         candidates = candidates_of(pool)
         check_same_kind(candidates, of_classes=self._of_classes)
-        _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
         splits = folds_of(
-            self.cv, rows.X, y, groups, of_classes=self._of_classes, seed=seed
+            self.cv, rows, groups, of_classes=self._of_classes, seed=before.seed
         )
-        fingerprint = joblib.hash((pool, self.n_refits, rows, splits))
-        out_of_fold, refits = self._known_of_before(fingerprint)
         try:
             resources = self._resources()
-            work = held_out(candidates, rows, splits, out_of_fold, resources)
+            work = held_out(candidates, rows, splits, before.out_of_fold, resources)
             of_members = f"of {len(candidates) * len(splits)} networks out of fold"
             _work_off(work, lambda n_done: say(f"{n_done} {of_members}"))
-            candidates = that_trained(candidates, splits, out_of_fold)
-            oof = OutOfFold.of(candidates, splits, out_of_fold, rows)
+            candidates = that_trained(candidates, splits, before.out_of_fold)
+            oof = OutOfFold.of(candidates, splits, before.out_of_fold, rows)
             stacked = oof.stacked()
-            kept = [candidates[i] for i in np.flatnonzero(stacked.n_draws)]
-            n_draws = {one.name: stacked.n_draws[candidates.index(one)] for one in kept}
-            work = refitted(
-                kept, self._refit_settings(kept, n_draws), rows, refits, resources
-            )
-            _work_off(
-                work, lambda n_done: say(f"{n_done} of {len(kept)} fitted to all rows")
-            )
-            kept = that_trained(kept, [None], refits)
+            n_draws = {
+                one.name: n
+                for one, n in zip(candidates, stacked.n_draws, strict=True)
+                if n
+            }
+            kept = [one for one in candidates if one.name in n_draws]
+            settings = self._refit_settings(kept, n_draws)
+            work = refitted(kept, settings, rows, before.refits, resources)
+            of_kept = f"of {len(kept)} fitted to all rows"
+            _work_off(work, lambda n_done: say(f"{n_done} {of_kept}"))
+            kept = that_trained(kept, [None], before.refits)
         except KeyboardInterrupt:
-            self._unfinished = fingerprint, out_of_fold, refits
+            self._unfinished = before
             raise
-        self.estimators_ = [refits[one.name, 0] for one in kept]
-        self.n_draws_ = np.array([n_draws[one.name] for one in kept])
-        self._keep_what_is_known(candidates, oof, stacked)
+        fitted = {
+            "estimators_": [before.refits[one.name, 0] for one in kept],
+            "n_draws_": np.array([n_draws[one.name] for one in kept]),
+            **self._what_is_known(candidates, oof, stacked),
+            **_columns_of(rows),
+        }
+        # Nothing is changed before all is known, and nothing of an earlier fit stays.
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+        self.__dict__.update(fitted)
+        self.n_iter_ = max(network_of(one).n_iter_ for one in self.estimators_)
         say(str(self.summary_))
         return self
 
@@ -119,14 +127,14 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if sample_weight is not None or by_class is not None:
             sample_weight = check_weights(sample_weight, X)
             sample_weight = sample_weight * (1.0 if by_class is None else by_class)
-        rows = Rows(X, y, sample_weight)
         if not isinstance(self.estimators, str):
-            return rows, default.given_pool(self.estimators)
+            return Rows(X, y, sample_weight), default.given_pool(self.estimators, seed)
         _validation.check_option("estimators", self.estimators, ["auto"])
         # What is wrong is told here once, and not for every candidate.
         probe = MCDropoutClassifier() if self._of_classes else MCDropoutRegressor()
         table = prepare(probe, X, y, sample_weight).table
-        return rows, default.default_pool(
+        names = getattr(probe, "feature_names_in_", None)
+        return Rows(table.X, y, sample_weight, names), default.default_pool(
             table.X,
             table.sample_weight,
             of_classes=self._of_classes,
@@ -157,29 +165,32 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             }
         return settings
 
-    def _known_of_before(self, fingerprint: str) -> tuple[dict, dict]:
-        """What an unfinished fit to the same data has found out."""
+    def _unfinished_of(self, X, y, sample_weight, groups) -> "_Unfinished":
+        """What an unfinished fit to the same data has found out, or nothing."""
+        how = self.get_params(deep=False)
+        for name in ("n_jobs", "memory_budget", "verbose"):
+            del how[name]
+        fingerprint = joblib.hash((repr(how), X, y, sample_weight, groups))
         before, self._unfinished = self._unfinished, None
-        if before is not None and before[0] == fingerprint:
-            return before[1], before[2]
-        return {}, {}
+        if before is not None and before.fingerprint == fingerprint:
+            return before
+        random = _validation.random_source(self.random_state)
+        return _Unfinished(fingerprint, int(random.randint(2**31 - 1)), {}, {})
 
     # ---- what is made of it
 
-    def _keep_what_is_known(self, candidates, oof: OutOfFold, stacked: Stacked) -> None:
+    def _what_is_known(self, candidates, oof: OutOfFold, stacked: Stacked) -> dict:
         """Fitted attributes that say what the candidates and the mixture are worth."""
         names = [one.name for one in candidates]
-        self.weights_ = _framed(names, stacked.weights, stacked.log_density)
-        self.spread_factor_ = stacked.factor
-        self.n_iter_ = max(network_of(one).n_iter_ for one in self.estimators_)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self.estimators_[0], name):
-                setattr(self, name, getattr(self.estimators_[0], name))
-        self._keep_out_of_fold(oof, stacked.mixture)
-        self.summary_ = self._summary(stacked.mixture, oof.y, oof.weights)
+        return {
+            "weights_": _framed(names, stacked.weights, stacked.log_density),
+            "spread_factor_": stacked.factor,
+            "summary_": self._summary(stacked.mixture, oof.y, oof.weights),
+            **self._out_of_fold(oof, stacked.mixture),
+        }
 
     @abstractmethod
-    def _keep_out_of_fold(self, oof: OutOfFold, mixture) -> None:
+    def _out_of_fold(self, oof: OutOfFold, mixture) -> dict:
         """Attributes that say what the mixture thinks of rows that it has not seen."""
 
     @abstractmethod
@@ -190,12 +201,18 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         check_is_fitted(self)
         if isinstance(self.estimators, str):
             X = check_inputs(self, X, reset=False)
+            if sparse.issparse(X) and not self.fitted_to_sparse_:
+                X = X.toarray()
         inner = [open_predictive(one, X) for one in self.estimators_]
 
         def mixed(*parts):
             return corrected(pooled(parts, self.n_draws_), self.spread_factor_)
 
         return OpenPredictive.mapped(inner, mixed)
+
+    def __getstate__(self):
+        """Without what an interrupted fit has left behind."""
+        return super().__getstate__() | {"_unfinished": None}
 
     def _say(self, start: float, text: str) -> None:
         if self.verbose:
@@ -208,11 +225,45 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         return tags
 
 
+@dataclass(frozen=True)
+class _Unfinished:
+    """What an interrupted fit has found out.
+
+    Parameters
+    ----------
+    fingerprint : str
+        Of parameters and data.
+    seed : int
+        Of folds and candidates.
+    out_of_fold, refits : dict
+        By candidate's name and fold.
+    """
+
+    fingerprint: str
+    seed: int
+    out_of_fold: dict
+    refits: dict
+
+
+def _columns_of(rows: Rows) -> dict:
+    """Fitted attributes that say which columns there were."""
+    known = {"n_features_in_": rows.X.shape[1]} if hasattr(rows.X, "shape") else {}
+    known["fitted_to_sparse_"] = sparse.issparse(rows.X)
+    if rows.columns is not None:
+        known["feature_names_in_"] = rows.columns
+    return known
+
+
 def _work_off(trained: Iterator[int], report: Callable[[int], None]) -> None:
     """Train all there is, without the warnings of single candidates."""
-    with warnings.catch_warnings():
+    # Weights are handed to the network by its name, whatever is routed outside.
+    with (
+        warnings.catch_warnings(),
+        sklearn.config_context(enable_metadata_routing=False),
+    ):
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", message=".*columns of X are constant")
+        warnings.filterwarnings("ignore", message="y is constant")
         for n_done in trained:
             report(n_done)
 

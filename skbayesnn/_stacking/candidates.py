@@ -23,7 +23,7 @@ from skbayesnn.model_selection._jobs import (
     network_of,
     path_of_network,
 )
-from skbayesnn.model_selection._result_store import Key, Outcome
+from skbayesnn.model_selection._result_store import Key, Outcome, without_frames
 
 # Draws of a network with noise that say what it thinks of held-out rows.
 HELD_OUT_DRAWS = 20
@@ -57,11 +57,19 @@ class Candidate:
 
 def candidates_of(pool: Sequence[Entry]) -> list[Candidate]:
     """Every estimator in all of its settings, with names that tell them apart."""
-    return [
+    candidates = [
         Candidate(_name(entry, params), entry, params)
         for entry in pool
         for params in ParameterGrid(entry.grid)
     ]
+    names = [one.name for one in candidates]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(
+            f"the candidates of a stack must differ; got {', '.join(twice)} more than "
+            "once. Name each estimator, and each value of its grid, once."
+        )
+    return candidates
 
 
 def check_same_kind(candidates: Sequence[Candidate], *, of_classes: bool) -> None:
@@ -107,11 +115,14 @@ class Rows:
     ----------
     X, y : all rows
     sample_weight : ndarray of shape (rows,), or None
+    columns : ndarray of shape (columns,), or None
+        Names that X had before it was an array.
     """
 
     X: Any
     y: Any
     sample_weight: Any
+    columns: Any = None
 
     def fit_params(self, path: str) -> dict:
         """Arguments of the ``fit`` of an estimator."""
@@ -133,9 +144,12 @@ class HeldOutPredictor:
             if outcome.estimator is None:
                 continue
             train, test = self.splits[fold]
-            X, _ = safe_split(outcome.estimator, self.rows.X, self.rows.y, test, train)
-            outcome.scores = [open_predictive(outcome.estimator, X).whole()]
-            outcome.estimator = None
+            model, outcome.estimator = outcome.estimator, None
+            try:
+                X, _ = safe_split(model, self.rows.X, self.rows.y, test, train)
+                outcome.scores = [open_predictive(model, X).whole()]
+            except Exception as error:
+                outcome.error = without_frames(error)
 
 
 @dataclass(frozen=True)

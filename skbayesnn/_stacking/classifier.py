@@ -71,11 +71,14 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     oof_log_density_ : ndarray of shape (n_samples,)
         Log probability of the label there, nats.
     summary_ : Summary
-        Of these, in one line: ``print(model.summary_)``.
+        Of these, in one line (weights and factor have seen these rows, networks have
+        not): ``print(model.summary_)``.
     n_iter_ : int
         Epochs of the longest fit to all rows.
+    fitted_to_sparse_ : bool
+        Whether X was a sparse matrix.
     n_features_in_, feature_names_in_
-        As the candidates have them.
+        The latter where X has names and the pool is the default.
 
     References
     ----------
@@ -165,7 +168,9 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     def _summary(self, mixture, y, weights):
         return of_classes(mixture, y, weights)
 
-    def _keep_out_of_fold(self, oof, mixture):
-        self.classes_ = mixture.classes
-        self.oof_prediction_ = oof.by_row(mixture.mean())
-        self.oof_log_density_ = oof.by_row(mixture.log_density(oof.y))
+    def _out_of_fold(self, oof, mixture):
+        return {
+            "classes_": mixture.classes,
+            "oof_prediction_": oof.by_row(mixture.mean()),
+            "oof_log_density_": oof.by_row(mixture.log_density(oof.y)),
+        }

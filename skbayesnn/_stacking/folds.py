@@ -1,7 +1,9 @@
 """Which rows are held out, and when."""
 
+import warnings
 from numbers import Integral
 
+import numpy as np
 from sklearn.model_selection import (
     KFold,
     ShuffleSplit,
@@ -14,28 +16,44 @@ from sklearn.model_selection import (
 FOLDS_BELOW, N_FOLDS = 700, 5
 
 
-def folds_of(cv, X, y, groups, *, of_classes: bool, seed: int) -> list[tuple]:
-    """(train, test) of every fold.
+def folds_of(cv, rows, groups, *, of_classes: bool, seed: int) -> list[tuple]:
+    """(train, test) of every fold, numbers of rows.
 
     cv : None, by the number of rows; int, shuffled folds; or as scikit-learn takes it
     """
-    n_rows = len(y)
+    X, y = rows.X, rows.y
     own = cv is None or isinstance(cv, Integral)
     if own and groups is not None:
         raise ValueError(
             f"`groups` need a `cv` that keeps them together; got cv={cv!r}. Give "
             "sklearn.model_selection.GroupKFold() or another one of groups."
         )
-    if cv is None and n_rows >= FOLDS_BELOW:
-        once = StratifiedShuffleSplit if of_classes else ShuffleSplit
-        cv = once(1, test_size=1 / N_FOLDS, random_state=seed)
-    elif own:
-        kind = StratifiedKFold if of_classes else KFold
-        n_folds = min(N_FOLDS, n_rows) if cv is None else cv
-        cv = kind(n_folds, shuffle=True, random_state=seed)
-    splits = list(check_cv(cv, y, classifier=of_classes).split(X, y, groups))
+    if own:
+        cv = _own_folds(cv, y, of_classes, seed)
+    with warnings.catch_warnings():
+        # A class of fewer rows than folds is not in all of them.
+        warnings.filterwarnings("ignore", message="The least populated class")
+        splits = [
+            tuple(np.arange(len(y))[part] for part in split)
+            for split in check_cv(cv, y, classifier=of_classes).split(X, y, groups)
+        ]
+    if not splits:
+        raise ValueError(f"`cv` must have at least one split; got {cv!r}.")
     if not own:
         return splits
     # Folds of equally many rows share a program: some train on one row less.
     n_train = min(len(train) for train, _ in splits)
     return [(train[:n_train], test) for train, test in splits]
+
+
+def _own_folds(n_folds, y, of_classes: bool, seed: int):
+    """Shuffled; stratified where there are enough rows of the classes."""
+    n_rows = len(y)
+    counts = np.unique(y, return_counts=True)[1] if of_classes else np.array([0])
+    if n_folds is None and n_rows >= FOLDS_BELOW:
+        once = StratifiedShuffleSplit if counts.min() >= 2 else ShuffleSplit
+        return once(1, test_size=1 / N_FOLDS, random_state=seed)
+    if n_folds is None:
+        n_folds = min(N_FOLDS, n_rows)
+    kind = StratifiedKFold if counts.max() >= n_folds else KFold
+    return kind(n_folds, shuffle=True, random_state=seed)

@@ -10,14 +10,13 @@ from scipy.optimize import minimize_scalar
 from skbayesnn._predictive.labels import LabelPredictive
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._predictive.recalibration import likeliest_scale
+from skbayesnn._stacking.summary import LOWEST
 from skbayesnn._stacking.weights import few_weights, whole_numbers
 
 # Draws of the whole mixture, spread over the candidates by weight.
 N_DRAWS = 200
 # Powers of the probabilities that are looked at.
 POWERS = (0.2, 5.0)
-# A density that is zero to rounding, nats: what one such row can cost a candidate.
-LOWEST = -1e4
 
 
 @dataclass(frozen=True)
@@ -77,6 +76,11 @@ class OutOfFold:
         weights = rows.sample_weight
         weights = np.ones(len(rows.y)) if weights is None else weights
         y, weights = rows.y[test_rows], weights[test_rows]
+        if not weights.any():
+            raise ValueError(
+                "the rows that `cv` holds out must have positive weights, at least one "
+                "of them; got zeros only."
+            )
         return cls(predictives, test_rows, len(rows.y), y, weights)
 
     def by_row(self, values: np.ndarray) -> np.ndarray:
@@ -134,13 +138,15 @@ def corrected(mixture, factor):
 def best_factor(mixture, y, weights) -> np.ndarray:
     """The correction that makes y the likeliest, if it pays: (targets or 1,).
 
-    Ones, unless the mean log density gains more than its standard error.
+    Ones, unless the mean log density gains more than twice its standard error: a
+    single row, whatever it gains, has a gain of one standard error.
     """
     found = _likeliest(mixture, y, weights)
-    gain = corrected(mixture, found).log_density(y) - mixture.log_density(y)
+    before = np.maximum(mixture.log_density(y), LOWEST)
+    gain = np.maximum(corrected(mixture, found).log_density(y), LOWEST) - before
     mean = np.average(gain, weights=weights)
     error = np.sqrt(np.square(weights) @ np.square(gain - mean)) / weights.sum()
-    return found if mean > error else np.ones_like(found)
+    return found if mean > 2 * error else np.ones_like(found)
 
 
 def _likeliest(mixture, y, weights) -> np.ndarray:

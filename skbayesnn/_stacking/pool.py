@@ -7,6 +7,7 @@ import math
 from typing import Any, NamedTuple
 
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
@@ -47,8 +48,10 @@ class Entry(NamedTuple):
     grid: Any
 
 
-def given_pool(estimators) -> list[Entry]:
+def given_pool(estimators, seed: int) -> list[Entry]:
     """What a user gives in place of the default pool, checked.
+
+    seed : of networks without a ``random_state``
 
     Raises
     ------
@@ -69,11 +72,11 @@ def given_pool(estimators) -> list[Entry]:
         name, estimator, *grid = one
         if not isinstance(name, str):
             raise TypeError(f"{rule}; got the name {name!r}.")
-        network_of(estimator)
+        estimator = clone(estimator)
+        network = network_of(estimator)
+        if network.random_state is None:
+            network.set_params(random_state=seed)
         pool.append(Entry(name, estimator, grid[0] if grid else {}))
-    names = [entry.name for entry in pool]
-    if len(set(names)) < len(names):
-        raise ValueError(f"the names of `estimators` must differ; got {names}.")
     return pool
 
 

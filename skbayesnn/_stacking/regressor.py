@@ -2,7 +2,7 @@
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from skbayesnn._data.validate import check_target_given
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin
@@ -71,11 +71,14 @@ class BayesianStackingRegressor(
     oof_log_density_ : ndarray of shape (n_samples,)
         Log density of y there, nats.
     summary_ : Summary
-        Of these, in one line: ``print(model.summary_)``.
+        Of these, in one line (weights and factor have seen these rows, networks have
+        not): ``print(model.summary_)``.
     n_iter_ : int
         Epochs of the longest fit to all rows.
+    fitted_to_sparse_ : bool
+        Whether X was a sparse matrix.
     n_features_in_, feature_names_in_
-        As the candidates have them.
+        The latter where X has names and the pool is the default.
 
     References
     ----------
@@ -143,15 +146,18 @@ class BayesianStackingRegressor(
 
     def _checked_targets(self, y):
         check_target_given(self, y)
-        return check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        return column_or_1d(y, warn=True) if y.shape[1:] == (1,) else y
 
     def _summary(self, mixture, y, weights):
         return of_numbers(mixture, y, weights)
 
-    def _keep_out_of_fold(self, oof, mixture):
-        self.oof_prediction_ = oof.by_row(mixture.mean())
-        self.oof_std_ = oof.by_row(mixture.uncertainty(["total"])["total"])
-        self.oof_log_density_ = oof.by_row(mixture.log_density(oof.y))
+    def _out_of_fold(self, oof, mixture):
+        return {
+            "oof_prediction_": oof.by_row(mixture.mean()),
+            "oof_std_": oof.by_row(mixture.uncertainty(["total"])["total"]),
+            "oof_log_density_": oof.by_row(mixture.log_density(oof.y)),
+        }
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

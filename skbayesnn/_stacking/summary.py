@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+# A density that is zero to rounding, nats: what one such row can cost a candidate.
+LOWEST = -1e4
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -50,6 +53,8 @@ def of_classes(mixture, y, weights) -> Summary:
 
 def _mean(values, weights) -> tuple[float, float]:
     """Weighted mean, and its standard error."""
+    # What was deemed impossible has no finite log density.
+    values = np.maximum(values, LOWEST)
     mean = np.average(values, weights=weights)
     error = np.sqrt(np.square(weights) @ np.square(values - mean)) / weights.sum()
     return float(mean), float(error)

@@ -108,8 +108,20 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             adopt(self, prepared, fitted, self.n_epochs_seen_ if warm else 0)
         return self
 
-    def _warn_if_collapsed(self, table, rows, weights):
-        """Compare the fit of some training rows with a linear model's."""
+    @abstractmethod
+    def _spread(self, X, y) -> float:
+        """How much predictions of checked rows differ, as a share of what y does."""
+
+    def _warn_if_doubtful(self, table, rows, weights):
+        """Look at the predictions of some training rows.
+
+        Whether they differ, and where the KL may outweigh the data, whether they are as
+        good as a linear model's.
+        """
+        few = _underfit.some_rows(rows, _underfit.FEW_ROWS)
+        _underfit.warn_if_constant(self._spread(table.X[few], table.y[few]))
+        if not self._can_collapse:
+            return
         chosen = _underfit.some_rows(np.arange(len(rows)))
         rows, weights = rows[chosen], weights[chosen]
         explained = self._explained(table.X[rows], table.y[rows], weights)
@@ -223,6 +235,5 @@ def adopt(
     """Make trained networks the fitted state, and say where it is doubtful."""
     estimator._adopt(fitted, prepared.of_y, seen=0.0)
     estimator.n_epochs_seen_ = estimator.n_iter_ + n_epochs_before
-    if estimator._can_collapse:
-        share = fitted.task.shares[0]
-        estimator._warn_if_collapsed(prepared.table, share.rows, share.weights)
+    share = fitted.task.shares[0]
+    estimator._warn_if_doubtful(prepared.table, share.rows, share.weights)

@@ -22,7 +22,7 @@ from skbayesnn.estimators._draws import (
     open_posterior,
     random_functions,
 )
-from skbayesnn.estimators._underfit import explained_entropy
+from skbayesnn.estimators._underfit import FEW_DRAWS, explained_entropy
 
 
 class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
@@ -206,6 +206,10 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             return LabelPredictive(probability, self.classes_)
 
         return OpenPredictive(X.shape[0], of_rows, opened.row_step)
+
+    def _spread(self, X, y):
+        drawn = open_posterior(self, X, n_draws=FEW_DRAWS).whole()
+        return float(drawn.probability.mean(0).std(0).max())
 
     def _explained(self, X, y, weights):
         probability = self._mean_probability(X)[np.arange(len(y)), y]

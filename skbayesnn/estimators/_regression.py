@@ -17,7 +17,7 @@ from skbayesnn._predictive.summaries import (
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._draws import open_posterior, random_functions
 from skbayesnn.estimators._specification import likelihood_class
-from skbayesnn.estimators._underfit import explained_variance
+from skbayesnn.estimators._underfit import FEW_DRAWS, explained_variance
 
 
 class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwork):
@@ -190,6 +190,12 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         stds = scaling.std_from_network(stds).astype(X.dtype)
         kinds = zip(REGRESSION_KINDS, stds, strict=True)
         return mean, {kind: self._one_target_flat(std) for kind, std in kinds}
+
+    def _spread(self, X, y):
+        drawn = open_posterior(self, X, n_draws=FEW_DRAWS).whole()
+        std, of_y = self._scaling.std_from_network(drawn.mean.mean(0).std(0)), y.std(0)
+        varies = of_y > 0
+        return float((std[varies] / of_y[varies]).max()) if varies.any() else 1.0
 
     def _explained(self, X, y, weights):
         mean = self._mean_and_stds(X)[0].reshape(y.shape)

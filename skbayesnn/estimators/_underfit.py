@@ -17,6 +17,10 @@ from skbayesnn._warnings import warn
 
 # Rows that are looked at, evenly spread over the table.
 _ROWS = 2000
+# Rows and draws that tell whether predictions differ at all, and the share of y's
+# standard deviation by which they must.
+FEW_ROWS, FEW_DRAWS = 200, 8
+_CONSTANT = 0.05
 # Share of y's variance, or of its entropy, by which a network may fall behind: a mean
 # over draws is less sure of a class than one line, however well it tells them apart.
 _MARGIN_OF_VARIANCE = 0.05
@@ -45,9 +49,27 @@ def warn_if_collapsed(explained: Explained) -> None:
         )
 
 
-def some_rows(rows: np.ndarray) -> np.ndarray:
+def warn_if_constant(spread: float) -> None:
+    """Where the predictions of the training rows hardly differ.
+
+    spread : of the predictions, as a share of y's standard deviation (of classes: the
+        largest standard deviation of a probability)
+    """
+    if spread < _CONSTANT:
+        warn(
+            "the predictions are constant: over the training rows they vary by "
+            f"{spread:.1%} of what y does. Either the columns say nothing of y, or the "
+            "prior outweighs the data, as it does with few rows: then lower "
+            "length_scale ('auto' follows the width of the layers), take narrower "
+            "layers, or the stack (BayesianStackingRegressor, "
+            "BayesianStackingClassifier), which chooses.",
+            ConvergenceWarning,
+        )
+
+
+def some_rows(rows: np.ndarray, most: int = _ROWS) -> np.ndarray:
     """At most so many of them that the comparison costs little."""
-    return rows[:: -(-len(rows) // _ROWS)]
+    return rows[:: -(-len(rows) // most)]
 
 
 def explained_variance(X, y, weights, prediction) -> Explained | None:

@@ -1,17 +1,20 @@
 """The stacks: out of fold is out of fold, the mixture is what its weights say."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.special import logsumexp
+from sklearn import config_context
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GroupKFold, KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import skbayesnn
 from skbayesnn import (
@@ -22,7 +25,10 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
+from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base
+from skbayesnn._stacking.mixture import best_factor
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
@@ -339,6 +345,88 @@ def test_a_batched_search_refuses_it_by_name():
         BatchedGridSearchCV(regressor(), {"n_refits": [1]}).fit([[0.0]], [0.0])
 
 
+def test_names_of_columns_are_kept_and_checked(table):
+    pandas = pytest.importorskip("pandas")
+    X, y = table
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    model = BayesianStackingRegressor(max_iter=1, cv=2, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(frame, y)
+        named = model.predict(frame)
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame[["c", "b", "a"]])
+    plain = clone(model).fit(X, y)
+    np.testing.assert_array_equal(plain.predict(X), named)
+    model.fit(X, y)
+    assert not hasattr(model, "feature_names_in_")
+    # A sparse matrix of the same numbers is the same rows.
+    np.testing.assert_allclose(model.predict(sparse.csr_array(X)), named, rtol=1e-6)
+
+
+def test_weights_reach_pipelines_whatever_is_routed(table):
+    X, y = table
+    weights = np.linspace(0.5, 2, ROWS)
+    expected = regressor().fit(X, y, sample_weight=weights).predict(X)
+    with config_context(enable_metadata_routing=True):
+        model = regressor().fit(X, y, sample_weight=weights)
+    np.testing.assert_array_equal(model.predict(X), expected)
+
+
+def test_a_column_is_one_target(table):
+    X, y = table
+    with pytest.warns(DataConversionWarning):
+        model = regressor().fit(X, y[:, None])
+    same = regressor().fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), same.predict(X))
+    assert str(model.summary_) == str(same.summary_)
+
+
+def test_random_state_reaches_a_pool_without_one(table):
+    X, y = table
+    network = clone(NETWORK).set_params(random_state=None)
+    one, other = (
+        BayesianStackingRegressor([("only", network)], cv=2, random_state=3).fit(X, y)
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(one.predict(X), other.predict(X))
+    assert network.random_state is None
+
+
+def test_masks_are_folds_too(table):
+    X, y = table
+    test = np.arange(ROWS) % 4 == 0
+    one = regressor(cv=[(~test, test)]).fit(X, y)
+    rows = np.flatnonzero(~test), np.flatnonzero(test)
+    other = regressor(cv=[rows]).fit(X, y)
+    np.testing.assert_array_equal(one.oof_prediction_, other.oof_prediction_)
+
+
+@pytest.mark.parametrize("counts", [(20, 19, 1), (3, 3, 3), (30, 8, 2)])
+def test_rare_classes(counts, seed):
+    y = np.repeat(["a", "b", "c"], counts)
+    X = np.random.default_rng(seed).normal(size=(len(y), COLUMNS))
+    model = classifier(cv=None).fit(X, y)
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    assert np.isfinite(model.summary_.log_density)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_one_row_does_not_widen_all(seed):
+    """A row gains one standard error by itself, however much it gains."""
+    random = np.random.default_rng(seed)
+    y = random.normal(size=100)
+    y[4] = 300.0
+    mean, variance = np.zeros((1, 100, 1)), np.ones((1, 100, 1))
+    mixture = MixturePredictive(Gaussians(mean, variance), flat=True)
+    assert best_factor(mixture, y, np.ones(100)).tolist() == [1.0]
+    # All rows, twice as far out as the mixture says.
+    y[4] = 0.0
+    wide = best_factor(mixture, 2 * y, np.ones(100))
+    assert wide == pytest.approx(2, rel=5 / np.sqrt(200))
+
+
 # ---- faults
 
 
@@ -353,6 +441,28 @@ def test_a_candidate_that_fails_is_left_out(table):
         BayesianStackingRegressor(pool, cv=2).fit(X, y)
 
 
+def test_a_candidate_that_cannot_predict_is_left_out(table):
+    """One of a fold's rows has a category that the other folds have not."""
+    X, y = table
+    X = np.column_stack([X, np.append(np.ones(ROWS - 1), 2.0)])
+    encoded = make_pipeline(
+        ColumnTransformer([("one", OneHotEncoder(), [3])], remainder="passthrough"),
+        NETWORK,
+    )
+    pool = [("plain", NETWORK), ("encoded", encoded)]
+    with pytest.warns(ConvergenceWarning, match=r"1 of 2 .*encoded.*unknown categor"):
+        model = BayesianStackingRegressor(pool, cv=3, random_state=0).fit(X, y)
+    assert model.weights_.index.tolist() == ["plain"]
+
+
+def test_held_out_rows_need_weight(table):
+    X, y = table
+    cv = [(np.arange(20), np.arange(20, ROWS))]
+    weights = np.repeat([1.0, 0.0], [20, ROWS - 20])
+    with pytest.raises(ValueError, match="holds out must have positive weights"):
+        regressor(cv=cv).fit(X, y, sample_weight=weights)
+
+
 def test_an_error_leaves_it_as_it_was(table):
     X, y = table
     model = regressor().fit(X, y)
@@ -362,11 +472,12 @@ def test_an_error_leaves_it_as_it_was(table):
     np.testing.assert_array_equal(model.predict(X), before)
 
 
-def test_an_interrupted_fit_goes_on(table, monkeypatch):
+@pytest.mark.parametrize("random_state", [1, None])
+def test_an_interrupted_fit_goes_on(table, monkeypatch, random_state):
     """What was trained is not trained again; the result is the undisturbed fit's."""
     X, y = table
     expected = regressor().fit(X, y).predict(X)
-    model, trained = regressor(), []
+    model, trained = regressor(random_state=random_state), []
     held_out = base.held_out
 
     def interrupted(*arguments):
@@ -388,7 +499,9 @@ def test_an_interrupted_fit_goes_on(table, monkeypatch):
     monkeypatch.setattr(base, "held_out", counted)
     model.fit(X, y)
     assert trained[0] > 4
-    np.testing.assert_allclose(model.predict(X), expected, rtol=1e-9)
+    assert len(pickle.dumps(model)) < 2 * len(pickle.dumps(regressor().fit(X, y)))
+    if random_state is not None:
+        np.testing.assert_allclose(model.predict(X), expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -397,7 +510,8 @@ def test_an_interrupted_fit_goes_on(table, monkeypatch):
         ([], TypeError, r"`estimators` must be 'auto' or a list .* got \[\]"),
         ([NETWORK], TypeError, r"or a list of \(name, estimator\)"),
         ([(3, NETWORK)], TypeError, "got the name 3"),
-        ([("a", NETWORK), ("a", NETWORK)], ValueError, "must differ; got .'a', 'a'."),
+        ([("a", NETWORK), ("a", NETWORK)], ValueError, "must differ; got a more"),
+        ([("a", NETWORK, {"tau": [2.0, 2.0]})], ValueError, r"got a\(tau=2.0\) more"),
         ([("a", Ridge())], TypeError, "needs an estimator of skbayesnn.*got Ridge"),
         ([("a", MCDropoutClassifier())], TypeError, "regressors only; got MCDropoutC"),
         (
