@@ -27,8 +27,9 @@ HALVED_FROM = 10_000
 
 REGRESSION_RATES, CLASSIFICATION_RATES = (0.0, 0.01), (0.05, 0.2)
 LENGTH_SCALES = (1.0, 3.0, "auto")
-# Linear models, from next to no shrinkage to much.
-LINEAR_LENGTH_SCALES = (1.0, 3.0, 10.0)
+# Linear models, from next to no shrinkage to much. Their noise is equal everywhere: they
+# are there for few rows, which tell no other.
+LINEAR_LENGTH_SCALES = (1.0, 2.0, 4.0, 8.0)
 
 
 class Entry(NamedTuple):
@@ -92,8 +93,6 @@ def default_pool(
     """
     n_rows, n_columns = X.shape
     kind = MCDropoutClassifier if of_classes else MCDropoutRegressor
-    if not of_classes:
-        params = {"likelihood": "heteroscedastic"} | params
     width = WIDTHS[n_rows >= WIDE_FROM]
     params |= {
         "hidden_layer_sizes": (width, width),
@@ -103,11 +102,13 @@ def default_pool(
     if max_iter == "auto":
         steps = CLASSIFICATION_STEPS if of_classes else REGRESSION_STEPS
         params["max_iter"] = _epochs(n_rows, steps)
+    linear = kind(**params | {"hidden_layer_sizes": (), "dropout": 0.0})
+    if not of_classes:
+        params["likelihood"] = "heteroscedastic"
     rates = CLASSIFICATION_RATES if of_classes else REGRESSION_RATES
     grid = {"length_scale": LENGTH_SCALES, "dropout": rates}
     if n_rows >= HALVED_FROM:
         grid["dropout"] = rates[:1]
-    linear = kind(**params | {"hidden_layer_sizes": (), "dropout": 0.0})
     pool = [
         Entry("network", kind(**params), grid),
         Entry("linear", linear, {"length_scale": LINEAR_LENGTH_SCALES}),
