@@ -27,8 +27,8 @@ HALVED_FROM = 10_000
 
 REGRESSION_RATES, CLASSIFICATION_RATES = (0.0, 0.01), (0.05, 0.2)
 LENGTH_SCALES = (1.0, 3.0, "auto")
-# Linear models, from next to no shrinkage to much. Their noise is equal everywhere: they
-# are there for few rows, which tell no other.
+# Linear models, from next to no shrinkage to much. Their noise is equal everywhere:
+# they are there for few rows, which tell no other.
 LINEAR_LENGTH_SCALES = (1.0, 2.0, 4.0, 8.0)
 
 
