@@ -106,6 +106,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 task = _program.task_of(self, prepared)
                 [fitted] = _program.train_together([self], [task])
             adopt(self, prepared, fitted, self.n_epochs_seen_ if warm else 0)
+            warn_if_doubtful(self, prepared, fitted)
         return self
 
     @abstractmethod
@@ -232,8 +233,14 @@ def adopt(
     fitted: _program.Fitted,
     n_epochs_before: int = 0,
 ) -> None:
-    """Make trained networks the fitted state, and say where it is doubtful."""
+    """Make trained networks the fitted state."""
     estimator._adopt(fitted, prepared.of_y, seen=0.0)
     estimator.n_epochs_seen_ = estimator.n_iter_ + n_epochs_before
+
+
+def warn_if_doubtful(
+    estimator: BayesianNetwork, prepared: Prepared, fitted: _program.Fitted
+) -> None:
+    """Say where what was adopted predicts no more than a constant or a line."""
     share = fitted.task.shares[0]
     estimator._warn_if_doubtful(prepared.table, share.rows, share.weights)

@@ -18,7 +18,7 @@ from sklearn.utils.metaestimators import available_if
 
 from skbayesnn._sklearn_compat import with_callbacks
 from skbayesnn.estimators import _program, _validation
-from skbayesnn.estimators._base import BayesianNetwork, adopt
+from skbayesnn.estimators._base import BayesianNetwork, adopt, warn_if_doubtful
 from skbayesnn.estimators._prepared import Prepared, prepare
 from skbayesnn.estimators._specification import likelihood_class
 from skbayesnn.model_selection._search import BatchedGridSearchCV
@@ -94,6 +94,7 @@ class TauPathCV(BayesianNetwork):
             )
             [fitted] = _program.train_together([self], [task])
             adopt(self, prepared, fitted)
+            warn_if_doubtful(self, prepared, fitted)
             self.taus_ = np.array(taus)
             self.scores_ = _scores_of(search)
             self.best_score_ = float(search.best_score_)

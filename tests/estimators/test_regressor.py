@@ -1,13 +1,15 @@
 """The regressor's parameters, methods and fitted attributes: shapes and units."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import sparse
 from scipy.special import ndtri
 from sklearn.base import clone
-from sklearn.exceptions import DataConversionWarning
+from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 
-from skbayesnn import MCDropoutRegressor
+from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 
 LAYERS = 3  # two hidden layers and the output's
 NETWORKS = 2
@@ -602,3 +604,20 @@ def test_networks_are_a_mixture(data, small):
         rtol=1e-7,
         atol=1e-7,
     )
+
+
+# ---- predictions that say nothing
+
+
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
+def test_constant_predictions_are_warned_of(kind, seed):
+    """A prior that outweighs forty rows, and one that does not."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(40, 3))
+    y = 5 * X[:, 0] if kind is MCDropoutRegressor else X[:, 0] > 0
+    model = kind(max_iter=200, random_state=seed)
+    with pytest.warns(ConvergenceWarning, match="predictions are constant.*stack"):
+        model.set_params(length_scale=1000.0).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model.set_params(length_scale=1.0).fit(X, y)
