@@ -71,9 +71,10 @@ def draw(model, X, y):
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.8))
     PredictionIntervalDisplay.from_estimator(model, X, y, ax=left)
     left.set_title("rows that were never seen")
-    weights = model.weights_["weight"].iloc[:10][::-1]
+    heaviest = list(model.weights_["weight"].items())[:10][::-1]
+    names, weights = zip(*heaviest, strict=True)
     right.barh(np.arange(len(weights)), weights, color=BLUE)
-    right.set_yticks(np.arange(len(weights)), weights.index, fontsize=8, color=GREY)
+    right.set_yticks(np.arange(len(weights)), names, fontsize=8, color=GREY)
     right.set_xlabel("weight in the mixture")
     right.set_title(str(model.summary_).replace(", ", "\n", 1), fontsize=9)
     figure.tight_layout()

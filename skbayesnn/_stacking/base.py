@@ -168,9 +168,13 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _unfinished_of(self, X, y, sample_weight, groups) -> "_Unfinished":
         """What an unfinished fit to the same data has found out, or nothing."""
         how = self.get_params(deep=False)
-        for name in ("n_jobs", "memory_budget", "verbose"):
+        for name in ("n_jobs", "memory_budget", "verbose", "cv"):
             del how[name]
-        fingerprint = joblib.hash((repr(how), X, y, sample_weight, groups))
+        if not isinstance(self.random_state, Integral):
+            del how["random_state"]  # the seed is kept
+        # A splitter need not be one that can be pickled.
+        data = X, y, sample_weight, groups, repr(self.cv)
+        fingerprint = joblib.hash((how, data))
         before, self._unfinished = self._unfinished, None
         if before is not None and before.fingerprint == fingerprint:
             return before
@@ -269,11 +273,17 @@ def _work_off(trained: Iterator[int], report: Callable[[int], None]) -> None:
 
 
 def _framed(names, weights, log_density):
-    """A frame with a row per candidate, the heaviest first; without pandas a dict."""
+    """A column each, the heaviest candidate first; without pandas dicts by name.
+
+    ``_["weight"][name]`` and ``_["weight"].items()`` are the same of both.
+    """
     order = np.argsort(-weights, kind="stable")
+    columns = {"weight": weights, "log_density": log_density}
     try:
         import pandas
     except ImportError:
-        return {names[i]: float(weights[i]) for i in order}
-    columns = {"weight": weights, "log_density": log_density}
+        return {
+            column: {names[i]: float(values[i]) for i in order}
+            for column, values in columns.items()
+        }
     return pandas.DataFrame(columns, index=names).iloc[order]

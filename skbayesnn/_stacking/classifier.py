@@ -57,7 +57,8 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     classes_ : ndarray of shape (n_classes,)
     weights_ : DataFrame
         ``"weight"`` and mean out-of-fold ``"log_density"`` (nats) of every candidate,
-        the heaviest first; without pandas a dict of weights.
+        the heaviest first; without pandas a dict of
+        dicts, ``weights_["weight"][name]`` in both.
     estimators_ : list of estimator
         The candidates with weight, fitted to all rows.
     n_draws_ : ndarray of int

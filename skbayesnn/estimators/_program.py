@@ -190,7 +190,8 @@ def all_failed(plan: Plan, trained: Trained) -> FloatingPointError:
     return FloatingPointError(
         "the loss of every network became infinite or NaN, first in epoch "
         f"{trained.failed.min()}. Lower learning_rate_init "
-        f"({plan.learning_rate:g} here), or scale the data (standardize=True)."
+        f"({plan.learning_rate:g} here), scale the data (standardize=True), or train "
+        "in double precision (dtype='float64')."
     )
 
 

@@ -1,6 +1,7 @@
 """The stacks: out of fold is out of fold, the mixture is what its weights say."""
 
 import pickle
+import sys
 import warnings
 
 import numpy as np
@@ -319,6 +320,18 @@ def test_default_pool_has_all_kinds(table):
     assert names == {"network", "linear"}
 
 
+def test_weights_are_read_alike_without_pandas(monkeypatch):
+    pytest.importorskip("pandas")
+    columns = np.array([0.2, 0.0, 0.8]), np.array([-3.0, -9.0, -1.0])
+    frame = base._framed(["a", "b", "c"], *columns)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    plain = base._framed(["a", "b", "c"], *columns)
+    assert isinstance(plain, dict)
+    for column in ("weight", "log_density"):
+        assert list(plain[column]) == ["c", "a", "b"]
+        assert list(plain[column].items()) == list(frame[column].items())
+
+
 def test_same_seed_same_predictions(table):
     X, y = table
     one, other = (regressor().fit(X, y) for _ in range(2))
@@ -543,6 +556,30 @@ def test_pairs_are_enough(table):
 def test_bad_parameters(table, params, message):
     with pytest.raises(ValueError, match=message):
         regressor().set_params(**params).fit(*table)
+
+
+def test_another_pool_does_not_go_on_from_before(table, monkeypatch):
+    """Networks that differ where scikit-learn no longer prints it."""
+    X, y = table
+    one, other = (
+        clone(NETWORK).set_params(hidden_layer_sizes=(2,) * 39 + (last,), max_iter=1)
+        for last in (2, 3)
+    )
+    assert repr(one) == repr(other)
+    held_out = base.held_out
+
+    def interrupted(*arguments):
+        yield from held_out(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(base, "held_out", interrupted)
+    model = BayesianStackingRegressor([("deep", one)], cv=2, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    monkeypatch.setattr(base, "held_out", held_out)
+    model.set_params(estimators=[("deep", other)]).fit(X, y)
+    alone = clone(model).fit(X, y)
+    np.testing.assert_array_equal(model.oof_prediction_, alone.oof_prediction_)
 
 
 def test_it_says_what_it_does(table, capsys):
