@@ -119,7 +119,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         ``"cuda:1"``, ``"mps"``. Predictions fall back to the CPU where the device is
         absent.
     dtype : {"float32", "float64"}, default="float32"
-        Precision of the training, whatever X's own; ``"float64"`` takes about twice as
+        Precision of the training, whatever X's own; ``"float64"`` takes up to twice as
         long. The scaling is done in X's precision before, and predictions have it.
     verbose : bool, default=False
         Show a progress bar (needs tqdm).

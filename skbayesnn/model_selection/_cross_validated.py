@@ -38,7 +38,7 @@ learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_cha
 tol, device, dtype
         As in :class:`MCDropoutRegressor`.
     dtype : {"float32", "float64"}, default="float32"
-        Precision of the training, whatever X's own; ``"float64"`` takes about twice as
+        Precision of the training, whatever X's own; ``"float64"`` takes up to twice as
         long. The scaling is done in X's precision before, and predictions have it.
     verbose : bool, default=False
         Show progress bars: of the search, and of every program.
