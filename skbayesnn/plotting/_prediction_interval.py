@@ -20,6 +20,11 @@ from skbayesnn.plotting._shared import (
     styled,
 )
 
+# An axis shows all that is drawn, unless that is so many times longer than what is
+# common: y, and all but so many of the predictions and of the intervals' ends.
+_LONGEST = 4
+_COMMON = (0.02, 0.98)
+
 
 class PredictionIntervalDisplay:
     """Predictions of a regression with nested intervals, and the targets.
@@ -27,7 +32,8 @@ class PredictionIntervalDisplay:
     It is made by :meth:`from_estimator` or :meth:`from_predictions`. Over one feature,
     or with the rows sorted by their prediction; targets outside of the widest interval
     are marked and counted. Intervals without an end, as conformal ones of too few rows,
-    are not drawn.
+    are not drawn. A few rows whose intervals are many times longer than all others
+    leave the picture, which the label of the y axis then says.
 
     Parameters
     ----------
@@ -255,8 +261,29 @@ class PredictionIntervalDisplay:
         if self.y is not None:
             self._plot_targets(ax, order, place, widest_first[0], y_kwargs)
         ax.set(xlabel=label, ylabel="y")
+        self._show_what_is_common(ax)
         legend_on_top(ax)
         return self
+
+    def _show_what_is_common(self, ax):
+        """Leave out the ends of a few intervals that would press all others flat."""
+        drawn = np.column_stack(
+            [self.prediction, self.interval.reshape(len(self.prediction), -1)]
+        )
+        finite = drawn[np.isfinite(drawn)]
+        if not len(finite) or not ax.get_autoscaley_on():
+            return
+        common = np.quantile(finite, _COMMON)
+        if self.y is not None:
+            common = np.append(common, self.y[np.isfinite(self.y)])
+        low, high = common.min(), common.max()
+        if np.ptp(finite) <= _LONGEST * (high - low):
+            return
+        room = (high - low) / 10
+        left_out = ((drawn < low - room) | (drawn > high + room)).any(axis=1).sum()
+        # auto=None: what is drawn later still moves the limits.
+        ax.set_ylim(low - room, high + room, auto=None)
+        ax.set_ylabel(f"y ({left_out} of {len(drawn)} rows reach beyond)")
 
     def _plot_targets(self, ax, order, place, widest, y_kwargs):
         """Targets, those outside of the widest interval apart."""

@@ -228,3 +228,41 @@ def test_many_rows_are_pixels():
     )
     assert display.inside_.get_rasterized() and display.outside_.get_rasterized()
     assert display.inside_.get_markersize() < 2
+
+
+@pytest.mark.parametrize("with_targets", [True, False])
+def test_a_few_endless_intervals_leave_the_picture(with_targets):
+    """Else they press all others flat; the axis says how many there are."""
+    center = np.linspace(-1, 1, 97)
+    reach = np.ones(97)
+    reach[[5, 60]] = 1e5
+    interval = center[:, None] + reach[:, None] * [-1, 1]
+    y = center if with_targets else None
+    display = PredictionIntervalDisplay.from_predictions(
+        y, center, interval, coverage=0.9
+    )
+    low, high = display.ax_.get_ylim()
+    assert -10 < low < -1.9 and 1.9 < high < 10
+    assert display.ax_.get_ylabel() == "y (2 of 97 rows reach beyond)"
+
+
+def test_an_axis_that_is_not_much_too_long_shows_all():
+    center = np.linspace(-1, 1, 97)
+    interval = center[:, None] + np.linspace(1, 4, 97)[:, None] * [-1, 1]
+    display = PredictionIntervalDisplay.from_predictions(
+        center, center, interval, coverage=0.9
+    )
+    low, high = display.ax_.get_ylim()
+    assert low < interval.min() and interval.max() < high
+    assert display.ax_.get_ylabel() == "y"
+
+
+def test_targets_far_away_stay_in_the_picture():
+    """What is left out are ends of intervals, never a target."""
+    center = np.linspace(-1, 1, 97)
+    y = center.copy()
+    y[50] = 1e4
+    display = PredictionIntervalDisplay.from_predictions(
+        y, center, center[:, None] + [-1, 1], coverage=0.9
+    )
+    assert display.ax_.get_ylim()[1] > 1e4
