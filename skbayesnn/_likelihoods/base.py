@@ -86,7 +86,7 @@ class Likelihood(ABC):
     def statistics(self, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """What ``init`` has to know of the training rows, (numbers,); may be none.
 
-        y : (rows, targets) or class numbers (rows,), the data's units
+        y : (rows, targets), the network's scale, or class numbers (rows,)
         """
         return np.empty(0)
 

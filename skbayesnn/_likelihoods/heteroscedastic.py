@@ -8,12 +8,17 @@ with tau the precision of the homoscedastic model (given or learned). ``gain`` i
 in the first quarter of the training, rises linearly to 1 in the second and stays
 there: learning mean and noise together from the start lets rows that are hard to fit
 be explained as noise, and the mean underfits (Seitzer et al. 2022, arXiv 2203.09168).
+
+The noise's std is never beyond the range of the training rows' y: far from them s is
+extrapolated, and what it says is then an exponential of a guess.
 """
 
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from torch.nn.functional import softplus
 
 from skbayesnn._distributions.gaussian import Gaussians
 from skbayesnn._likelihoods.base import LARGEST_LOG_TAU, Precision
@@ -26,11 +31,18 @@ WARM_UP = 0.25  # share of the training that is homoscedastic; the ramp is as lo
 LOG_VARIANCE_RANGE = 8.0
 # Of a noise that depends on the input, where tau is learned or given.
 LARGEST_LOG_PRECISION = LARGEST_LOG_TAU + math.log(10.0)
+# Stands for no bound on a log variance.
+UNBOUNDED = 60.0
 
 
 def bounded(s: torch.Tensor) -> torch.Tensor:
     """An output as what it adds to a log variance, near 0 as it is."""
     return LOG_VARIANCE_RANGE * torch.tanh(s / LOG_VARIANCE_RANGE)
+
+
+def not_below(values: torch.Tensor, lowest: torch.Tensor) -> torch.Tensor:
+    """The larger one, smoothly: equal to ``values`` from 3 above ``lowest`` on."""
+    return lowest + softplus(values - lowest, beta=8.0)
 
 
 @dataclass(frozen=True)
@@ -45,9 +57,23 @@ class Heteroscedastic(Precision):
         """Outputs of the network: mean and s per target, the means first."""
         return 2 * self.n_targets
 
+    def statistics(self, y, weights):
+        """The range of y, (targets,)."""
+        return np.ptp(y, axis=0)
+
     def init(self, tau, statistics=None):
-        """tau : (members, targets), the given precision, or where learning starts."""
-        return {"log_tau": tau.log(), "gain": torch.zeros_like(tau[:, :1])}
+        """tau : (members, targets), the given precision, or where learning starts;
+        statistics : (members, targets), the range of y; None: without bounds
+        """
+        largest = torch.full_like(tau, UNBOUNDED)
+        if statistics is not None:
+            # A y that is constant bounds nothing.
+            largest = torch.where(statistics > 0, 2 * statistics.log(), largest)
+        return {
+            "log_tau": tau.log(),
+            "gain": torch.zeros_like(tau[:, :1]),
+            "largest_log_variance": largest,
+        }
 
     def schedule(self, params, progress):
         """Set the gain; progress is the share of the training done, in [0, 1]."""
@@ -58,7 +84,8 @@ class Heteroscedastic(Precision):
         """outputs (..., members, rows, 2 targets) -> mean and log tau(x)."""
         mean, s = outputs.split(self.n_targets, dim=-1)
         log_tau = self.log_tau(params) - params["gain"].unsqueeze(1) * bounded(s)
-        return mean, log_tau.clamp(max=LARGEST_LOG_PRECISION)
+        log_tau = log_tau.clamp(max=LARGEST_LOG_PRECISION)
+        return mean, not_below(log_tau, -params["largest_log_variance"].unsqueeze(1))
 
     def nll(self, params, outputs, y):
         """-log p(y | f), (..., members, rows)."""

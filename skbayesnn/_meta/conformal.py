@@ -12,10 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._meta.functions import predict_with_std
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator, one_target
-from skbayesnn._predictive.mixin import BLOCK
+from skbayesnn._predictive.cross_conformal import NUDGE, cross_interval, too_few
 from skbayesnn._predictive.summaries import checked_coverages
 from skbayesnn._sklearn_compat import safe_indexing
-from skbayesnn._warnings import warn
 
 
 class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
@@ -190,14 +189,14 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         predicted = [predict_with_std(model, X) for model in self.estimators_]
         result = np.empty((len(predicted[0][0]), len(coverages), 2))
         for i, level in enumerate(coverages):
-            if _too_few(self.n_calibration_, level):
+            if too_few(self.n_calibration_, level):
                 result[:, i] = -np.inf, np.inf
             elif isinstance(self.conformal_, list):
-                result[:, i] = _cross_interval(predicted, self.conformal_, level)
+                result[:, i] = cross_interval(predicted, self.conformal_, level)
             else:
                 [(mean, std)] = predicted
                 result[:, i] = self.conformal_.predict_int(
-                    mean, sigmas=std, confidence=level - _NUDGE
+                    mean, sigmas=std, confidence=level - NUDGE
                 )
         return result if np.ndim(coverage) else result[:, 0]
 
@@ -334,50 +333,12 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
         unlikely = 1 - self.estimator_.predict_proba(X)
         result = np.empty((len(unlikely), len(coverages), len(self.classes_)), bool)
         for i, level in enumerate(coverages):
-            result[:, i] = _too_few(self.n_calibration_, level)
+            result[:, i] = too_few(self.n_calibration_, level)
             if not result[:, i].all():
                 result[:, i] = self.conformal_.predict_set(
-                    unlikely, confidence=level - _NUDGE, smoothing=False
+                    unlikely, confidence=level - NUDGE, smoothing=False
                 )
         return result if np.ndim(coverage) else result[:, 0]
-
-
-# 1 - 0.9 is less than a tenth in floating point, which would cost one rank.
-_NUDGE = 1e-12
-
-
-def _too_few(n_rows, coverage) -> bool:
-    """Whether so few rows say nothing of a coverage, with a warning."""
-    few = (coverage - _NUDGE) * (n_rows + 1) > n_rows
-    if few:
-        warn(
-            f"A coverage of {coverage:g} needs at least "
-            f"{int(np.ceil(coverage / (1 - coverage) - _NUDGE))} rows that calibrate; "
-            f"got {n_rows}: everything is inside.",
-        )
-    return few
-
-
-def _cross_interval(predicted, scores, coverage) -> np.ndarray:
-    """CV+ interval of each row, (rows, 2); Barber et al. 2021, eq. 11.
-
-    predicted : mean and std of every fold's model, (rows,)
-    scores : standardised absolute residuals of every fold's rows
-    """
-    n = sum(len(one) for one in scores)
-    rank = int(np.floor((1 - coverage + _NUDGE) * (n + 1)))
-    n_rows = len(predicted[0][0])
-    result = np.empty((n_rows, 2))
-    for start in range(0, n_rows, BLOCK):
-        rows = slice(start, start + BLOCK)
-        ends = [
-            [mean[rows, None] + sign * std[rows, None] * score for sign in (-1, 1)]
-            for (mean, std), score in zip(predicted, scores, strict=True)
-        ]
-        low, high = (np.concatenate(side, axis=1) for side in zip(*ends, strict=True))
-        result[rows, 0] = np.partition(low, rank - 1, axis=1)[:, rank - 1]
-        result[rows, 1] = np.partition(high, n - rank, axis=1)[:, n - rank]
-    return result
 
 
 def _check_each_row_once(held_out, n_rows):

@@ -97,10 +97,15 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         except KeyboardInterrupt:
             self._unfinished = before
             raise
+        folds = [
+            [before.out_of_fold[one.name, fold].estimator for one in kept]
+            for fold in range(len(splits))
+        ]
         fitted = {
             "estimators_": [before.refits[one.name, 0] for one in kept],
             "n_draws_": np.array([n_draws[one.name] for one in kept]),
             **self._what_is_known(candidates, oof, stacked),
+            **self._cross_fitted(folds, splits, oof, stacked.mixture),
             **_columns_of(rows),
         }
         # Nothing is changed before all is known, and nothing of an earlier fit stays.
@@ -197,17 +202,30 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _out_of_fold(self, oof: OutOfFold, mixture) -> dict:
         """Attributes that say what the mixture thinks of rows that it has not seen."""
 
+    def _cross_fitted(self, folds, splits, oof: OutOfFold, mixture) -> dict:
+        """Attributes that keep the networks of the folds, where they are needed."""
+        return {}
+
     @abstractmethod
     def _summary(self, mixture, y, weights) -> Summary:
         """What the mixture is worth on rows that it has not seen."""
 
     def _open_predictive(self, X):
+        X = self._checked_inputs(X)
+        return self._opened(self.estimators_, X)
+
+    def _checked_inputs(self, X):
+        """X as the candidates take it."""
         check_is_fitted(self)
         if isinstance(self.estimators, str):
             X = check_inputs(self, X, reset=False)
             if sparse.issparse(X) and not self.fitted_to_sparse_:
                 X = X.toarray()
-        inner = [open_predictive(one, X) for one in self.estimators_]
+        return X
+
+    def _opened(self, estimators, X) -> OpenPredictive:
+        """The mixture of the candidates in these fits."""
+        inner = [open_predictive(one, X) for one in estimators]
 
         def mixed(*parts):
             return corrected(pooled(parts, self.n_draws_), self.spread_factor_)

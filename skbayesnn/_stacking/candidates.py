@@ -132,14 +132,28 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """A candidate that has not seen some rows, and what it says of them.
+
+    Parameters
+    ----------
+    estimator : fitted estimator
+    predictive : MixturePredictive or LabelPredictive
+    """
+
+    estimator: Any
+    predictive: Predictive
+
+
+@dataclass(frozen=True)
 class HeldOutPredictor:
-    """What trained candidates say of the rows that their fold leaves out."""
+    """Lets trained candidates say something of the rows that their fold leaves out."""
 
     rows: Rows
     splits: Sequence[tuple]
 
     def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
-        """Each outcome gets its predictive, and lets its networks go."""
+        """Each outcome gets its :class:`HeldOut`."""
         for (_, fold), outcome in outcomes.items():
             if outcome.estimator is None:
                 continue
@@ -147,7 +161,8 @@ class HeldOutPredictor:
             model, outcome.estimator = outcome.estimator, None
             try:
                 X, _ = safe_split(model, self.rows.X, self.rows.y, test, train)
-                outcome.scores = [open_predictive(model, X).whole()]
+                predictive = open_predictive(model, X).whole()
+                outcome.scores = [HeldOut(model, predictive)]
             except Exception as error:
                 outcome.error = without_frames(error)
 
@@ -167,7 +182,7 @@ def held_out(
     candidates: Sequence[Candidate],
     rows: Rows,
     splits: Sequence[tuple],
-    known: dict[Key, Predictive | Exception],
+    known: dict[Key, HeldOut | Exception],
     resources: Resources,
 ) -> Iterator[int]:
     """Put into ``known`` what is missing; yields how many were trained so far."""

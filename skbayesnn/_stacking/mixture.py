@@ -67,10 +67,10 @@ class OutOfFold:
 
     @classmethod
     def of(cls, candidates, splits, known, rows) -> "OutOfFold":
-        """Of the candidates' predictives of every fold, by name and fold."""
+        """Of what the candidates say of every fold, by name and fold."""
         predictives = []
         for one in candidates:
-            folds = [known[one.name, fold] for fold in range(len(splits))]
+            folds = [known[one.name, fold].predictive for fold in range(len(splits))]
             predictives.append(type(folds[0]).of_other_rows(folds))
         test_rows = np.concatenate([test for _, test in splits])
         weights = rows.sample_weight

@@ -26,7 +26,7 @@ FEWEST_BINS, MOST_BINS, MOST_ENCODED = 4, 16, 256
 HALVED_FROM = 10_000
 
 REGRESSION_RATES, CLASSIFICATION_RATES = (0.0, 0.01), (0.05, 0.2)
-LENGTH_SCALES = (1.0, 3.0, "auto")
+LENGTH_SCALES = (1.0, 3.0, "fan_in")
 # Linear models, from next to no shrinkage to much. Their noise is equal everywhere:
 # they are there for few rows, which tell no other.
 LINEAR_LENGTH_SCALES = (1.0, 2.0, 4.0, 8.0)

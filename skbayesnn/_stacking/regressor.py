@@ -5,9 +5,12 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from skbayesnn._data.validate import check_target_given
-from skbayesnn._predictive.mixin import RegressionPredictiveMixin
+from skbayesnn._predictive.cross_conformal import cross_interval, too_few
+from skbayesnn._predictive.mixin import OpenPredictive, RegressionPredictiveMixin
+from skbayesnn._predictive.summaries import checked_coverages
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.summary import of_numbers
+from skbayesnn.estimators._validation import check_option
 
 
 class BayesianStackingRegressor(
@@ -63,6 +66,11 @@ class BayesianStackingRegressor(
         The candidates with weight, fitted to all rows.
     n_draws_ : ndarray of int
         Of each of these in the mixture, 200 in all.
+    fold_estimators_ : list of list of estimator
+        The same candidates, fitted without each fold.
+    fold_scores_ : list of ndarray of shape (n_rows, n_targets)
+        Of each fold's rows, |y - mean| / std of the mixture that has not seen them.
+        Both only where no row is held out twice.
     spread_factor_ : ndarray of shape (n_targets,)
         By which the whole mixture is spread about its mean; ones where that does not
         make the held-out rows likelier by more than its standard error.
@@ -85,6 +93,8 @@ class BayesianStackingRegressor(
     ----------
     .. [1] Yao, Vehtari, Simpson & Gelman (2018), "Using stacking to average Bayesian
        predictive distributions", Bayesian Analysis 13(3).
+    .. [2] Barber, Candes, Ramdas & Tibshirani (2021), "Predictive inference with the
+       jackknife+", Annals of Statistics 49(1).
 
     Examples
     --------
@@ -137,13 +147,69 @@ class BayesianStackingRegressor(
             Only with ``return_std=True``; noise included (eq. 6).
         """
         check_is_fitted(self)
-        means, stds = [], []
-        for _, one in self._blocks(X):
-            means.append(one.mean())
-            if return_std:
-                stds.append(one.uncertainty(["total"])["total"])
-        mean = np.concatenate(means)
-        return (mean, np.concatenate(stds)) if return_std else mean
+        if return_std:
+            return _mean_and_std(self._open_predictive(X))
+        return np.concatenate([one.mean() for _, one in self._blocks(X)])
+
+    def predict_interval(self, X, coverage=0.9, kind="equal_tailed", method="mixture"):
+        """Interval that holds y with a given probability.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        coverage : float or sequence of float in (0, 1), default=0.9
+            Probability inside; of counts at least.
+        kind : {"equal_tailed", "highest_density"}, default="equal_tailed"
+            Half of the rest on each side, or the shortest interval.
+        method : {"mixture", "cv+"}, default="mixture"
+            Of the predictive mixture; or, ``"cv+"``, from the out-of-fold residuals in
+            units of the predictive standard deviation, about the predictions of the
+            networks that have not seen these rows [2]_ (with one held-out part: split
+            conformal intervals). If rows are exchangeable, "cv+" intervals of coverage
+            c hold y with probability c in practice, whatever the mixture is worth (the
+            weights have seen the residuals, so that it is not guaranteed): the choice
+            for a few dozen rows. Their kind is ``"equal_tailed"``.
+
+        Returns
+        -------
+        interval : ndarray of shape (n_samples[, n_targets][, n_coverages], 2)
+            Lower and upper end in y's units.
+        """
+        check_option("method", method, ["mixture", "cv+"])
+        if method == "mixture":
+            return super().predict_interval(X, coverage, kind)
+        check_is_fitted(self)
+        if kind != "equal_tailed":
+            raise ValueError(
+                "`kind` must be 'equal_tailed' with method='cv+', whose intervals have "
+                f"no density; got {kind!r}. Set method='mixture'."
+            )
+        if not hasattr(self, "fold_estimators_"):
+            raise ValueError(
+                "method='cv+' needs a `cv` that holds each row out once at most, as "
+                f"KFold does; got {self.cv!r}. Fit again with another one."
+            )
+        coverages = checked_coverages(coverage)
+        X = self._checked_inputs(X)
+        predicted = [
+            [part.reshape(len(part), -1) for part in _mean_and_std(opened)]
+            for opened in (self._opened(one, X) for one in self.fold_estimators_)
+        ]
+        n_rows, n_targets = predicted[0][0].shape
+        n_scores = sum(map(len, self.fold_scores_))
+        result = np.empty((n_rows, n_targets, len(coverages), 2))
+        for i, level in enumerate(coverages):
+            if too_few(n_scores, level):
+                result[:, :, i] = -np.inf, np.inf
+                continue
+            for j in range(n_targets):
+                result[:, j, i] = cross_interval(
+                    [[part[:, j] for part in parts] for parts in predicted],
+                    [scores[:, j] for scores in self.fold_scores_],
+                    level,
+                )
+        result = result if self.oof_prediction_.ndim == 2 else result[:, 0]
+        return result if np.ndim(coverage) else result[..., 0, :]
 
     def _checked_targets(self, y):
         check_target_given(self, y)
@@ -160,7 +226,31 @@ class BayesianStackingRegressor(
             "oof_log_density_": oof.by_row(mixture.log_density(oof.y)),
         }
 
+    def _cross_fitted(self, folds, splits, oof, mixture):
+        if len(np.unique(oof.test_rows)) < len(oof.test_rows):
+            return {}  # no row calibrates twice
+        n_rows = len(oof.y)
+        residual = np.abs(oof.y - mixture.mean()).reshape(n_rows, -1)
+        std = mixture.uncertainty(["total"])["total"].reshape(n_rows, -1)
+        ends = np.cumsum([len(test) for _, test in splits])[:-1]
+        scores, kept = (
+            np.split(values, ends) for values in (residual / std, oof.weights > 0)
+        )
+        return {
+            "fold_estimators_": folds,
+            "fold_scores_": [one[rows] for one, rows in zip(scores, kept, strict=True)],
+        }
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+def _mean_and_std(opened: OpenPredictive) -> tuple[np.ndarray, np.ndarray]:
+    """Of all rows, (rows[, targets])."""
+    means, stds = [], []
+    for _, one in opened.blocks():
+        means.append(one.mean())
+        stds.append(one.uncertainty(["total"])["total"])
+    return np.concatenate(means), np.concatenate(stds)

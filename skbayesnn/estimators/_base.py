@@ -1,5 +1,6 @@
 """What the estimators of all methods have in common: ``fit`` and the way to draws."""
 
+import math
 from abc import ABCMeta, abstractmethod
 from contextlib import contextmanager
 from inspect import signature
@@ -47,6 +48,10 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         Small tables need steps, not epochs.
         """
         return 100
+
+    def _largest_length_scale(self, total_weight: float) -> float:
+        """Above which `length_scale="auto"` does not go for N rows."""
+        return math.inf
 
     def _store(self, arguments: dict) -> None:
         """A constructor's ``locals()`` as attributes.

@@ -78,6 +78,15 @@ class Task:
         once = np.ones_like(self.members.n_epochs)
         return replace(self, plan=plan, members=replace(self.members, n_epochs=once))
 
+    def of_length_scale(self, length_scale: np.ndarray) -> "Task":
+        """The same under a prior of other scales, (layers,)."""
+        prior = [
+            fields | {"length_scale": np.full(self.n_members, scale)}
+            for fields, scale in zip(self.members.prior, length_scale, strict=True)
+        ]
+        members = replace(self.members, prior=prior)
+        return replace(self, members=members, length_scale=length_scale)
+
     def going_on(self, scaling: Scaling, seeds: np.ndarray) -> "Task":
         """The same in the scaling and with the networks of an earlier fit."""
         members = replace(
@@ -215,7 +224,10 @@ def make_task(prepared: Prepared, asked: Specification) -> Task:
         targets=asked.standardize and asked.likelihood.standardizes_y,
     )
     n_members = len(asked.seeds)
-    statistics = asked.likelihood.statistics(table.y[asked.rows], weights)
+    y = table.y[asked.rows]
+    if not asked.likelihood.of_classes:
+        y = scaling.y_to_network(y)
+    statistics = asked.likelihood.statistics(y, weights)
     members = Members(
         seeds=asked.seeds,
         keep=np.repeat(1 - asked.variational.dropout[:, None], n_members, axis=1),

@@ -11,6 +11,7 @@ from skbayesnn._data.design import Scaling
 from skbayesnn._inference.objective import weight_decay
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._likelihoods import Likelihood, likelihood_from
+from skbayesnn._likelihoods.heteroscedastic import UNBOUNDED
 from skbayesnn._networks import Network, network_from
 from skbayesnn.estimators._program import Fitted
 
@@ -87,11 +88,22 @@ def _from_first_format(state: dict) -> dict:
         "categorical": {"n_classes": n_outputs},
     }[name]
     about["likelihood"] = {"name": name} | likelihood
+    arrays = {
+        key.replace("noise/", "likelihood/"): value for key, value in arrays.items()
+    }
+    optimizer = dict(state["optimizer_"])
+    if name == "heteroscedastic":
+        unbounded = np.full_like(arrays["likelihood/log_tau"], UNBOUNDED)
+        arrays["likelihood/largest_log_variance"] = unbounded
+        optimizer |= {
+            key.replace("log_tau", "largest_log_variance"): np.zeros_like(moment)
+            for key, moment in optimizer.items()
+            if key.endswith("/log_tau")
+        }
     return {
         "network_": about | {"format": FORMAT, "name": "mlp"},
-        "parameters_": {
-            key.replace("noise/", "likelihood/"): value for key, value in arrays.items()
-        },
+        "parameters_": arrays,
+        "optimizer_": optimizer,
     }
 
 
@@ -144,6 +156,7 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
         "y_scale_": scaling.y_scale,
         "tau_": tau,
         "dropout_": dropout,
+        "length_scale_": length_scale,
         "weight_decay_": _per_layer_and_target(
             dropout, length_scale, total_weight, tau
         ),

@@ -42,8 +42,8 @@ def warn_if_collapsed(explained: Explained) -> None:
             f"the network explains {explained.network:.0%} of y in its training rows, "
             f"a linear model {explained.linear:.0%}: the KL to the prior outweighs the "
             "data (posterior collapse), or the training was too short. Raise a "
-            "regressor's length_scale ('auto' follows the width of the layers), lower "
-            "a classifier's (1 lets it be sure), raise max_iter, take fewer or "
+            "regressor's length_scale ('fan_in' follows the width of the layers), "
+            "lower a classifier's (1 lets it be sure), raise max_iter, take fewer or "
             "narrower hidden layers, or let the KL come in later (kl_warm_up).",
             ConvergenceWarning,
         )
@@ -60,9 +60,8 @@ def warn_if_constant(spread: float) -> None:
             "the predictions are constant: over the training rows they vary by "
             f"{spread:.1%} of what y does. Either the columns say nothing of y, or the "
             "prior outweighs the data, as it does with few rows: then lower "
-            "length_scale ('auto' follows the width of the layers), take narrower "
-            "layers, or the stack (BayesianStackingRegressor, "
-            "BayesianStackingClassifier), which chooses.",
+            "length_scale, take narrower layers, or the stack "
+            "(BayesianStackingRegressor, BayesianStackingClassifier), which chooses.",
             ConvergenceWarning,
         )
 

@@ -119,10 +119,10 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
     gradient : {"local", "pathwise", "score"}, default="local"
         Noise per row, by local reparameterisation [2]_; one draw of the weights per
         step, as in [1]_; the score function with 8 draws per step, for comparison.
-    length_scale : "auto", float >= 0 or sequence of float, default="auto"
-        Prior length scale l, as in :class:`MCDropoutRegressor`. The prior has to
-        follow the width of the layers, which ``"auto"`` does: with l = 1 the KL of a
-        deep network outweighs the data, and the posterior falls back on the prior.
+    length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
+        Prior length scale l, as in :class:`MCDropoutRegressor`; ``"auto"`` is
+        ``"fan_in"``. The prior has to follow the width of the layers: with l = 1 the KL
+        of a deep network outweighs the data, and the posterior falls back on the prior.
     tau, likelihood, likelihood_options
         As in :class:`MCDropoutRegressor`.
     n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
@@ -137,9 +137,9 @@ device, dtype, verbose, random_state
         mean squared error. Under the scale mixture it is that of s1 = 1 alone.
     prior_ : list of dict of ndarray, or None
         The earlier posterior that ``partial_fit`` took as the prior, per layer.
-    tau_, noise_std_, dropout_, elbo_, history_, loss_curve_, n_iter_, n_features_in_, \
-feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
-y_mean_, y_scale_
+    tau_, noise_std_, dropout_, length_scale_, elbo_, history_, loss_curve_, n_iter_, \
+n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
+x_scale_, y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
@@ -240,7 +240,7 @@ class BBBClassifier(_BayesByBackprop, BayesianClassifier):
     activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
     dropout, prior, pi, s1, s2, kl, kl_weighting, kl_warm_up, gradient
         As in :class:`BBBRegressor`.
-    length_scale : "auto", float >= 0 or sequence of float, default=1.0
+    length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default=1.0
         Prior length scale l, as in :class:`MCDropoutClassifier`. ``"auto"`` expects
         logits of order one: on a hundred rows of classes that are well apart the KL
         to it outweighs the data, and the posterior falls back on the prior.
@@ -256,8 +256,9 @@ device, dtype, verbose, random_state
     classes_ : ndarray of shape (n_classes,)
     weight_decay_, prior_
         As in :class:`BBBRegressor`.
-    tau_, dropout_, elbo_, history_, loss_curve_, n_iter_, n_features_in_, \
-feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
+    tau_, dropout_, length_scale_, elbo_, history_, loss_curve_, n_iter_, \
+n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
+x_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also

@@ -1,5 +1,7 @@
 """Monte Carlo dropout [GG16]: dropout as approximate Bayesian inference."""
 
+import math
+
 import numpy as np
 
 from skbayesnn._families import FAMILIES, Concrete
@@ -62,10 +64,12 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         What is random [4]_, with p = 1 - dropout: units that are dropped; units that
         are scaled by N(p, p (1 - p)); weights that are dropped one by one; weights
         with N(0, v (1 - p) / p) added, v the variance that they start with.
-    length_scale : "auto", float >= 0 or sequence of float, default="auto"
+    length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
         Prior length scale l of the weights, which see standardised inputs: a large l
-        keeps weights small and functions smooth. ``"auto"`` is l^2 = the number of
-        inputs of each layer, so that units are of order one before data are seen.
+        keeps weights small and functions smooth. ``"fan_in"`` is l^2 = the number of
+        inputs of each layer, so that units are of order one before data are seen;
+        ``"auto"`` is the same, but at most 4, and at most sqrt(N) / 2: a prior that is
+        stronger outweighs few rows. The best l is lower where y has little noise.
     tau : "auto", float > 0 or sequence of float, default="auto"
         Model precision, 1 / variance of the observation noise, in y's own units
         (noise of standard deviation s is 1 / s^2); one value, or one per target.
@@ -135,6 +139,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         1 / sqrt(tau_), y's units; counts have none.
     dropout_ : float or ndarray of shape (n_layers,)
         Rates in use.
+    length_scale_ : float or ndarray of shape (n_layers,)
+        Prior length scale in use.
     weight_decay_ : float or ndarray of shape ([n_layers][, n_targets])
         lambda = p l^2 / (2 N tau), N the total weight of the training rows; an axis
         for what differs. Biases have the same without the p.
@@ -223,6 +229,10 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     ):
         self._store(locals())
 
+    def _largest_length_scale(self, total_weight):
+        """So that few rows are fitted at all: benchmarks/STUDY.md."""
+        return min(4.0, math.sqrt(total_weight) / 2)
+
 
 class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     """Neural network classification with Monte Carlo dropout.
@@ -242,10 +252,11 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
         learns one per layer with the weights.
     noise : {"bernoulli", "gaussian", "dropconnect", "additive"}, default="bernoulli"
         What is random, as in :class:`MCDropoutRegressor`.
-    length_scale : "auto", float >= 0 or sequence of float, default=1.0
-        Prior length scale l of the weights, p(W) = N(0, 1 / l^2). ``"auto"``,
-        l^2 = the number of inputs of each layer, expects logits of order one: it
-        suits noisy labels, where classes overlap.
+    length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default=1.0
+        Prior length scale l of the weights, p(W) = N(0, 1 / l^2): 2 suits noisy
+        labels, where classes overlap, 0.3 classes that are well apart. ``"auto"`` is
+        ``"fan_in"``, l^2 = the number of inputs of each layer, which expects logits of
+        order one.
     tau : float > 0, default=1
         Inverse temperature of the likelihood, p(y | f)^tau: it stands where the
         precision stands in weight_decay_ = p l^2 / (2 N tau).
@@ -272,9 +283,9 @@ random_state
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-    tau_, dropout_, weight_decay_, elbo_, history_, loss_curve_, n_iter_, \
-n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
-x_scale_
+    tau_, dropout_, length_scale_, weight_decay_, elbo_, history_, loss_curve_, \
+n_iter_, n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, \
+x_mean_, x_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also

@@ -170,9 +170,9 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
         Share of the training over which the KL's weight rises from 0 to 1. ``"auto"``
         is half for independent noise, which without it prunes weights before they
         are fitted, and nothing for correlated noise, which over-fits with it.
-    length_scale : "auto", float >= 0 or sequence of float, default="auto"
+    length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
         Prior length scale l of the biases, and with ``prior="gaussian"`` of the
-        weights, as in :class:`MCDropoutRegressor`.
+        weights, as in :class:`MCDropoutRegressor`; ``"auto"`` is ``"fan_in"``.
     tau, likelihood, likelihood_options
         As in :class:`MCDropoutRegressor`.
     n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
@@ -191,9 +191,9 @@ device, dtype, verbose, random_state
     weight_decay_ : float or ndarray
         p l^2 / (2 N tau), p = 1 - dropout. Under the log-uniform prior, which has no
         scale, it acts on the biases only, without the p.
-    tau_, noise_std_, dropout_, elbo_, history_, loss_curve_, n_iter_, n_features_in_, \
-feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
-y_mean_, y_scale_
+    tau_, noise_std_, dropout_, length_scale_, elbo_, history_, loss_curve_, n_iter_, \
+n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
+x_scale_, y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
@@ -279,8 +279,9 @@ device, dtype, verbose, random_state
     classes_ : ndarray of shape (n_classes,)
     alpha_, sparsity_, pruning_, weight_decay_
         As in :class:`VariationalDropoutRegressor`.
-    tau_, dropout_, elbo_, history_, loss_curve_, n_iter_, n_features_in_, \
-feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
+    tau_, dropout_, length_scale_, elbo_, history_, loss_curve_, n_iter_, \
+n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
+x_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also

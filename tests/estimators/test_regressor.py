@@ -475,12 +475,28 @@ def test_weight_decay_per_layer_and_per_target(data, small):
     )
 
 
-def test_length_scale_auto_is_the_root_of_the_fan_in(data, small):
-    model = MCDropoutRegressor(tau=5.0, **small | {"length_scale": "auto"})
+@pytest.mark.parametrize(("weight", "largest"), [(1.0, np.sqrt(41) / 2), (0.25, 1.6)])
+def test_length_scale_auto_is_less_with_fewer_rows(data, small, weight, largest):
+    """Rows count by weight; see `length_scale` for the rule."""
+    weights = np.full(41, weight)
+    params = {"length_scale": "auto", "hidden_layer_sizes": (30, 6)}
+    model = MCDropoutRegressor(tau=5.0, **small | params)
+    model.fit(data.X, data.y, sample_weight=weights)
+    expected = np.minimum(np.sqrt([4, 30, 6]), [min(4, np.sqrt(41 * weight) / 2)] * 3)
+    np.testing.assert_allclose(model.length_scale_, expected)
+    assert np.max(model.length_scale_) == pytest.approx(largest, rel=0.01)
+    same = clone(model).set_params(length_scale=model.length_scale_)
+    same.fit(data.X, data.y, sample_weight=weights)
+    np.testing.assert_array_equal(same.predict(data.X_new), model.predict(data.X_new))
+
+
+def test_length_scale_fan_in_is_its_root(data, small):
+    model = MCDropoutRegressor(tau=5.0, **small | {"length_scale": "fan_in"})
     model.fit(data.X, data.y)
     np.testing.assert_allclose(
         model.weight_decay_, 0.9 * np.array([4, 8, 6]) / (2 * 41 * 5.0)
     )
+    np.testing.assert_allclose(model.length_scale_, np.sqrt([4, 8, 6]))
     same = clone(model).set_params(length_scale=np.sqrt([4, 8, 6]))
     np.testing.assert_array_equal(
         same.fit(data.X, data.y).predict(data.X_new), model.predict(data.X_new)

@@ -181,6 +181,23 @@ def test_warm_start_continues_the_noise(data, small):
     assert not set(np.round(first, 9)) & set(np.round(second, 9))
 
 
+def test_length_scale_auto_follows_all_rows_of_a_stream(data, small):
+    model = MCDropoutRegressor(**small | {"length_scale": "auto"})
+    for n_rows in (9, 9 + 12):
+        model.partial_fit(
+            data.X[n_rows - 9 : n_rows + 3], data.y[n_rows - 9 : n_rows + 3]
+        )
+    assert model.total_weight_ == 24
+    largest = np.sqrt(24) / 2
+    fan_ins = np.array([4, *model.hidden_layer_sizes])
+    scale = np.minimum(np.sqrt(fan_ins), largest)
+    np.testing.assert_allclose(model.length_scale_, scale)
+    keep = 1 - np.asarray(model.dropout_)
+    np.testing.assert_allclose(
+        model.weight_decay_, keep * scale**2 / (2 * 24 * model.tau_)
+    )
+
+
 def test_warm_start_takes_other_rows_and_rates(data, small):
     model = MCDropoutRegressor(warm_start=True, **small).fit(data.X, data.y)
     model.set_params(dropout=0.2, tau="auto", length_scale=1.0, max_iter=3)

@@ -90,6 +90,27 @@ def test_log_variance_is_bounded(problem, extreme):
     assert likelihood.log_density(params, outputs, y).isfinite().all()
 
 
+def test_noise_is_never_wider_than_the_range_of_y(problem):
+    """In predictions, whatever s says; y and its range in the network's scale."""
+    tau, outputs, _ = problem
+    likelihood = Heteroscedastic(TARGETS, learned=False)
+    y = np.array([[1.0, 20.0], [4.0, 10.0], [2.0, 15.0]])
+    statistics = likelihood.statistics(y, np.ones(3))
+    np.testing.assert_array_equal(statistics, [3, 10])
+    statistics = torch.as_tensor(statistics).expand(len(tau), -1)
+    params = likelihood.init(torch.ones_like(tau), statistics)
+    likelihood.schedule(params, 1.0)
+    outputs[..., TARGETS:] = 1e6
+    _, variance = likelihood.components(params, outputs)
+    widest = torch.tensor([9.0, 100.0]).to(variance)
+    torch.testing.assert_close(variance, widest.expand_as(variance))
+    # A y that is constant bounds nothing.
+    params = likelihood.init(torch.ones_like(tau), torch.zeros_like(tau))
+    likelihood.schedule(params, 1.0)
+    _, variance = likelihood.components(params, outputs)
+    assert (variance > 1000).all()
+
+
 def test_noise_learns_only_once_warm(likelihood, problem):
     """s has no gradient at gain 0, so that the mean is fitted first."""
     tau, outputs, y = problem

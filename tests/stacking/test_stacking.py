@@ -13,7 +13,12 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GroupKFold, KFold, cross_val_score
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    RepeatedKFold,
+    cross_val_score,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
@@ -107,6 +112,70 @@ def test_out_of_fold_is_a_fit_without_the_fold(table):
     np.testing.assert_allclose(model.oof_std_, factor * std, rtol=1e-8)
     if factor == 1:
         np.testing.assert_allclose(model.oof_log_density_, density, rtol=1e-7)
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.8])
+def test_cross_intervals_are_those_of_the_paper(table, coverage):
+    """Barber et al. 2021, eq. 11, row by row: one candidate, residuals over stds."""
+    X, y = table
+    network = MCDropoutRegressor(**QUICK | {"dropout": 0.0})
+    weights = np.ones(ROWS)
+    weights[[3, 17]] = 0
+    cv = KFold(4)
+    model = BayesianStackingRegressor([("only", network, {})], cv=cv)
+    model.fit(X, y, sample_weight=weights)
+    new = np.random.default_rng(5).normal(size=(9, COLUMNS))
+    low, high = [], []
+    for train, test in cv.split(X):
+        alone = clone(network).fit(X[train], y[train], sample_weight=weights[train])
+        mean, std = alone.predict(X[test], return_std=True)
+        mean_new, std_new = alone.predict(new, return_std=True)
+        for i, row in enumerate(test):
+            if weights[row]:
+                # The factor on the spread is in both stds, and cancels.
+                reach = abs(y[row] - mean[i]) / std[i] * std_new
+                low.append(mean_new - reach)
+                high.append(mean_new + reach)
+    n = ROWS - 2
+    rank = int(np.floor((1 - coverage) * (n + 1) + 1e-9))
+    expected = np.sort(low, axis=0)[rank - 1], np.sort(high, axis=0)[n - rank]
+    found = model.predict_interval(new, coverage, method="cv+")
+    np.testing.assert_allclose(found.T, expected, rtol=1e-6)
+
+
+def test_cross_intervals_of_several_targets_and_coverages(table):
+    X, y = table
+    Y = np.column_stack([y, -3 * y])
+    model = regressor().fit(X, Y)
+    found = model.predict_interval(X[:5], [0.5, 0.9], method="cv+")
+    assert found.shape == (5, 2, 2, 2)
+    assert (np.diff(found)[..., 0] > 0).all()
+    assert (np.diff(found[:, :, 1]) >= np.diff(found[:, :, 0])).all()
+    np.testing.assert_array_equal(
+        found[:, :, 1], model.predict_interval(X[:5], 0.9, method="cv+")
+    )
+    with pytest.warns(UserWarning, match="needs at least 99 rows that calibrate"):
+        ends = model.predict_interval(X[:5], 0.99, method="cv+")
+    assert np.isinf(ends).all()
+
+
+def test_cross_intervals_refuse_what_they_cannot(table):
+    X, y = table
+    model = regressor().fit(X, y)
+    with pytest.raises(ValueError, match="`method` must be one of 'mixture', 'cv"):
+        model.predict_interval(X, method="cv")
+    with pytest.raises(ValueError, match="`kind` must be 'equal_tailed' with"):
+        model.predict_interval(X, kind="highest_density", method="cv+")
+    twice = regressor(cv=RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)).fit(
+        X, y
+    )
+    with pytest.raises(ValueError, match="holds each row out once at most"):
+        twice.predict_interval(X, method="cv+")
+    # Nothing of an earlier fit stays.
+    model.set_params(cv=RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)).fit(
+        X, y
+    )
+    assert not hasattr(model, "fold_estimators_")
 
 
 def test_rows_that_are_never_held_out_have_no_prediction(table):
