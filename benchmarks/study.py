@@ -118,14 +118,14 @@ def wide_pool(X, *, of_classes, steps, width):
         common["likelihood"] = "heteroscedastic"
     network = kind(**common)
     rates = [0.0, 0.05, 0.2] if of_classes else [0.0, 0.01]
-    scales = [1.0, 3.0, 10.0, "auto"] if of_classes else [0.3, 1.0, 3.0, "auto"]
+    scales = [1.0, 3.0, 10.0, "fan_in"] if of_classes else [0.3, 1.0, 3.0, "fan_in"]
     pool = [Entry("raw", network, {"length_scale": scales, "dropout": rates})]
     # What a network costs goes with the number of its inputs.
     n_bins = min(16, 256 // X.shape[1])
     if n_bins >= 4:
         encoder = PiecewiseLinearEncoder(n_bins=n_bins, keep_columns=True).fit(X)
         encoded = Pipeline([("encoder", FrozenEstimator(encoder)), ("net", network)])
-        grid = {"net__length_scale": [1.0, 3.0, "auto"], "net__dropout": rates}
+        grid = {"net__length_scale": [1.0, 3.0, "fan_in"], "net__dropout": rates}
         pool.append(Entry("encoded", encoded, grid))
     linear = kind(**common | {"hidden_layer_sizes": (), "dropout": 0.0})
     pool.append(Entry("linear", linear, {"length_scale": [1.0, 3.0, 10.0, 30.0]}))
@@ -156,7 +156,7 @@ def trained(load, *, of_classes, **how):
         pass
     result = {}
     for one in candidates:
-        folds = [out_of_fold[one.name, k] for k in range(n_splits)]
+        folds = [out_of_fold[one.name, k].predictive for k in range(n_splits)]
         result[one.name] = (
             type(folds[0]).of_other_rows(folds),
             open_predictive(refits[one.name, 0], X_test).whole(),
@@ -212,7 +212,7 @@ WITHOUT = {
     "- length scale 1": lambda name: _is_deep(name) and "length_scale=1.0" in name,
     "- length scale 3": lambda name: _is_deep(name) and "length_scale=3.0" in name,
     "- length scale 10": lambda name: _is_deep(name) and "length_scale=10.0" in name,
-    '- length scale "auto"': lambda name: "length_scale=auto" in name,
+    '- length scale "fan_in"': lambda name: "length_scale=fan_in" in name,
     "- linear models": lambda name: not _is_deep(name),
     "- encoded columns": lambda name: name.startswith(("bins", "encoded")),
     "- raw columns": lambda name: name.startswith("raw"),

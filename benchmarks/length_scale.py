@@ -1,0 +1,110 @@
+"""Which prior length scale is safe? Rules for MC dropout beside each other.
+
+Printed is the CRPS on rows kept apart as a ratio to that of ``"fan_in"``, the root of
+each layer's number of inputs (mean of three made-up tables, or parts of training rows
+as in study.py). Rules: at most so much, and at most the root of N over two or three;
+one number for all layers; half of the root.
+
+    python benchmarks/length_scale.py
+"""
+
+import warnings
+
+import numpy as np
+from common import command_line, environment, table
+from small_tables import curved, diabetes, linear
+from study import REGRESSION, RESOURCES
+
+from skbayesnn import MCDropoutRegressor
+from skbayesnn._meta.functions import open_predictive
+from skbayesnn._stacking.candidates import Rows, candidates_of, refitted
+from skbayesnn._stacking.pool import Entry
+
+HIDDEN = (50, 50)
+ROWS = (20, 30, 60, 100, 150, 300)
+LARGE = (
+    "yacht",
+    "energy",
+    "concrete",
+    "wine-quality-red",
+    "kin8nm",
+    "power-plant",
+    "protein-tertiary-structure",
+    "synthetic-1000",
+)
+
+
+def wave(n_rows, random):
+    """One column."""
+    X = random.uniform(-2, 2, size=(n_rows + 2000, 1))
+    return X, np.sin(2 * X[:, 0]) + 0.4 * random.normal(size=len(X))
+
+
+def rules(n_rows, n_columns):
+    """Length scales of the layers, by name."""
+    fan_in = np.sqrt(np.array([n_columns, *HIDDEN], dtype=float))
+    root = np.sqrt(n_rows)
+    return {
+        "fan_in": fan_in,
+        "<= 4, root / 2": np.minimum(fan_in, min(4, root / 2)),
+        "<= 3, root / 2": np.minimum(fan_in, min(3, root / 2)),
+        "<= 4, root / 3": np.minimum(fan_in, min(4, root / 3)),
+        "all 4, root / 2": np.full(3, min(4, root / 2)),
+        "all 1": np.ones(3),
+        "half": fan_in / 2,
+    }
+
+
+def scores(X, y, X_test, y_test):
+    """CRPS of every rule, all networks in one program."""
+    # The same numbers twice are no two candidates.
+    found = rules(*X.shape)
+    scales = [(1 + 1e-7 * i) * scale for i, scale in enumerate(found.values())]
+    network = MCDropoutRegressor(HIDDEN, random_state=0, n_draws=50)
+    pool = [Entry("network", network, {"length_scale": scales})]
+    candidates, fitted = candidates_of(pool), {}
+    settings = {one.name: {} for one in candidates}
+    for _ in refitted(candidates, settings, Rows(X, y, None), fitted, RESOURCES):
+        pass
+    X_test, y_test = X_test[:1000], y_test[:1000]
+    return {
+        rule: open_predictive(fitted[one.name, 0], X_test).whole().crps(y_test).mean()
+        for rule, one in zip(found, candidates, strict=True)
+    }
+
+
+def main():
+    """Print the table."""
+    parser = command_line(__doc__)
+    parser.add_argument("--seeds", type=int, default=3)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print(environment())
+    found = {}
+    for make in (linear, curved, diabetes, wave):
+        for n_rows in ROWS:
+            of_seeds = []
+            for seed in range(options.seeds):
+                X, y = make(n_rows, np.random.default_rng(seed))
+                cut = X[:n_rows], y[:n_rows], X[n_rows:], y[n_rows:]
+                of_seeds.append(scores(*cut))
+            found[f"{make.__name__}, {n_rows}"] = {
+                rule: np.mean([one[rule] for one in of_seeds]) for rule in of_seeds[0]
+            }
+    for name in LARGE:
+        found[name] = scores(*REGRESSION[name]())
+    names = list(next(iter(found.values())))
+    rows = [
+        [name, *(f"{one[rule] / one['fan_in']:.3f}" for rule in names)]
+        for name, one in found.items()
+    ]
+    mean = [
+        np.exp(np.mean([np.log(one[rule] / one["fan_in"]) for one in found.values()]))
+        for rule in names
+    ]
+    rows.append(["geometric mean", *(f"{value:.3f}" for value in mean)])
+    print(table(["table", *names], rows))
+
+
+if __name__ == "__main__":
+    main()
