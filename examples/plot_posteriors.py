@@ -37,7 +37,7 @@ ROWS, NOISE = 120, 0.1
 # |x| of the data, and of what is shown.
 INNER, OUTER, SHOWN = 0.8, 2.5, 3.5
 
-# A prior wide enough for the curve: under length_scale="auto" (1 for the input and
+# A prior wide enough for the curve: under length_scale="fan_in" (1 for the input and
 # sqrt(20) for the units) several families flatten it. 20 units, since type A has to
 # pay for every weight that is not noise.
 SHARED = {

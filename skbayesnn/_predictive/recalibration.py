@@ -37,8 +37,17 @@ def likeliest_scale(components: Components, y, weight) -> float:
         parts = components.log_density(y_before[:, None])
         return log_scale - np.average(logsumexp(parts, axis=0), weights=weight)
 
-    bounds = (guess - 2, guess + 2)
-    return float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
+    # A mixture of sharp and wide draws has several valleys, and 1 must not be missed.
+    return float(
+        np.exp(_lowest(loss, np.linspace(min(guess, 0) - 2, max(guess, 0) + 2, 25)))
+    )
+
+
+def _lowest(loss, grid) -> float:
+    """Where a loss is lowest, in the valley of the lowest point of a grid."""
+    best = int(np.argmin([loss(x) for x in grid]))
+    bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    return minimize_scalar(loss, bounds=bounds, method="bounded").x
 
 
 @dataclass(frozen=True)

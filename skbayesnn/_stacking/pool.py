@@ -26,7 +26,8 @@ FEWEST_BINS, MOST_BINS, MOST_ENCODED = 4, 16, 256
 HALVED_FROM = 10_000
 
 REGRESSION_RATES, CLASSIFICATION_RATES = (0.0, 0.01), (0.05, 0.2)
-LENGTH_SCALES = (1.0, 3.0, "fan_in")
+REGRESSION_LENGTH_SCALES = (1.0, 3.0, "fan_in")
+CLASSIFICATION_LENGTH_SCALES = (0.3, 1.0, 3.0)
 # Linear models, from next to no shrinkage to much. Their noise is equal everywhere:
 # they are there for few rows, which tell no other.
 LINEAR_LENGTH_SCALES = (1.0, 2.0, 4.0, 8.0)
@@ -106,7 +107,8 @@ def default_pool(
     if not of_classes:
         params["likelihood"] = "heteroscedastic"
     rates = CLASSIFICATION_RATES if of_classes else REGRESSION_RATES
-    grid = {"length_scale": LENGTH_SCALES, "dropout": rates}
+    scales = CLASSIFICATION_LENGTH_SCALES if of_classes else REGRESSION_LENGTH_SCALES
+    grid = {"length_scale": scales, "dropout": rates}
     if n_rows >= HALVED_FROM:
         grid["dropout"] = rates[:1]
     pool = [

@@ -75,6 +75,25 @@ def test_no_scale_makes_y_likelier(predicted, seed, wrong):
     assert up - down == pytest.approx(0, abs=4 * OPTIMUM * 2e-3)
 
 
+def test_scale_of_sharp_and_wide_draws(seed):
+    """The likelihood has a peak for either kind of draw; the higher one is found."""
+    random = np.random.default_rng(seed)
+    n_rows = 23
+    variance = np.array([1e-6, 1.0])[:, None].repeat(n_rows, 1)
+    mean = np.zeros((2, n_rows))
+    for std in (1e-3, 1.0, 30.0):
+        y, weight = std * random.normal(size=n_rows), np.ones(n_rows)
+        found = np.log(_likeliest_scale(mean, variance, y, weight))
+
+        def density(log_scale, y=y):
+            parts = norm.logpdf(y, 0, np.exp(log_scale) * np.sqrt(variance))
+            return (np.logaddexp(*parts) - np.log(2)).mean()
+
+        everywhere = max(map(density, np.linspace(-9, 9, 1000)))
+        # Rows next to 0 make ripples on the peaks, finer than the grid is.
+        assert density(found) > everywhere - 0.02
+
+
 def test_scale_counts_rows_by_weight(predicted, seed):
     mean, variance, weight = predicted
     y = 3 * np.random.default_rng([seed, 4]).normal(size=ROWS)
