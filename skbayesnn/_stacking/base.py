@@ -83,17 +83,17 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             candidates = that_trained(candidates, splits, before.out_of_fold)
             oof = OutOfFold.of(candidates, splits, before.out_of_fold, rows)
             stacked = oof.stacked()
-            n_draws = {
-                one.name: n
-                for one, n in zip(candidates, stacked.n_draws, strict=True)
-                if n
-            }
-            kept = [one for one in candidates if one.name in n_draws]
+            kept, n_draws = _with_weight(candidates, stacked)
             settings = self._refit_settings(kept, n_draws)
             work = refitted(kept, settings, rows, before.refits, resources)
             of_kept = f"of {len(kept)} fitted to all rows"
             _work_off(work, lambda n_done: say(f"{n_done} {of_kept}"))
-            kept = that_trained(kept, [None], before.refits)
+            trained = that_trained(kept, [None], before.refits)
+            if len(trained) < len(kept):
+                candidates = trained
+                oof = OutOfFold.of(candidates, splits, before.out_of_fold, rows)
+                stacked = oof.stacked()
+                kept, n_draws = _with_weight(candidates, stacked)
         except KeyboardInterrupt:
             self._unfinished = before
             raise
@@ -265,6 +265,14 @@ class _Unfinished:
     seed: int
     out_of_fold: dict
     refits: dict
+
+
+def _with_weight(candidates, stacked: Stacked) -> tuple[list[Candidate], dict]:
+    """The candidates that have draws of the mixture, and how many, by name."""
+    n_draws = {
+        one.name: n for one, n in zip(candidates, stacked.n_draws, strict=True) if n
+    }
+    return [one for one in candidates if one.name in n_draws], n_draws
 
 
 def _columns_of(rows: Rows) -> dict:

@@ -4,6 +4,7 @@ benchmarks/STUDY.md says how they were chosen.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from scipy import sparse
@@ -108,7 +109,7 @@ def default_pool(
         params["likelihood"] = "heteroscedastic"
     rates = CLASSIFICATION_RATES if of_classes else REGRESSION_RATES
     scales = CLASSIFICATION_LENGTH_SCALES if of_classes else REGRESSION_LENGTH_SCALES
-    grid = {"length_scale": scales, "dropout": rates}
+    grid: dict[str, Sequence] = {"length_scale": scales, "dropout": rates}
     if n_rows >= HALVED_FROM:
         grid["dropout"] = rates[:1]
     pool = [

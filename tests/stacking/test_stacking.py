@@ -20,7 +20,7 @@ from sklearn.model_selection import (
     cross_val_score,
 )
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 import skbayesnn
 from skbayesnn import (
@@ -535,6 +535,24 @@ def test_a_candidate_that_cannot_predict_is_left_out(table):
     with pytest.warns(ConvergenceWarning, match=r"1 of 2 .*encoded.*unknown categor"):
         model = BayesianStackingRegressor(pool, cv=3, random_state=0).fit(X, y)
     assert model.weights_.index.tolist() == ["plain"]
+
+
+def _refuse_all_rows(X):
+    if len(X) == ROWS:
+        raise ValueError("too many rows")
+    return X
+
+
+def test_a_candidate_that_fails_on_all_rows_has_no_weight(table):
+    X, y = table
+    moody = make_pipeline(FunctionTransformer(_refuse_all_rows), NETWORK)
+    pool = [("plain", NETWORK, GRID), ("moody", moody)]
+    with pytest.warns(ConvergenceWarning, match=r"1 of \d .*moody.*too many rows"):
+        model = BayesianStackingRegressor(pool, cv=3, random_state=0).fit(X, y)
+    assert "moody" not in model.weights_.index
+    assert model.weights_["weight"].sum() == pytest.approx(1)
+    assert model.n_draws_.sum() == 200
+    assert len(model.estimators_) == (model.weights_["weight"] > 0).sum()
 
 
 def test_held_out_rows_need_weight(table):
