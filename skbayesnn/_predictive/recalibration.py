@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp
 from sklearn.isotonic import IsotonicRegression
 
 from skbayesnn._distributions.base import NO_OTHER_UNITS, Components
@@ -28,23 +27,39 @@ def likeliest_scale(components: Components, y, weight) -> float:
     if components.discrete:
         raise TypeError(NO_OTHER_UNITS)
     mean = components.mean[..., 0]
-    centre = mean.mean(0)
     total = components.variance[..., 0].mean(0) + mean.var(0)
-    guess = 0.5 * np.log(np.average(np.square(y - centre) / total, weights=weight))
+    squares = np.square(y - mean.mean(0)) / total
+    guess = 0.5 * np.log(np.average(squares, weights=weight))
+    density = log_density_of_scale(components, y)
 
     def loss(log_scale):
+        return -np.average(density(log_scale), weights=weight)
+
+    # 1 must not be missed.
+    ends = min(guess, 0.0) - 2, max(guess, 0.0) + 2
+    return float(np.exp(lowest(loss, *ends)))
+
+
+def log_density_of_scale(components: Components, y):
+    """log s -> log density of y, (rows,), of the mixture spread about its mean by s.
+
+    components : of one target, (draws, rows, 1); y : (rows,)
+    """
+    centre = components.mean[..., 0].mean(0)
+
+    def density(log_scale):
         y_before = centre + (y - centre) * np.exp(-log_scale)
-        parts = components.log_density(y_before[:, None])
-        return log_scale - np.average(logsumexp(parts, axis=0), weights=weight)
+        return components.mixture_log_density(y_before[:, None]) - log_scale
 
-    # A mixture of sharp and wide draws has several valleys, and 1 must not be missed.
-    return float(
-        np.exp(_lowest(loss, np.linspace(min(guess, 0) - 2, max(guess, 0) + 2, 25)))
-    )
+    return density
 
 
-def _lowest(loss, grid) -> float:
-    """Where a loss is lowest, in the valley of the lowest point of a grid."""
+def lowest(loss, low: float, high: float) -> float:
+    """Where a loss is lowest, in the valley of the lowest point of a grid.
+
+    A mixture of sharp and wide draws has several valleys.
+    """
+    grid = np.linspace(low, high, 25)
     best = int(np.argmin([loss(x) for x in grid]))
     bounds = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     return minimize_scalar(loss, bounds=bounds, method="bounded").x

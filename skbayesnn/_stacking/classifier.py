@@ -64,8 +64,8 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     n_draws_ : ndarray of int
         Of each of these in the mixture, 200 in all.
     spread_factor_ : ndarray of shape (1,)
-        Temperature of the draws' probabilities, p^(1 / T) normalised; 1 where another
-        does not make the held-out labels likelier by more than its standard error.
+        Temperature of the draws' probabilities, p^(1 / T) normalised: that under which
+        the held-out labels are the likeliest, with a prior that holds it near one.
     oof_prediction_ : ndarray of shape (n_samples, n_classes)
         Probabilities that the mixture gives each row without having seen it. NaN for
         rows that were never held out.

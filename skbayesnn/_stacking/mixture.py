@@ -5,18 +5,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from skbayesnn._predictive.labels import LabelPredictive
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._predictive.recalibration import likeliest_scale
+from skbayesnn._predictive.recalibration import log_density_of_scale, lowest
 from skbayesnn._stacking.summary import LOWEST
 from skbayesnn._stacking.weights import few_weights, whole_numbers
 
 # Draws of the whole mixture, spread over the candidates by weight.
 N_DRAWS = 200
-# Powers of the probabilities that are looked at.
-POWERS = (0.2, 5.0)
+# Factors that are looked at, the std of their logarithm before any row is seen, and by
+# how many nats a row is an outlier: benchmarks/STUDY.md.
+FACTORS = (1 / 7, 7.0)
+PRIOR_STD, OUTLIER = 0.5, 10.0
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class OutOfFold:
             return sums / times
 
     def stacked(self) -> Stacked:
-        """Weighted so that the rows are the likeliest, and corrected if that pays."""
+        """Weighted so that the rows are the likeliest, and corrected."""
         log_density = self.log_density()
         weights = few_weights(log_density, self.weights)
         n_draws = whole_numbers(weights, N_DRAWS)
@@ -136,36 +137,34 @@ def corrected(mixture, factor):
 
 
 def best_factor(mixture, y, weights) -> np.ndarray:
-    """The correction that makes y the likeliest, if it pays: (targets or 1,).
+    """The correction under which y is the likeliest: (targets or 1,).
 
-    Ones, unless the mean log density gains more than twice its standard error: a
-    single row, whatever it gains, has a gain of one standard error.
+    log s has a Gaussian prior about 0, so that few rows need good reasons, and rows
+    that are less likely than most by ``OUTLIER`` do not speak, so that one of them does
+    not widen all.
     """
-    found = _likeliest(mixture, y, weights)
-    before = np.maximum(mixture.log_density(y), LOWEST)
-    gain = np.maximum(corrected(mixture, found).log_density(y), LOWEST) - before
-    mean = np.average(gain, weights=weights)
-    error = np.sqrt(np.square(weights) @ np.square(gain - mean)) / weights.sum()
-    return found if mean > 2 * error else np.ones_like(found)
+    if mixture.of_classes:
+        return np.array([_likeliest(lambda x: _tempered(mixture, y, -x), weights)])
+    if mixture.components.discrete or mixture.transform is not None:
+        return np.ones(1)
+    columns = mixture.standard(y)
+    densities = [
+        log_density_of_scale(mixture.components.targets(slice(j, j + 1)), column)
+        for j, column in enumerate(columns.T)
+    ]
+    return np.array([_likeliest(density, weights) for density in densities])
 
 
-def _likeliest(mixture, y, weights) -> np.ndarray:
-    if not mixture.of_classes:
-        if mixture.components.discrete or mixture.transform is not None:
-            return np.ones(1)
-        columns = mixture.standard(y)
-        return np.array(
-            [
-                likeliest_scale(
-                    mixture.components.targets(slice(j, j + 1)), columns[:, j], weights
-                )
-                for j in range(columns.shape[1])
-            ]
-        )
+def _tempered(mixture, y, log_power):
+    return mixture.tempered(np.exp(log_power)).log_density(y)
 
-    def loss(log_power):
-        density = mixture.tempered(np.exp(log_power)).log_density(y)
-        return -np.average(np.maximum(density, LOWEST), weights=weights)
 
-    found = minimize_scalar(loss, bounds=np.log(POWERS), method="bounded")
-    return np.exp([-found.x])
+def _likeliest(density, weights) -> float:
+    """density : log factor -> log density of every row"""
+    least = max(np.median(density(0.0)[weights > 0]) - OUTLIER, LOWEST)
+
+    def loss(log_factor):
+        prior = -0.5 * (log_factor / PRIOR_STD) ** 2
+        return -(weights @ np.maximum(density(log_factor), least) + prior)
+
+    return float(np.exp(lowest(loss, *np.log(FACTORS))))

@@ -72,8 +72,8 @@ class BayesianStackingRegressor(
         Of each fold's rows, |y - mean| / std of the mixture that has not seen them.
         Both only where no row is held out twice.
     spread_factor_ : ndarray of shape (n_targets,)
-        By which the whole mixture is spread about its mean; ones where that does not
-        make the held-out rows likelier by more than its standard error.
+        By which the whole mixture is spread about its mean, so that the held-out rows
+        are the likeliest, under a prior that holds its logarithm near zero.
     oof_prediction_, oof_std_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
         What the mixture says of each row without having seen it: mean and total
         standard deviation, y's units. NaN for rows that were never held out.
