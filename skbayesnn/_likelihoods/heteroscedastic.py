@@ -9,8 +9,9 @@ in the first quarter of the training, rises linearly to 1 in the second and stay
 there: learning mean and noise together from the start lets rows that are hard to fit
 be explained as noise, and the mean underfits (Seitzer et al. 2022, arXiv 2203.09168).
 
-The noise's std is never beyond the range of the training rows' y: far from them s is
-extrapolated, and what it says is then an exponential of a guess.
+The noise's std is never beyond the range of the training rows' y (or e^1.5 times what
+tau says, where that is more): far from them s is extrapolated, and what it says is then
+an exponential of a guess.
 """
 
 import math
@@ -33,6 +34,8 @@ LOG_VARIANCE_RANGE = 8.0
 LARGEST_LOG_PRECISION = LARGEST_LOG_TAU + math.log(10.0)
 # Stands for no bound on a log variance.
 UNBOUNDED = 60.0
+# The bound on a log variance is at least so far above -log tau, which it does not move.
+ABOVE_TAU = 3.0
 
 
 def bounded(s: torch.Tensor) -> torch.Tensor:
@@ -67,8 +70,8 @@ class Heteroscedastic(Precision):
         """
         largest = torch.full_like(tau, UNBOUNDED)
         if statistics is not None:
-            # A y that is constant bounds nothing.
-            largest = torch.where(statistics > 0, 2 * statistics.log(), largest)
+            # A tau that is given holds, however wide.
+            largest = torch.maximum(2 * statistics.log(), ABOVE_TAU - tau.log())
         return {
             "log_tau": tau.log(),
             "gain": torch.zeros_like(tau[:, :1]),
