@@ -69,7 +69,7 @@ class Heteroscedastic(Precision):
         statistics : (members, targets), the range of y; None: without bounds
         """
         largest = torch.full_like(tau, UNBOUNDED)
-        if statistics is not None:
+        if statistics is not None and statistics.numel():
             # A tau that is given holds, however wide.
             largest = torch.maximum(2 * statistics.log(), ABOVE_TAU - tau.log())
         return {

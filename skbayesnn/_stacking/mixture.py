@@ -161,10 +161,18 @@ def _tempered(mixture, y, log_power):
 
 def _likeliest(density, weights) -> float:
     """density : log factor -> log density of every row"""
-    least = max(np.median(density(0.0)[weights > 0]) - OUTLIER, LOWEST)
+    least = max(_median(density(0.0), weights) - OUTLIER, LOWEST)
 
     def loss(log_factor):
         prior = -0.5 * (log_factor / PRIOR_STD) ** 2
         return -(weights @ np.maximum(density(log_factor), least) + prior)
 
-    return float(np.exp(lowest(loss, *np.log(FACTORS))))
+    # Finer than rows can tell, and the same whatever the order of sums.
+    return float(np.exp(np.round(lowest(loss, *np.log(FACTORS)), 3)))
+
+
+def _median(values, weights) -> float:
+    """Half of the weight is at it or below."""
+    order = np.argsort(values)
+    below = np.cumsum(weights[order])
+    return values[order[np.searchsorted(below, below[-1] / 2)]]
