@@ -68,8 +68,9 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Prior length scale l of the weights, which see standardised inputs: a large l
         keeps weights small and functions smooth. ``"fan_in"`` is l^2 = the number of
         inputs of each layer, so that units are of order one before data are seen;
-        ``"auto"`` is the same, but at most 4, and at most sqrt(N) / 2: a prior that is
-        stronger outweighs few rows. The best l is lower where y has little noise.
+        ``"auto"`` is the same, but at most sqrt(N) / 2 up to 64 rows, 4 up to 144 and
+        sqrt(N) / 3 from there: a prior that is stronger outweighs few rows. The best l
+        is lower where y has little noise.
     tau : "auto", float > 0 or sequence of float, default="auto"
         Model precision, 1 / variance of the observation noise, in y's own units
         (noise of standard deviation s is 1 / s^2); one value, or one per target.
@@ -231,7 +232,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
 
     def _largest_length_scale(self, total_weight):
         """So that few rows are fitted at all: benchmarks/STUDY.md."""
-        return min(4.0, math.sqrt(total_weight) / 2)
+        root = math.sqrt(total_weight)
+        return max(min(4.0, root / 2), root / 3)
 
 
 class MCDropoutClassifier(_MCDropout, BayesianClassifier):
