@@ -29,7 +29,7 @@ _VALIDATION_DRAWS = 8
 _STEPS_BETWEEN_CHECKS = 200
 # Below this size of a layer's activations a second thread costs more than it gains,
 # and many times more where the processors are busy with something else.
-_UNITS_OF_ONE_THREAD = 1 << 19
+_UNITS_OF_ONE_THREAD = 1 << 18
 
 
 @dataclass

@@ -361,7 +361,7 @@ def test_every_parameter_learns(case, setting):
     for name, data, prior in zip(
         setting.learned, through_data, through_prior, strict=True
     ):
-        assert (data.view(MEMBERS, -1) != 0).any(1).all(), name
+        assert (data.reshape(MEMBERS, -1) != 0).any(1).all(), name
         assert (data + prior != 0).all(), name
         assert not prior.any() if name in unseen else (prior != 0).all(), name
 
