@@ -2,8 +2,8 @@
 
 Printed is the CRPS on rows kept apart as a ratio to that of ``"fan_in"``, the root of
 each layer's number of inputs (mean of three made-up tables, or parts of training rows
-as in study.py). Rules: at most so much, and at most the root of N over two or three;
-one number for all layers; half of the root.
+as in study.py). Rules: the default; at most so much, and at most the root of N over two
+or three; one number for all layers; half of the root.
 
     python benchmarks/length_scale.py
 """
@@ -46,6 +46,7 @@ def rules(n_rows, n_columns):
     root = np.sqrt(n_rows)
     return {
         "fan_in": fan_in,
+        "auto": np.minimum(fan_in, max(min(4, root / 2), root / 3)),
         "<= 4, root / 2": np.minimum(fan_in, min(4, root / 2)),
         "<= 3, root / 2": np.minimum(fan_in, min(3, root / 2)),
         "<= 4, root / 3": np.minimum(fan_in, min(4, root / 3)),
