@@ -8,8 +8,9 @@ import torch
 from skbayesnn._families import Params
 from skbayesnn._inference.posterior import Posterior
 
-# Decay of the two moments.
-BETA_1, BETA_2 = 0.9, 0.999
+# Decay of the two moments. With 0.999 the second one follows too slowly where noise is
+# small and learned: single steps undo hundreds (benchmarks/STUDY.md).
+BETA_1, BETA_2 = 0.9, 0.99
 # Added to the root of the second moment.
 EPSILON = 1e-8
 _MOMENTS = ("exp_avg", "exp_avg_sq")

@@ -17,7 +17,6 @@ from skbayesnn._families import (
     describe_family,
     family_from,
 )
-from skbayesnn._families.affine import product
 from skbayesnn._networks.base import Keep, Network, NetworkPullback, StartNormal
 
 
@@ -192,9 +191,9 @@ def _batched_product(h: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     lead = tuple(max(pair) for pair in pairs)
     if h.shape[:2] in ((1, 1), lead):
         spread = h.expand(*lead, -1, -1).flatten(0, 1)
-        outputs = product(spread, weight.expand(*lead, -1, -1).flatten(0, 1))
-        return outputs.unflatten(0, lead)
-    outputs = h.new_empty(*lead, h.shape[2], weight.shape[3])
-    for out, weight_of_draw in zip(outputs, weight, strict=True):
+        product = torch.bmm(spread, weight.expand(*lead, -1, -1).flatten(0, 1))
+        return product.view(*lead, *product.shape[1:])
+    product = h.new_empty(*lead, h.shape[2], weight.shape[3])
+    for out, weight_of_draw in zip(product, weight, strict=True):
         torch.bmm(h[0], weight_of_draw, out=out)
-    return outputs
+    return product

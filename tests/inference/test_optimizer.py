@@ -16,7 +16,7 @@ def problem_posterior(engine, seed):
 
 def _numbers(rate, n):
     """Of the n-th step: step size, and epsilon for the biased second moment."""
-    unbiased = torch.tensor(1 - 0.999**n, dtype=torch.float64).sqrt()
+    unbiased = torch.tensor(1 - 0.99**n, dtype=torch.float64).sqrt()
     return -rate * unbiased / (1 - 0.9**n), EPSILON * unbiased
 
 
@@ -42,7 +42,7 @@ def test_adam_is_torchs(seed, problem_posterior):
     flat = FlatParameters(problem_posterior)
     own = Adam(flat)
     values = flat.values.detach().clone().requires_grad_()
-    theirs = torch.optim.Adam([values])
+    theirs = torch.optim.Adam([values], betas=(0.9, 0.99))
     random = torch.Generator().manual_seed(seed)
     for step in range(20):
         gradient = torch.randn(len(values), generator=random, dtype=values.dtype)

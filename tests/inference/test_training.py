@@ -11,6 +11,7 @@ from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._data.validate import Table
 from skbayesnn._families import MeanField
 from skbayesnn._inference.objective import Objective, kl_weight
+from skbayesnn._inference.optimizer import BETA_1, BETA_2
 from skbayesnn._inference.training import train
 from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn._priors import PRIORS
@@ -328,7 +329,7 @@ def _by_autograd(engine, plan, members, rows):
         torch.as_tensor(1 / members.tau.mean(1)),
     )
     noise = TrainingNoise(members.seeds, torch.device("cpu"), torch.float64)
-    optimizer = torch.optim.Adam(leaves)
+    optimizer = torch.optim.Adam(leaves, betas=(BETA_1, BETA_2))
     n_batches, n_epochs = plan.n_batches, int(members.n_epochs[0])
     n_steps = n_epochs * n_batches
     for epoch in range(n_epochs):
