@@ -23,8 +23,7 @@ from skbayesnn.estimators._progress import epochs_reported
 from skbayesnn.estimators._specification import Specification, specify
 from skbayesnn.estimators._variational_spec import VariationalSpec
 
-
-# A residual std that is e times as large as that of the same network from another start.
+# A residual std that is e times that of the same network from another start.
 STUCK = 1.0
 
 

@@ -699,7 +699,7 @@ def test_one_network_of_several_fails(data, small, kind, early_stopping, monkeyp
 
 
 def raise_loss(monkeypatch, by):
-    """What is recorded of every network is so much higher; training goes on as it was."""
+    """What is recorded of every network is higher; training goes on as it was."""
     plain = Record.add
 
     def add(self, nll, kl):
