@@ -86,7 +86,12 @@ class TrainingNoise:
         return self
 
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
-        """Zeros and ones, (members or 1, *shape)."""
+        """Zeros and ones, (members or 1, *shape).
+
+        Random integers below a threshold are zeros. Those of several steps are there at
+        once, and compared at once, in place. Only where members of different
+        probabilities share them are they kept, and compared step by step.
+        """
         request = self._request
         self._request += 1
         masks = self._masks.get(request)
