@@ -9,7 +9,8 @@ of 128, 40 epochs, float32, scored by the RMSE, refit included:
    several dropout rates, and for ours also one dropout rate and 12 taus); whether both
    searches over our estimator found the same;
 2. where the time of the batched search goes;
-3. on a GPU also: 240 and 4,000 networks at once against fits in turn on that GPU (a
+3. the same for the network that the constructor makes: 12 taus, five folds;
+4. on a GPU also: 240 and 4,000 networks at once against fits in turn on that GPU (a
    few fits in turn are timed, and multiplied up).
 
 ``GridSearchCV`` has worker processes, each with one thread of torch, that are running
@@ -288,6 +289,32 @@ def where_time_goes(cases, times) -> str:
     return table(["seconds", *of_batched], lines)
 
 
+def of_default_network(X, y, options) -> dict[str, Case]:
+    """Question 3: a path of taus as a user would have it."""
+    taus = np.geomspace(1 / y.var(), 1000 / y.var(), 12).tolist()
+    ours = MCDropoutRegressor(device=options.device, random_state=0)
+    same = {"cv": 5, "n_jobs": options.n_jobs}
+    return {
+        "GridSearchCV": Case(
+            GridSearchCV(ours, {"tau": taus}, **same), X, y, in_processes
+        ),
+        "BatchedGridSearchCV": Case(
+            BatchedGridSearchCV(ours, {"tau": taus}, **same), X, y
+        ),
+    }
+
+
+def speed_of_default(cases: dict[str, Case], times: dict[str, list[float]]) -> str:
+    """Question 3: the table."""
+    faster = ratio(times["GridSearchCV"], times["BatchedGridSearchCV"])
+    said = f"{faster:.2f} ({verdict(faster, 4, at_most=False)})"
+    lines = [
+        [name, f"{statistics.median(times[name]):.1f}", case.best, wins]
+        for (name, case), wins in zip(cases.items(), ["", said], strict=True)
+    ]
+    return table(["search", "seconds", "best mean R^2", "times faster"], lines)
+
+
 def many_at_once(X, y, folds, n_taus: int, n_dropouts: int, options) -> list[list[str]]:
     """Question 3: lines of the table."""
     device, candidates = options.device, grid(n_taus, n_dropouts)
@@ -443,6 +470,9 @@ def main() -> None:
         print(f"batched against plain, {name}: {found}")
     print("\nWhere the time of the batched search goes")
     print(where_time_goes(cases, times), flush=True)
+    print("\nThe default network, 12 taus, 5 folds of all rows")
+    cases = of_default_network(X, y, options)
+    print(speed_of_default(cases, interleaved(cases, options.repeats, options.device)))
     if torch.device(options.device).type == "cuda":
         print(f"\nMany at once ({IN_TURN} fits in turn timed, and multiplied up)")
         header = ["networks", "seconds", "times faster than in turn"]
