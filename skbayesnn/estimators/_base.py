@@ -181,15 +181,6 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 f"learning_rate_init ({self.learning_rate_init:g} here).",
                 ConvergenceWarning,
             )
-        if fitted.stuck.any():
-            warn(
-                f"{fitted.stuck.sum()} of {len(failed)} networks were left out: their "
-                f"loss ended more than {_program.STUCK:g} nat per row above that of "
-                "the best one, so that they would spoil the mean of all. Raise "
-                "max_iter, or lower learning_rate_init "
-                f"({self.learning_rate_init:g} here).",
-                ConvergenceWarning,
-            )
         if fitted.trained.interrupted:
             warn(
                 f"the fit was interrupted; {fitted.trained.n_epochs.max()} finished "

@@ -23,9 +23,6 @@ from skbayesnn.estimators._progress import epochs_reported
 from skbayesnn.estimators._specification import Specification, specify
 from skbayesnn.estimators._variational_spec import VariationalSpec
 
-# A residual std that is e times that of the same network from another start.
-STUCK = 1.0
-
 
 @dataclass(frozen=True)
 class Task:
@@ -118,23 +115,6 @@ class Fitted:
 
     task: Task
     trained: Trained
-
-    @property
-    def stuck(self) -> np.ndarray:
-        """Networks whose training came to nothing beside that of others, (members,).
-
-        Their loss ended more than ``STUCK`` nats per row and target above the lowest
-        one. Where tau is given losses may differ by as much as it is large, and in a
-        stream they are not final: nothing is said of these.
-        """
-        plan, trained = self.task.plan, self.trained
-        lost = trained.failed > 0
-        if not plan.likelihood.learned or plan.horizon is not None or lost.all():
-            return np.zeros_like(lost)
-        last = trained.n_epochs - 1, np.arange(len(lost))
-        loss = np.where(lost, np.inf, (trained.nll + trained.kl)[last])
-        n_targets = self.task.table.y.shape[1]
-        return ~lost & (loss > loss.min() + STUCK * n_targets)
 
 
 def train_together(

@@ -136,7 +136,7 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
     total_weight : N, the sum of the weights of all rows seen
     """
     trained, scaling = fitted.trained, fitted.task.scaling
-    alive = np.flatnonzero((trained.failed == 0) & ~fitted.stuck)
+    alive = np.flatnonzero(trained.failed == 0)
     if len(alive) < len(trained.failed):
         trained = trained.select(alive)
     posterior = trained.posterior

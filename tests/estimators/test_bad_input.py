@@ -698,43 +698,6 @@ def test_one_network_of_several_fails(data, small, kind, early_stopping, monkeyp
     assert np.isfinite(model.predict_uncertainty(data.X_new)).all()
 
 
-def raise_loss(monkeypatch, by):
-    """What is recorded of every network is higher; training goes on as it was."""
-    plain = Record.add
-
-    def add(self, nll, kl):
-        plain(self, nll + torch.tensor(by, dtype=nll.dtype), kl)
-
-    monkeypatch.setattr(Record, "add", add)
-
-
-def test_network_that_is_stuck(data, small, monkeypatch):
-    """It is left out, and the others are as they would have been."""
-    model = MCDropoutRegressor(n_estimators=3, tau="auto", **small)
-    whole = clone(model).fit(data.X, data.y)
-    raise_loss(monkeypatch, [0.0, 5.0, 0.2])
-    with pytest.warns(ConvergenceWarning, match=r"1 of 3 networks .* more than 1 nat"):
-        model.fit(data.X, data.y)
-    np.testing.assert_array_equal(model.seeds_, whole.seeds_[[0, 2]])
-    for name, value in model.parameters_.items():
-        axis = 1 if name == "keep" else 0
-        np.testing.assert_array_equal(
-            value, np.delete(whole.parameters_[name], 1, axis=axis)
-        )
-
-
-@pytest.mark.parametrize("how", ["tau given", "stream"])
-def test_losses_that_may_differ(data, small, how, monkeypatch):
-    """By as much as a given tau is large, and before a stream has come to its end."""
-    tau = 3.0 if how == "tau given" else "auto"
-    model = MCDropoutRegressor(n_estimators=3, tau=tau, **small)
-    raise_loss(monkeypatch, [0.0, 5.0, 0.2])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
-        (model.partial_fit if how == "stream" else model.fit)(data.X, data.y)
-    assert len(model.seeds_) == 3
-
-
 def test_network_that_fails_after_it_has_stopped(data, small, monkeypatch):
     """It keeps its best weights, as it would alone."""
     model = MCDropoutRegressor(
