@@ -46,7 +46,7 @@ def test_intervals_cover_fresh_rows(seed, likelihood):
     inside = (lower <= y) & (y <= upper)
     # Some 92 %, since the masks' spread counts twice; 0.8 % from fit to fit, of which
     # the fresh rows are 0.2 %.
-    assert 0.88 <= inside.mean() <= 0.96
+    assert 0.87 <= inside.mean() <= 0.96
     aleatoric = model.predict_uncertainty(x, "aleatoric")
     if likelihood == "gaussian":
         # Noise that was fitted and function that was missed move it by a few %.
