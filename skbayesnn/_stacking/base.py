@@ -28,7 +28,6 @@ from skbayesnn._stacking.candidates import (
     check_same_kind,
     held_out,
     refitted,
-    refuse_stuck,
     that_trained,
 )
 from skbayesnn._stacking.folds import folds_of
@@ -89,7 +88,6 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             work = refitted(kept, settings, rows, before.refits, resources)
             of_kept = f"of {len(kept)} fitted to all rows"
             _work_off(work, lambda n_done: say(f"{n_done} {of_kept}"))
-            refuse_stuck(kept, len(splits), before.out_of_fold, before.refits)
             trained = that_trained(kept, [None], before.refits)
             if len(trained) < len(kept):
                 candidates = trained

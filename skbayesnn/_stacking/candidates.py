@@ -27,9 +27,6 @@ from skbayesnn.model_selection._result_store import Key, Outcome, without_frames
 
 # Draws of a network with noise that say what it thinks of held-out rows.
 HELD_OUT_DRAWS = 20
-# A loss so far above those of the folds, nats per row, is of a training that got stuck:
-# its residuals are e times as large.
-STUCK = 1.0
 
 
 @dataclass(frozen=True)
@@ -214,43 +211,6 @@ def refitted(
     every_row = [(np.arange(len(rows.y)), np.arange(0))]
     executor = Executor(Keeper(), resources)
     yield from _trained(candidates, settings, rows, every_row, executor, known)
-
-
-def refuse_stuck(
-    candidates: Sequence[Candidate],
-    n_folds: int,
-    held_out: Mapping[Key, HeldOut],
-    refits: dict[Key, Any],
-) -> None:
-    """Make failures of fits to all rows that came to nothing, in ``refits``.
-
-    Their loss is far above those of the networks of all folds, of which the weights
-    speak. Where tau of a regressor is given, losses differ by as much as it is large:
-    nothing is said of these. Nor is of any where there is no other.
-    """
-    stuck = {}
-    for one in candidates:
-        fitted, network = refits[one.name, 0], one.network
-        given = not is_classifier(network) and network.tau != "auto"
-        if given or isinstance(fitted, Exception):
-            continue
-        of_folds = [held_out[one.name, fold].estimator for fold in range(n_folds)]
-        most = max(map(_highest_loss, of_folds))
-        loss = _highest_loss(fitted)
-        if loss > most + STUCK:
-            stuck[one.name, 0] = FloatingPointError(
-                f"the training on all rows got stuck at {loss:.2f} nats per row, where "
-                f"it came to {most:.2f} at most without one of the folds"
-            )
-    if len(stuck) < len(candidates):
-        refits |= stuck
-
-
-def _highest_loss(estimator) -> float:
-    """Negative log-likelihood per row at the end, of the network with the highest."""
-    of_epochs = network_of(estimator).history_["negative_log_likelihood"]
-    last = np.isfinite(of_epochs).sum(axis=0) - 1
-    return of_epochs[last, np.arange(len(last))].max()
 
 
 def that_trained(

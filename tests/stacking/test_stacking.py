@@ -576,29 +576,6 @@ def test_a_candidate_that_fails_on_all_rows_has_no_weight(table):
     assert len(model.estimators_) == (model.weights_["weight"] > 0).sum()
 
 
-def _nothing_of_all_rows(X):
-    return X if len(X) < ROWS else np.roll(X, 1, axis=0)
-
-
-@pytest.mark.parametrize("tau", ["auto", 1000.0])
-def test_a_candidate_that_gets_stuck_on_all_rows_has_no_weight(table, tau):
-    """Where tau is learned; of a given one losses are as high as it is large."""
-    X, _ = table
-    y = X @ [1.0, -2.0, 0.5]
-    linear = clone(NETWORK).set_params(
-        hidden_layer_sizes=(), dropout=0.0, max_iter=200, tau=tau
-    )
-    moody = make_pipeline(FunctionTransformer(_nothing_of_all_rows), linear)
-    pool = [("plain", clone(linear).set_params(length_scale=20.0)), ("moody", moody)]
-    model = BayesianStackingRegressor(pool, cv=3, random_state=0)
-    if tau == "auto":
-        with pytest.warns(ConvergenceWarning, match="1 of 2 .*moody.*got stuck at"):
-            model.fit(X, y)
-        assert model.weights_.index.tolist() == ["plain"]
-    else:
-        assert "moody" in model.fit(X, y).weights_.index
-
-
 def test_held_out_rows_need_weight(table):
     X, y = table
     cv = [(np.arange(20), np.arange(20, ROWS))]
