@@ -36,7 +36,7 @@ def test_intervals_cover_fresh_rows(seed, likelihood):
     random = np.random.default_rng(seed)
     x, y, std = _rows(random, N_TRAIN, likelihood)
     model = MCDropoutRegressor(
-        dropout=0.005, tau="auto", likelihood=likelihood, random_state=seed
+        dropout=0.003, tau="auto", likelihood=likelihood, random_state=seed
     )
     model.fit(x.astype(np.float32), y)
 
@@ -44,9 +44,8 @@ def test_intervals_cover_fresh_rows(seed, likelihood):
     x = x.astype(np.float32)
     lower, upper = model.predict_interval(x, coverage=0.9).T
     inside = (lower <= y) & (y <= upper)
-    # Some 92 %, since the masks' spread counts twice; 0.8 % from fit to fit, of which
-    # the fresh rows are 0.2 %.
-    assert 0.87 <= inside.mean() <= 0.96
+    # A standard error is 0.2 % for the rows, and 0.8 % from fit to fit.
+    assert 0.87 <= inside.mean() <= 0.93
     aleatoric = model.predict_uncertainty(x, "aleatoric")
     if likelihood == "gaussian":
         # Noise that was fitted and function that was missed move it by a few %.
