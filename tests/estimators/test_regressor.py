@@ -507,9 +507,11 @@ def test_a_large_length_scale_flattens_the_mean(data, small):
     spreads = []
     for length_scale in (0.0, 30.0):
         model = MCDropoutRegressor(tau=1.0, **small)
-        model.set_params(length_scale=length_scale, max_iter=60).fit(data.X, data.y)
+        # The prior's optimum is no slope at all, and is reached: of sixty seeds, the
+        # spread that is left is .005 of that without a prior at most.
+        model.set_params(length_scale=length_scale, max_iter=300).fit(data.X, data.y)
         spreads.append(model.predict(data.X).std())
-    assert spreads[1] < 0.5 * spreads[0]
+    assert spreads[1] < 0.05 * spreads[0]
 
 
 # ---- fitted attributes
