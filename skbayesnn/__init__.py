@@ -15,6 +15,10 @@ from skbayesnn._meta.functions import (
 )
 from skbayesnn._stacking.classifier import BayesianStackingClassifier
 from skbayesnn._stacking.regressor import BayesianStackingRegressor
+from skbayesnn.estimators.anchored_ensemble import (
+    AnchoredEnsembleClassifier,
+    AnchoredEnsembleRegressor,
+)
 from skbayesnn.estimators.bayes_by_backprop import BBBClassifier, BBBRegressor
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.estimators.variational_dropout import (
@@ -26,6 +30,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Abstainer",
+    "AnchoredEnsembleClassifier",
+    "AnchoredEnsembleRegressor",
     "BBBClassifier",
     "BBBRegressor",
     "BayesianStackingClassifier",

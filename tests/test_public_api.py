@@ -19,7 +19,12 @@ PACKAGES = {
         "preprocessing",
         "scoring",
     },
-    "skbayesnn.estimators": {"bayes_by_backprop", "mc_dropout", "variational_dropout"},
+    "skbayesnn.estimators": {
+        "anchored_ensemble",
+        "bayes_by_backprop",
+        "mc_dropout",
+        "variational_dropout",
+    },
     "skbayesnn.metrics": set(),
     "skbayesnn.model_selection": set(),
     "skbayesnn.plotting": set(),

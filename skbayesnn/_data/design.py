@@ -118,6 +118,11 @@ class Design:
             self._of_member = torch.as_tensor(of_member).to(device)
         self._held = self._hold(table, distinct)
 
+    @property
+    def weights(self) -> torch.Tensor | None:
+        """Of every member's rows in their order; see `_inference.plan.Rows`."""
+        return self._spread(self._held.weights)
+
     def batches(self, order: torch.Tensor, size: int):
         """Inputs, targets and weights, batch by batch; see `_inference.plan.Rows`.
 

@@ -5,7 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from skbayesnn._inference.plan import Batch, Plan, Rows
+from skbayesnn._inference.batch import Batch
+from skbayesnn._inference.perturbation import Perturbation
+from skbayesnn._inference.plan import Plan, Rows
 from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn._inference.unequal_noise import UnequalNoise
 
@@ -20,10 +22,14 @@ class Batches:
     ----------
     rows : Rows
     plan : Plan
+    perturbation : Perturbation, optional
+        What every member has of its own on the rows.
     """
 
-    def __init__(self, rows: Rows, plan: Plan):
-        self._rows, self._n = rows, plan.n_batches
+    def __init__(
+        self, rows: Rows, plan: Plan, perturbation: Perturbation | None = None
+    ):
+        self._rows, self._n, self._perturbation = rows, plan.n_batches, perturbation
         own = plan.batch_rows(rows.n_rows)
         self.n_rows = int(own.max())
         self._padding: torch.Tensor | None = None
@@ -33,13 +39,19 @@ class Batches:
             self._padding = torch.as_tensor(share).to(rows.mean_weight)
 
     def of_epoch(self, noise: TrainingNoise | UnequalNoise) -> Iterator[Batch]:
-        """Inputs, y and weights of one batch after the other."""
+        """One batch after the other."""
         order = noise.order(self._rows.n_rows, self._n)
-        batches = self._rows.batches(order, self.n_rows)
+        rows = self._rows.batches(order, self.n_rows)
+        batches: Iterator[Batch] = (Batch(*parts) for parts in rows)
+        if self._perturbation is not None:
+            batches = self._perturbation.batches(batches, order, self.n_rows)
         if self._padding is None:
             return batches
         return self._padded(batches, self._padding)
 
     def _padded(self, batches: Iterator[Batch], padding: torch.Tensor):
-        for x, y, weights in batches:
-            yield x, y, padding if weights is None else weights * padding
+        for batch in batches:
+            weights = batch.weights
+            yield batch._replace(
+                weights=padding if weights is None else weights * padding
+            )

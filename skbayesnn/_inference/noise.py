@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 # Purposes of a seed: the second word of the generator's key.
-INIT, EPOCH, DRAW = 0, 1, 2
+INIT, EPOCH, DRAW, ANCHOR, ROWS = 0, 1, 2, 3, 4
 
 _STEPS_OF_16_BITS = 1 << 16
 
@@ -38,9 +38,18 @@ def philox(
 
 def initial_normal(seeds: np.ndarray, layer: int, *shape: int) -> np.ndarray:
     """Standard normal start values, (members, *shape), float64."""
+    return _normal(seeds, INIT, layer, shape)
+
+
+def anchor_normal(seeds: np.ndarray, layer: int, *shape: int) -> np.ndarray:
+    """Standard normal numbers of a draw from the prior, (members, *shape), float64."""
+    return _normal(seeds, ANCHOR, layer, shape)
+
+
+def _normal(seeds, purpose, layer, shape) -> np.ndarray:
     return np.stack(
         [
-            np.random.Generator(philox(int(s), INIT, layer)).standard_normal(shape)
+            np.random.Generator(philox(int(s), purpose, layer)).standard_normal(shape)
             for s in seeds
         ]
     )

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from skbayesnn._families import Noise, Params
+from skbayesnn._inference.batch import Batch
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._likelihoods import Likelihood
 from skbayesnn._priors import Prior
@@ -75,33 +76,32 @@ class Objective:
     def nll_gradient(
         self,
         q: Posterior,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        row_weights: torch.Tensor | None,
+        batch: Batch,
         noise: Noise,
     ) -> tuple[torch.Tensor, list[Params], Params]:
         """Expected negative log-likelihood, eq. 1 and 2, nats, and its gradients.
 
-        Those of ``scale * nll`` summed over members. To be called without autograd; x
-        may be overwritten.
+        Those of ``scale * nll`` summed over members; noise on y has a gradient of the
+        outputs only, so that it is not taken for noise to be learned. To be called
+        without autograd; x may be overwritten.
 
-        x : (members or 1, batch rows, inputs)
-        y : (members or 1, batch rows, targets), or class numbers without last axis
-        row_weights : (members or 1, batch rows), or None where all are one
         returns : nll before the mean over rows, (members, batch rows); gradients of
             every layer's parameters; of the likelihood's learned parameters.
         """
-        outputs, to_layers = q.network.vjp(q.layers, q.keep, x, noise)
-        rows, to_outputs = q.likelihood.nll_vjp(q.likelihood_params, outputs, y)
-        of_outputs, of_likelihood = to_outputs(self._share(rows, row_weights))
-        return self._weighted(rows, row_weights), to_layers(of_outputs), of_likelihood
+        outputs, to_layers = q.network.vjp(q.layers, q.keep, batch.x, noise)
+        params, likelihood = q.likelihood_params, q.likelihood
+        nll, to_outputs = likelihood.nll_vjp(params, outputs, batch.y)
+        share = self._share(nll, batch.weights)
+        of_outputs, of_likelihood = to_outputs(share)
+        if batch.noise_on_y is not None:
+            slope = likelihood.noise_slope(params, outputs, batch.noise_on_y)
+            of_outputs = of_outputs + slope * share.unsqueeze(-1)
+        return self._weighted(nll, batch.weights), to_layers(of_outputs), of_likelihood
 
     def score_gradient(
         self,
         q: Posterior,
-        x: torch.Tensor,
-        y: torch.Tensor,
-        row_weights: torch.Tensor | None,
+        batch: Batch,
         noise: Noise,
     ) -> tuple[torch.Tensor, list[Params], Params]:
         """As ``nll_gradient``, by the score function: nll needs no derivative in W.
@@ -118,10 +118,12 @@ class Objective:
         for _ in range(SCORE_DRAWS):
             weights = q.network.draw(q.layers, q.keep, noise.of_weights)
             with_draw = [(w.unsqueeze(0), b) for w, b in weights]
-            outputs = q.network.apply(with_draw, x)[0]
-            rows, to_outputs = q.likelihood.nll_vjp(q.likelihood_params, outputs, y)
-            values.append(self._weighted(rows, row_weights))
-            of_likelihood.append(to_outputs(self._share(rows, row_weights))[1])
+            outputs = q.network.apply(with_draw, batch.x)[0]
+            rows, to_outputs = q.likelihood.nll_vjp(
+                q.likelihood_params, outputs, batch.y
+            )
+            values.append(self._weighted(rows, batch.weights))
+            of_likelihood.append(to_outputs(self._share(rows, batch.weights))[1])
             with torch.enable_grad():
                 densities.append(q.network.log_density(leaves, q.keep, weights))
         nll = torch.stack(values)

@@ -11,8 +11,8 @@ from skbayesnn._inference.posterior import Posterior
 class Penalty:
     """The KL of all members: its gradient in every step, its value after each epoch.
 
-    Where every family's KL is quadratic, KL / (N tau) is lambda ||theta||^2 (eq. 4):
-    its gradient is one product per step, and its value another.
+    Where every family's KL is quadratic, KL / (N tau) is lambda ||theta - a||^2 (eq.
+    4), a the prior's centre: its gradient is one product per step, its value another.
 
     Parameters
     ----------
@@ -31,26 +31,38 @@ class Penalty:
         self._flat, self._q, self._objective, self._noise = flat, q, objective, noise
         # 1 / (N tau) per parameter, or 2 lambda where the KL is quadratic.
         self._factor = objective.kl_scale[flat.member_of]
+        # Where the KL is quadratic: its minimum, or None where that is zero.
+        self._centre: torch.Tensor | None = None
         if q.network.quadratic_kl:
-            ones = flat.posterior(torch.ones_like(flat.values))
-            self._factor.mul_(self._kl_gradient(ones))
-            # What is left of the KL without the parameters that it pulls to zero.
-            rest = flat.values.masked_fill(self._factor != 0, 0.0)
+            ones = torch.ones_like(flat.values)
+            at_zero = self._kl_gradient(flat.posterior(torch.zeros_like(ones)))
+            slope = self._kl_gradient(flat.posterior(ones)).sub_(at_zero)
+            pulled = slope != 0
+            centre = torch.where(pulled, -at_zero / slope, 0.0)
+            if centre.any():
+                self._centre = centre
+            self._factor.mul_(slope)
+            # What is left of the KL where it pulls to.
+            rest = torch.where(pulled, centre, flat.values)
             self._constant = objective.kl(flat.posterior(rest), noise)
 
     def add_gradient(self, gradient: torch.Tensor, weight: torch.Tensor | None) -> None:
         """Add the gradient of ``weight`` (None: one) times the penalty, in place."""
         q = self._q
-        of = self._flat.values if q.network.quadratic_kl else self._kl_gradient(q)
+        of = self._from_centre() if q.network.quadratic_kl else self._kl_gradient(q)
         gradient.addcmul_(of if weight is None else of * weight, self._factor)
 
     def kl(self) -> torch.Tensor:
         """KL(q || p) per row, (members,), nats."""
         if not self._q.network.quadratic_kl:
             return self._objective.kl(self._q, self._noise)
-        squares = self._flat.values.square().mul_(self._factor)
+        squares = self._from_centre().square().mul_(self._factor)
         half = self._flat.sum_by_member(squares) / 2
         return self._constant + half / self._objective.scale
+
+    def _from_centre(self) -> torch.Tensor:
+        values = self._flat.values
+        return values if self._centre is None else values - self._centre
 
     def _kl_gradient(self, q: Posterior) -> torch.Tensor:
         return self._flat.vector(self._objective.kl_gradient(q, self._noise), {})

@@ -13,7 +13,8 @@ from skbayesnn._inference.objective import kl_weight
 from skbayesnn._likelihoods import Likelihood
 from skbayesnn._networks import Network
 
-Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
+# Inputs, y, and weights or None.
+RowsOfBatch = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Plan:
         Share of the training over which the KL's weight rises from 0 to 1.
     score_function : bool
         Gradients by the score function instead of through the network.
+    perturbed : bool
+        Whether every member has its own noise on the rows.
     dtype : torch.dtype
         Precision of the training.
     hooks : tuple of callable
@@ -65,6 +68,7 @@ class Plan:
     kl_weighting: str = "uniform"
     kl_warm_up: float = 0.0
     score_function: bool = False
+    perturbed: bool = False
     dtype: torch.dtype = torch.float64
     hooks: tuple[Callable[[], Hook], ...] = ()
 
@@ -139,7 +143,11 @@ class Rows(Protocol):
     mean_weight: torch.Tensor  # (members,), of these rows
     total_weight: torch.Tensor  # (members,), of all rows that count as seen
 
-    def batches(self, order: torch.Tensor, size: int) -> Iterator[Batch]:
+    @property
+    def weights(self) -> torch.Tensor | None:
+        """(members or 1, most rows of a member), or None where all are one."""
+
+    def batches(self, order: torch.Tensor, size: int) -> Iterator[RowsOfBatch]:
         """Inputs, y and weights of ``size`` rows after the other.
 
         order : (members or 1, rows of all batches), each in range of the member's rows

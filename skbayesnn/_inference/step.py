@@ -3,14 +3,15 @@
 import numpy as np
 import torch
 
+from skbayesnn._inference.batch import Batch
 from skbayesnn._inference.objective import Objective
 from skbayesnn._inference.optimizer import Adam, FlatParameters
 from skbayesnn._inference.penalty import Penalty
-from skbayesnn._inference.plan import Batch, Members, Plan, Rows
+from skbayesnn._inference.plan import Members, Plan, Rows
 from skbayesnn._inference.posterior import Posterior
+from skbayesnn._inference.priors import priors_of
 from skbayesnn._inference.schedule import Schedule
 from skbayesnn._inference.unequal_noise import noise_of
-from skbayesnn._priors import PRIORS, Prior
 
 
 class Step:
@@ -47,7 +48,7 @@ class Step:
         )
         objective = Objective.of(
             plan.likelihood,
-            _priors(plan, members, values),
+            priors_of(plan, members, posterior),
             members.tau,
             rows.mean_weight,
             rows.total_weight,
@@ -87,7 +88,7 @@ class Step:
         """Move all members; returns the nll of their rows, (members, batch rows)."""
         numbers = next(self._numbers)
         nll, of_layers, of_likelihood = self._data_gradient(
-            self.posterior, *batch, self.noise
+            self.posterior, batch, self.noise
         )
         gradient = self.parameters.vector(of_layers, of_likelihood)
         self.penalty.add_gradient(gradient, numbers.kl_weight)
@@ -117,13 +118,3 @@ def select_state(state: dict[str, np.ndarray], members: np.ndarray):
 def _common(values: np.ndarray) -> np.ndarray:
     """One number where all are equal."""
     return np.asarray(values[0]) if (values == values[0]).all() else values
-
-
-def _priors(plan: Plan, members: Members, like: torch.Tensor) -> tuple[Prior, ...]:
-    """The prior of every group."""
-    return tuple(
-        PRIORS[plan.prior](
-            **{name: torch.as_tensor(value).to(like) for name, value in fields.items()}
-        )
-        for fields in members.prior
-    )

@@ -17,8 +17,10 @@ from skbayesnn._inference.batches import Batches
 from skbayesnn._inference.hooks import Hook
 from skbayesnn._inference.memory import keep_freed_memory
 from skbayesnn._inference.noise import initial_normal
+from skbayesnn._inference.perturbation import Perturbation
 from skbayesnn._inference.plan import Members, Plan, Rows
 from skbayesnn._inference.posterior import Posterior
+from skbayesnn._inference.priors import at_anchors, priors_of
 from skbayesnn._inference.record import Best, Record
 from skbayesnn._inference.step import Step, select_state
 from skbayesnn._inference.threads import torch_threads
@@ -67,7 +69,7 @@ class Trained:
 
 
 def start(plan: Plan, members: Members, device, dtype) -> Posterior:
-    """The untrained posterior: start values from the members' seeds."""
+    """The untrained posterior: start values, or anchors, from the members' seeds."""
 
     def normal(group: int, *shape: int) -> torch.Tensor:
         numbers = initial_normal(members.seeds, group, *shape)
@@ -78,7 +80,7 @@ def start(plan: Plan, members: Members, device, dtype) -> Posterior:
         torch.as_tensor(values).to(device, dtype)
         for values in (members.tau, members.statistics)
     )
-    return Posterior(
+    posterior = Posterior(
         network=plan.network,
         likelihood=plan.likelihood,
         layers=plan.network.init(normal, keep),
@@ -86,6 +88,7 @@ def start(plan: Plan, members: Members, device, dtype) -> Posterior:
         keep=keep,
         seeds=members.seeds,
     )
+    return at_anchors(posterior, priors_of(plan, members, posterior))
 
 
 def train(
@@ -111,7 +114,7 @@ def train(
     hooks : sequence of Hook
         Told about every epoch, and given the trained posterior, one after the other.
     """
-    batches = Batches(rows, plan)
+    batches = Batches(rows, plan, _perturbation(plan, members, rows, first_epoch))
     n_units = len(members.seeds) * batches.n_rows * plan.network.widest
     keep_freed_memory()
     # Tensors of a caller's inference mode could not be trained.
@@ -130,6 +133,14 @@ def train(
                 raise
             interrupted = True
         return run.outcome(interrupted, hooks)
+
+
+def _perturbation(plan, members, rows, first_epoch) -> Perturbation | None:
+    """Of rows that are there for the first time, or as they were before."""
+    if not plan.perturbed:
+        return None
+    place = 0 if plan.horizon is None else first_epoch
+    return Perturbation(plan, members.seeds, rows, place)
 
 
 @dataclass

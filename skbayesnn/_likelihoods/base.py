@@ -73,6 +73,11 @@ class Likelihood(ABC):
         """Names of the parameters that are learned."""
         return ()
 
+    @property
+    def gaussian_targets(self) -> int:
+        """Targets whose noise is Gaussian, so that ``noise_slope`` puts some on y."""
+        return 0
+
     @classmethod
     def check_y(cls, y: np.ndarray) -> None:
         """Refuse targets (rows, targets) that the likelihood gives no density.
@@ -136,6 +141,16 @@ class Likelihood(ABC):
             return of_outputs, dict(zip(learned, of_learned, strict=True))
 
         return nll.detach(), pullback
+
+    def noise_slope(
+        self, params: Params, outputs: torch.Tensor, noise: torch.Tensor
+    ) -> torch.Tensor:
+        """What noise on y adds to the gradient of ``nll`` in the outputs.
+
+        noise : (members, rows, targets), in stds of the likelihood's noise
+        returns : of the shape of the outputs
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no Gaussian noise on y.")
 
     def log_density(
         self, params: Params, outputs: torch.Tensor, y: torch.Tensor

@@ -51,6 +51,15 @@ class Gaussian(Precision):
 
         return nll, pullback
 
+    @property
+    def gaussian_targets(self):
+        """All of them."""
+        return self.n_targets
+
+    def noise_slope(self, params, outputs, noise):
+        """That of -tau f (noise / sqrt(tau))."""
+        return -(0.5 * self.log_tau(params)).exp() * noise
+
     def components(self, params, outputs):
         """Mean and noise variance of every draw, (draws, members, rows, targets)."""
         variance = self.log_tau(params).neg().exp()

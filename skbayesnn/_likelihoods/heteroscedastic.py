@@ -95,6 +95,17 @@ class Heteroscedastic(Precision):
         mean, log_tau = self.split(params, outputs)
         return gaussian_nll(mean, log_tau, y)
 
+    @property
+    def gaussian_targets(self):
+        """All of them."""
+        return self.n_targets
+
+    def noise_slope(self, params, outputs, noise):
+        """That of the means; s is not told of it."""
+        _, log_tau = self.split(params, outputs)
+        of_mean = -(0.5 * log_tau).exp() * noise
+        return torch.cat([of_mean, torch.zeros_like(of_mean)], dim=-1)
+
     def components(self, params, outputs):
         """Mean and noise variance of every draw, (draws, members, rows, targets)."""
         mean, log_tau = self.split(params, outputs)

@@ -5,21 +5,26 @@ and ``spread`` (closed forms, normal priors), ``log_density``. The fields of a p
 tensors with the members axis in front; they may differ between members.
 """
 
+from skbayesnn._priors.anchored import AnchoredPrior
 from skbayesnn._priors.log_uniform import LogUniformPrior
 from skbayesnn._priors.posterior import GaussianPrior, PosteriorPrior
 from skbayesnn._priors.scale_mixture import ScaleMixturePrior
 
-Prior = GaussianPrior | PosteriorPrior | ScaleMixturePrior | LogUniformPrior
+Prior = (
+    GaussianPrior | PosteriorPrior | ScaleMixturePrior | LogUniformPrior | AnchoredPrior
+)
 
 PRIORS: dict[str, type] = {
     "gaussian": GaussianPrior,
     "scale_mixture": ScaleMixturePrior,
     "log_uniform": LogUniformPrior,
     "previous": PosteriorPrior,
+    "anchored": AnchoredPrior,
 }
 
 __all__ = [
     "PRIORS",
+    "AnchoredPrior",
     "GaussianPrior",
     "LogUniformPrior",
     "PosteriorPrior",

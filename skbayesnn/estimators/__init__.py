@@ -1,5 +1,9 @@
 """The scikit-learn face."""
 
+from skbayesnn.estimators.anchored_ensemble import (
+    AnchoredEnsembleClassifier,
+    AnchoredEnsembleRegressor,
+)
 from skbayesnn.estimators.bayes_by_backprop import BBBClassifier, BBBRegressor
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.estimators.variational_dropout import (
@@ -8,6 +12,8 @@ from skbayesnn.estimators.variational_dropout import (
 )
 
 __all__ = [
+    "AnchoredEnsembleClassifier",
+    "AnchoredEnsembleRegressor",
     "BBBClassifier",
     "BBBRegressor",
     "MCDropoutClassifier",

@@ -1,7 +1,7 @@
 """What the estimators of all methods have in common: ``fit`` and the way to draws."""
 
-import math
 from abc import ABCMeta, abstractmethod
+from collections.abc import Sequence
 from contextlib import contextmanager
 from inspect import signature
 
@@ -49,9 +49,9 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """
         return 100
 
-    def _largest_length_scale(self, total_weight: float) -> float:
-        """Above which `length_scale="auto"` does not go for N rows."""
-        return math.inf
+    def _auto_length_scale(self, fan_ins, total_weight: float) -> np.ndarray:
+        """`length_scale="auto"` of every layer for N rows, (layers,)."""
+        return np.sqrt(fan_ins)
 
     def _store(self, arguments: dict) -> None:
         """A constructor's ``locals()`` as attributes.
@@ -62,8 +62,11 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         self.__dict__.update((n, v) for n, v in arguments.items() if n != "self")
 
     @abstractmethod
-    def _variational(self, n_layers: int) -> VariationalSpec:
-        """The posterior's families and prior, checked, for so many weight layers."""
+    def _variational(self, fan_ins: Sequence[int]) -> VariationalSpec:
+        """The posterior's families and prior, checked.
+
+        fan_ins : inputs of every weight layer
+        """
 
     @abstractmethod
     def _explained(self, X, y, weights) -> _underfit.Explained | None:

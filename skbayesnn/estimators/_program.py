@@ -256,15 +256,11 @@ def _network_tau(tau, scaling: Scaling, n_members: int) -> np.ndarray:
 
 def _prior_fields(variational: VariationalSpec, length_scale, n_members: int):
     """The fields of the prior of every layer, (members,) each."""
+    fields = {"length_scale": length_scale, **variational.prior_fields}
+    of_layers = {name: np.resize(v, len(length_scale)) for name, v in fields.items()}
     return [
-        {
-            name: np.full(n_members, value)
-            for name, value in {
-                "length_scale": scale,
-                **variational.prior_fields,
-            }.items()
-        }
-        for scale in length_scale
+        {name: np.full(n_members, values[i]) for name, values in of_layers.items()}
+        for i in range(len(length_scale))
     ]
 
 
@@ -283,6 +279,7 @@ def _plan(asked: Specification) -> Plan:
         kl_weighting=asked.variational.kl_weighting,
         kl_warm_up=asked.variational.kl_warm_up,
         score_function=asked.variational.score_function,
+        perturbed=asked.variational.perturbed,
         dtype=asked.dtype,
         hooks=asked.variational.hooks,
     )

@@ -107,7 +107,7 @@ def length_scale_of(estimator, network: Network, total_weight: float) -> np.ndar
     return _validation.length_scales(
         estimator.length_scale,
         network.fan_ins,
-        estimator._largest_length_scale(total_weight),
+        estimator._auto_length_scale(network.fan_ins, total_weight),
     )
 
 
@@ -134,9 +134,10 @@ def _likelihood(estimator, prepared) -> tuple[Likelihood, np.ndarray | None]:
 
 def _network(estimator, prepared, likelihood) -> tuple[Network, VariationalSpec]:
     hidden = _validation.hidden_sizes(estimator.hidden_layer_sizes)
-    variational = estimator._variational(len(hidden) + 1)
+    fan_ins = prepared.table.X.shape[1], *hidden
+    variational = estimator._variational(fan_ins)
     network = MLP(
-        sizes=(prepared.table.X.shape[1], *hidden, likelihood.n_outputs),
+        sizes=(*fan_ins, likelihood.n_outputs),
         activation=_validation.activation_name(estimator.activation),
         families=variational.families,
     )

@@ -104,16 +104,15 @@ def dropout_rates(value, n_layers) -> np.ndarray:
     return per_layer("dropout", value, n_layers, low=0, high=1)
 
 
-def length_scales(value, fan_ins, largest) -> np.ndarray:
+def length_scales(value, fan_ins, auto) -> np.ndarray:
     """`length_scale` per weight layer, (layers,); "fan_in" is l^2 = fan-in.
 
-    largest : float, above which "auto" does not go
+    auto : ndarray of shape (layers,), what "auto" is
     """
     if not isinstance(value, str):
         return per_layer("length_scale", value, len(fan_ins), low=0)
     check_option("length_scale", value, ["auto", "fan_in"])
-    of_width = np.sqrt(np.array(fan_ins, dtype=float))
-    return of_width if value == "fan_in" else np.minimum(of_width, largest)
+    return np.sqrt(fan_ins) if value == "fan_in" else auto
 
 
 def precisions(value, n_targets) -> np.ndarray | None:

@@ -21,17 +21,18 @@ class VariationalSpec:
         Of every weight layer.
     prior : str
         A key of ``skbayesnn._priors.PRIORS``.
-    prior_fields : mapping of str to float
+    prior_fields : mapping of str to float or ndarray of shape (layers,)
         The prior's numbers beside ``length_scale``.
-    kl_weighting, kl_warm_up, score_function, hooks
+    kl_weighting, kl_warm_up, score_function, perturbed, hooks
         As in :class:`skbayesnn._inference.plan.Plan`.
     """
 
     dropout: np.ndarray
     families: tuple[Family, ...]
     prior: str = "gaussian"
-    prior_fields: Mapping[str, float] = field(default_factory=dict)
+    prior_fields: Mapping[str, float | np.ndarray] = field(default_factory=dict)
     kl_weighting: str = "uniform"
     kl_warm_up: float = 0.0
     score_function: bool = False
+    perturbed: bool = False
     hooks: tuple[Callable[[], Hook], ...] = ()

@@ -15,8 +15,8 @@ class _BayesByBackprop(BayesianNetwork):
 
     _can_collapse = True
 
-    def _variational(self, n_layers):
-        rates = _validation.dropout_rates(self.dropout, n_layers)
+    def _variational(self, fan_ins):
+        rates = _validation.dropout_rates(self.dropout, len(fan_ins))
         prior, kl, kl_weighting, gradient = (
             _validation.check_option(name, getattr(self, name), options)
             for name, options in {

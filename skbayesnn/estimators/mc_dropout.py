@@ -19,7 +19,8 @@ START_RATE = 0.1
 class _MCDropout(BayesianNetwork):
     """The stochastic regularisation techniques of [Gal16 3.2]."""
 
-    def _variational(self, n_layers):
+    def _variational(self, fan_ins):
+        n_layers = len(fan_ins)
         noise = _validation.check_option("noise", self.noise, NOISES)
         if isinstance(self.dropout, str):
             _validation.check_option("dropout", self.dropout, ["auto"])
@@ -230,10 +231,10 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     ):
         self._store(locals())
 
-    def _largest_length_scale(self, total_weight):
+    def _auto_length_scale(self, fan_ins, total_weight):
         """So that few rows are fitted at all: benchmarks/STUDY.md."""
         root = math.sqrt(total_weight)
-        return max(min(4.0, root / 2), root / 3)
+        return np.minimum(np.sqrt(fan_ins), max(min(4.0, root / 2), root / 3))
 
 
 class MCDropoutClassifier(_MCDropout, BayesianClassifier):

@@ -7,6 +7,8 @@ and as classifiers.
 from dataclasses import dataclass
 
 from skbayesnn import (
+    AnchoredEnsembleClassifier,
+    AnchoredEnsembleRegressor,
     BBBClassifier,
     BBBRegressor,
     MCDropoutClassifier,
@@ -17,6 +19,7 @@ from skbayesnn import (
 
 MC_DROPOUT = MCDropoutRegressor, MCDropoutClassifier
 BBB = BBBRegressor, BBBClassifier
+ANCHORED = AnchoredEnsembleRegressor, AnchoredEnsembleClassifier
 VARIATIONAL = VariationalDropoutRegressor, VariationalDropoutClassifier
 
 # Both estimators, and the parameters that make the posterior.
@@ -44,6 +47,8 @@ POSTERIORS = {
         VARIATIONAL,
         {"noise": "independent", "alpha_per": "weight", "prior": "gaussian"},
     ),
+    "anchored": (ANCHORED, {}),
+    "anchored, same rows": (ANCHORED, {"noisy_targets": False}),
 }
 
 # What a posterior is changed to where members of one program are to differ.

@@ -5,6 +5,8 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skbayesnn import (
+    AnchoredEnsembleClassifier,
+    AnchoredEnsembleRegressor,
     BBBClassifier,
     BBBRegressor,
     MCDropoutClassifier,
@@ -42,6 +44,8 @@ ESTIMATORS = [
     BBBClassifier(**SHORT),
     VariationalDropoutRegressor(**SHORT, noise="independent", alpha_per="weight"),
     VariationalDropoutClassifier(**SHORT),
+    AnchoredEnsembleRegressor(max_iter=50),
+    AnchoredEnsembleClassifier(max_iter=50),
 ]
 
 

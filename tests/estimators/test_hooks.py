@@ -36,8 +36,8 @@ def halved():
     """A regressor that asks for the hook."""
 
     class HalvedRegressor(MCDropoutRegressor):
-        def _variational(self, n_layers):
-            return replace(super()._variational(n_layers), hooks=(Halved,))
+        def _variational(self, fan_ins):
+            return replace(super()._variational(fan_ins), hooks=(Halved,))
 
     Halved.made = []
     return HalvedRegressor

@@ -123,7 +123,7 @@ def test_fixed_and_fresh_draws_are_of_one_posterior(fitted, data):
     mean = (model.predict_proba if classifies else model.predict)(data.X_new)
     # 6 standard errors of both samples, of 2000 draws each (two networks').
     error = functions.std(-1) * np.sqrt(1 / 2000 + 1 / 2000)
-    assert (np.abs(functions.mean(-1) - mean) < 6 * error).all()
+    assert (np.abs(functions.mean(-1) - mean) <= 6 * error + 1e-12).all()
     if not classifies:
         # The standard error of a spread is about 2 % for normal tails and more for
         # heavy ones; 25 % is far outside.
@@ -237,10 +237,8 @@ def test_ensemble_is_its_networks(case, data, small):
     y = target(case, data)
     together = case.model(n_estimators=2, batch_size=17, **small).fit(data.X, y)
     random = np.random.RandomState(small["random_state"])
-    alone = [
-        case.model(batch_size=17, **small | {"random_state": random}).fit(data.X, y)
-        for _ in range(2)
-    ]
+    one = case.model(n_estimators=1, batch_size=17, **small | {"random_state": random})
+    alone = [clone(one).set_params(random_state=random).fit(data.X, y) for _ in "ab"]
     for i, model in enumerate(alone):
         assert model.seeds_.tolist() == [together.seeds_[i]]
         np.testing.assert_allclose(
@@ -429,6 +427,7 @@ def test_early_stopping_keeps_the_best_weights(case, data, small):
     """The validation score is the log density of the validation rows (8 draws)."""
     model = case.model(early_stopping=True, **small)
     model.set_params(
+        n_estimators=1,
         max_iter=50,
         n_iter_no_change=4,
         tol=0.0,

@@ -36,8 +36,10 @@ def _priors(family: Family) -> list[str]:
         return ["gaussian", "previous", *mixture]
     if name == "variational_independent":
         return ["log_uniform", "gaussian"]
-    if name == "point":  # a layer without noise, among others that have some
-        return ["gaussian", "log_uniform"]
+    if name == "point":  # also a layer without noise, among others that have some
+        return ["gaussian", "log_uniform", "anchored"]
+    if name == "bernoulli":
+        return ["gaussian", "anchored"]
     return ["log_uniform"] if isinstance(family, Variational) else ["gaussian"]
 
 

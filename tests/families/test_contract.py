@@ -132,7 +132,7 @@ class Setting:
 
 
 def _prior(kind, normal, dtype):
-    """A prior of different members; only an earlier posterior has different weights."""
+    """A prior of different members; not all have different weights."""
 
     def of_member(*values):
         return torch.tensor(values, dtype=dtype)
@@ -144,6 +144,12 @@ def _prior(kind, normal, dtype):
             "pi": of_member(0.5, 0.2, 0.7),
             "s1": of_member(1.0, 2.0, 0.6),
             "s2": of_member(0.1, 0.4, 0.05),
+        }
+    if kind == "anchored":
+        fields |= {
+            "bias_length_scale": of_member(0.7, 2.0, 0.4),
+            "numbers": normal(MEMBERS, INPUTS, OUTPUTS),
+            "bias_numbers": normal(MEMBERS, OUTPUTS),
         }
     if kind == "previous":
         fields = {
@@ -441,9 +447,9 @@ def test_members_do_not_touch_each_other(case, seed, what):
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.family.quadratic_kl], ids=str)
 def test_claim_of_a_quadratic_kl(setting):
-    """The gradient is linear in the parameters, so one product gives it.
+    """The gradient is linear in the parameters, so one product and a sum give it.
 
-    It is taken where all parameters are one, constants too.
+    They are taken where all parameters are zero and one, constants too.
     """
 
     def gradient(params):
@@ -457,10 +463,16 @@ def test_claim_of_a_quadratic_kl(setting):
     at_theta = gradient(theta)
     doubled = {name: 2 * theta[name] for name in setting.learned}
     at_two = gradient(theta | doubled)
-    at_one = gradient({name: torch.ones_like(value) for name, value in theta.items()})
+    at_zero, at_one = (
+        gradient(
+            {name: value.new_full(value.shape, x) for name, value in theta.items()}
+        )
+        for x in (0.0, 1.0)
+    )
     for name, value in theta.items():
-        torch.testing.assert_close(at_two[name], 2 * at_theta[name])
-        torch.testing.assert_close(at_one[name] * value, at_theta[name])
+        zero = at_zero[name]
+        torch.testing.assert_close(at_two[name] - zero, 2 * (at_theta[name] - zero))
+        torch.testing.assert_close((at_one[name] - zero) * value + zero, at_theta[name])
 
 
 @of_every_case

@@ -123,7 +123,7 @@ class Engine:
         """Each a number or (members,); the same in all layers.
 
         Layers and targets get slightly different values of them. of_prior : the
-        prior's numbers beside the length scale (pi, s1, s2). An earlier posterior as
+        prior's numbers beside the length scale (pi, s1, ...). An earlier posterior as
         the prior is made up, about zero and as wide as 1 / length_scale.
         """
         seeds = np.asarray(seeds)

@@ -9,9 +9,10 @@ import torch
 from scipy.special import log_softmax
 
 from skbayesnn._families import MeanField
+from skbayesnn._inference.batch import Batch
 from skbayesnn._inference.objective import Objective, kl_weight, weight_decay
+from skbayesnn._inference.priors import priors_of
 from skbayesnn._inference.training_noise import TrainingNoise
-from skbayesnn._priors import PRIORS
 from tests.families.cases import CASES
 from tests.reference import forward, mean_nll
 
@@ -36,17 +37,15 @@ def problem(engine, seed):
     def make(kind="gaussian", **changes):
         of_rows = {n: changes.pop(n) for n in ("weighted", "shared") if n in changes}
         n_rows = changes.pop("n_rows", 24)
-        of_prior = {n: changes.pop(n) for n in ("pi", "s1", "s2") if n in changes}
+        names = ("pi", "s1", "s2", "bias_length_scale")
+        of_prior = {n: changes.pop(n) for n in names if n in changes}
         plan = engine.plan(kind, **changes)
         members = engine.members(
             plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, **of_prior
         )
         rows = engine.rows(plan, len(SEEDS), seed, n_rows=n_rows, **of_rows)
         q = engine.start(plan, members)
-        prior = tuple(
-            PRIORS[plan.prior](**{n: torch.as_tensor(v) for n, v in fields.items()})
-            for fields in members.prior
-        )
+        prior = priors_of(plan, members, q)
         scale = torch.as_tensor(1 / members.tau.mean(1))
         scale = torch.ones_like(scale) if plan.likelihood.learned else scale
         objective = Objective(
@@ -261,6 +260,8 @@ def test_kl_gradient_is_that_of_kl(problem, case):
 
 def _of_prior(prior):
     """What a prior has beside its length scale, different for every member."""
+    if prior == "anchored":
+        return {"bias_length_scale": [0.4, 1.0, 3.0]}
     if prior != "scale_mixture":
         return {}
     return {"pi": [0.5, 0.25, 0.8], "s1": [1.0, 2.0, 0.5], "s2": [0.1, 0.3, 0.05]}
@@ -288,7 +289,7 @@ def test_score_gradient_has_the_mean_of_the_pathwise_one(engine, seed, kind, spi
     rows.weights = np.tile([0.5, 2.0, 1.0, 3.0, 0.7], (n_copies, 1))
     scale = torch.full((n_copies,), 0.25, dtype=torch.float64)
     objective = Objective((), rows.mean_weight, rows.total_weight, scale)
-    batch = rows.take(torch.arange(5).unsqueeze(0))
+    batch = Batch(*rows.take(torch.arange(5).unsqueeze(0)))
     noise = TrainingNoise(np.arange(n_copies), torch.device("cpu"), torch.float64)
     noise.start_epoch(seed)
 
@@ -296,8 +297,8 @@ def test_score_gradient_has_the_mean_of_the_pathwise_one(engine, seed, kind, spi
         """(copies * repeats, 1 + parameters): the loss and its gradients."""
         values = []
         for _ in range(n_repeats):
-            x, y, weights = batch
-            nll, of_layers, of_noise = gradient(q, x.clone(), y, weights, noise)
+            own = batch._replace(x=batch.x.clone())
+            nll, of_layers, of_noise = gradient(q, own, noise)
             groups = [{"nll": nll}, *of_layers, of_noise]
             parts = [v.view(n_copies, -1) for group in groups for v in group.values()]
             values.append(torch.cat(parts, dim=1))
