@@ -40,8 +40,8 @@ def _program(engine, case, seed, **changes):
     """
     changes = {"hidden": (7,), "n_epochs": 2} | changes
     if case.prior == "anchored":
-        # A relu unit that is dead at its anchor has no gradient but rounding, which Adam
-        # divides by its size.
+        # A relu unit that is dead at its anchor has no gradient but rounding, which
+        # Adam divides by its size.
         changes["activation"] = "tanh"
     n_epochs = changes.pop("n_epochs")
     plan = engine.plan(family=case.family, prior=case.prior, **changes)
