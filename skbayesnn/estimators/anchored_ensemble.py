@@ -11,13 +11,16 @@ from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._regression import BayesianRegressor
 from skbayesnn.estimators._variational_spec import VariationalSpec
 
-# Standard deviations before any data: of the first layer's weighted sums of inputs, and
-# of the outputs in the network's scale. benchmarks/STUDY.md says how they were chosen.
-FIRST_STD, OUTPUT_STD = 2.0, 2.0
+# Standard deviations before any data (benchmarks/STUDY.md): of what a column adds to a
+# unit where it is the only one, and of the sum over many columns, at least.
+ONE_COLUMN_STD, FIRST_STD = 3.0, 0.5
 
 
 class _AnchoredEnsemble(BayesianNetwork):
     """Randomised MAP sampling."""
+
+    # Of the outputs before any data: y is standardised, logits are not.
+    _output_std: float
 
     def _variational(self, fan_ins):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))
@@ -54,8 +57,8 @@ class _AnchoredEnsemble(BayesianNetwork):
     def _auto_length_scale(self, fan_ins, total_weight):
         """Of order one in the middle, wide at both ends."""
         scale = np.sqrt(fan_ins)
-        scale[0] /= FIRST_STD
-        scale[-1] /= OUTPUT_STD
+        scale[0] /= max(ONE_COLUMN_STD / scale[0], FIRST_STD)
+        scale[-1] /= self._output_std
         return scale
 
 
@@ -73,7 +76,7 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
 
     Parameters
     ----------
-    hidden_layer_sizes : int or sequence of int, default=(50, 50)
+    hidden_layer_sizes : int or sequence of int, default=(100,)
         Units of each hidden layer; () is a linear model.
     activation : {"tanh", "relu", "logistic", "identity"}, default="tanh"
     dropout : float in [0, 1) or sequence of float, default=0
@@ -82,9 +85,11 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
     length_scale : {"auto", "fan_in"}, float > 0 or sequence of float, default="auto"
         Prior length scale l of the weights, one value or one per layer: anchors are
         drawn from N(0, 1 / l^2). They decide what functions are believed in where
-        there are no rows. ``"fan_in"`` is l^2 = the number of inputs of each layer;
-        ``"auto"`` the same, but half of it at the first layer, so that units bend in
-        many places, and at the last one, so that functions are twice as wide as y.
+        there are no rows. ``"fan_in"`` is l^2 = the number of inputs of each layer, so
+        that units are of order one before data are seen; ``"auto"`` the same, but a
+        third of it at the last layer, so that functions are wider than y, and divided
+        by 3 / sqrt(n_features), at least 0.5, at the first, so that few columns bend
+        units in many places.
     bias_length_scale : "auto", float > 0 or sequence of float, default="auto"
         That of the biases, which say where a unit bends. ``"auto"`` is ``length_scale``
         divided by the root of the layer's inputs: a bias varies as much as the
@@ -99,9 +104,11 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
         value, or one per target. ``"auto"`` learns it with the weights.
     n_estimators : int, default=10
         Members. The spread of m of them is known to 1 / sqrt(2 m).
+    learning_rate_init : float > 0, default=0.03
+        Anchors are further from the end of the training than small weights are.
     likelihood, likelihood_options, n_draws, standardize, batch_size, learning_rate, \
-learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
-tol, warm_start, device, dtype, verbose, random_state
+max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, \
+device, dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`; ``n_draws`` matters with dropout only.
 
     Attributes
@@ -144,9 +151,11 @@ x_scale_, y_mean_, y_scale_
     (3,)
     """
 
+    _output_std = 3.0
+
     def __init__(
         self,
-        hidden_layer_sizes=(50, 50),
+        hidden_layer_sizes=(100,),
         activation="tanh",
         *,
         dropout=0.0,
@@ -161,7 +170,7 @@ x_scale_, y_mean_, y_scale_
         standardize=True,
         batch_size="auto",
         learning_rate="cosine",
-        learning_rate_init=0.01,
+        learning_rate_init=0.03,
         max_iter="auto",
         early_stopping=False,
         validation_fraction=0.1,
@@ -184,16 +193,19 @@ class AnchoredEnsembleClassifier(_AnchoredEnsemble, BayesianClassifier):
 
     Parameters
     ----------
-    hidden_layer_sizes, activation, dropout, length_scale, bias_length_scale, \
-n_estimators
+    hidden_layer_sizes, activation, dropout, bias_length_scale, n_estimators, \
+learning_rate_init
         As in :class:`AnchoredEnsembleRegressor`.
+    length_scale : {"auto", "fan_in"}, float > 0 or sequence of float, default="auto"
+        As there, but ``"auto"`` is a tenth of ``"fan_in"`` at the last layer: logits
+        of classes that are well apart are large.
     noisy_targets : bool, default=True
         Whether every member has its own random weights of the rows.
     tau : float > 0, default=1
         Inverse temperature of the likelihood, p(y | f)^tau.
     likelihood, class_weight, n_draws, standardize, batch_size, learning_rate, \
-learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
-tol, warm_start, device, dtype, verbose, random_state
+max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, \
+device, dtype, verbose, random_state
         As in :class:`MCDropoutClassifier`.
 
     Attributes
@@ -225,9 +237,11 @@ x_mean_, x_scale_
     (3, 3)
     """
 
+    _output_std = 10.0
+
     def __init__(
         self,
-        hidden_layer_sizes=(50, 50),
+        hidden_layer_sizes=(100,),
         activation="tanh",
         *,
         dropout=0.0,
@@ -242,7 +256,7 @@ x_mean_, x_scale_
         standardize=True,
         batch_size="auto",
         learning_rate="cosine",
-        learning_rate_init=0.01,
+        learning_rate_init=0.03,
         max_iter="auto",
         early_stopping=False,
         validation_fraction=0.1,

@@ -195,7 +195,12 @@ def test_members_of_a_classifier_part_by_their_weights_of_the_rows(seed):
     X = random.normal(size=(400, 2))
     y = X[:, 0] + random.logistic(size=400) > 0
     model = AnchoredEnsembleClassifier(
-        (), n_estimators=200, standardize=False, device="cpu", random_state=seed
+        (),
+        length_scale=1.0,
+        n_estimators=200,
+        standardize=False,
+        device="cpu",
+        random_state=seed,
     ).fit(X, y)
     apart = np.diff(_weights(model), axis=1)[:, 0]
     Z = np.column_stack([X, np.ones(len(X))])
@@ -226,7 +231,7 @@ def test_a_flat_prior_has_no_anchors(rows, changes):
     ("changes", "message"),
     [
         ({"bias_length_scale": "wide"}, "bias_length_scale"),
-        ({"bias_length_scale": [1.0, 2.0]}, "one per weight layer"),
+        ({"bias_length_scale": [1.0, 2.0, 3.0]}, "one per weight layer"),
         ({"noisy_targets": "yes"}, "noisy_targets"),
     ],
 )
