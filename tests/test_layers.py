@@ -22,6 +22,7 @@ FLOORS = [
     {"_data", "_predictive", "metrics", "preprocessing"},
     {"estimators"},
     {"_meta"},
+    {"inspection"},
     {"plotting", "scoring"},
     {"model_selection"},
 ]

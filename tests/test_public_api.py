@@ -13,6 +13,7 @@ PACKAGES = {
     "skbayesnn": {
         "estimators",
         "gradient_estimators",
+        "inspection",
         "metrics",
         "model_selection",
         "plotting",
@@ -25,6 +26,7 @@ PACKAGES = {
         "mc_dropout",
         "variational_dropout",
     },
+    "skbayesnn.inspection": set(),
     "skbayesnn.metrics": set(),
     "skbayesnn.model_selection": set(),
     "skbayesnn.plotting": set(),

@@ -50,8 +50,6 @@ class Batches:
         return self._padded(batches, self._padding)
 
     def _padded(self, batches: Iterator[Batch], padding: torch.Tensor):
-        for batch in batches:
-            weights = batch.weights
-            yield batch._replace(
-                weights=padding if weights is None else weights * padding
-            )
+        for x, y, weights, noise_on_y in batches:
+            weights = padding if weights is None else weights * padding
+            yield Batch(x, y, weights, noise_on_y)

@@ -59,8 +59,8 @@ class Perturbation:
         return map(self._perturbed, batches, numbers)
 
     def _perturbed(self, batch: Batch, own: torch.Tensor) -> Batch:
+        x, y, weights, _ = batch
         if self._on_y:
-            return batch._replace(noise_on_y=own)
+            return Batch(x, y, weights, own)
         factors = own.squeeze(-1)
-        weights = batch.weights
-        return batch._replace(weights=factors if weights is None else weights * factors)
+        return Batch(x, y, factors if weights is None else weights * factors)

@@ -140,8 +140,8 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _partial_fit(self, X, y, sample_weight, *, renew=False, **check_params):
         """One epoch over new rows; see ``partial_fit`` of the estimators.
 
-        renew : bool, whether the posterior so far becomes the prior and the new rows
-            are fitted to the end
+        renew : bool, whether the posterior so far, if there is one, becomes the prior
+            and the new rows are fitted to the end
         """
         if self.early_stopping:
             raise ValueError(
@@ -153,7 +153,10 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             table, of_y = self._check(X, y, sample_weight, reset=first, **check_params)
             rows = np.flatnonzero(table.sample_weight > 0)
             prepared = Prepared(table, rows, None, of_y)
-            if first and not renew:
+            if first and renew:
+                task = _program.task_of(self, prepared)
+                [fitted] = _program.train_together([self], [task])
+            elif first:
                 fitted = _continuation.begin_stream(self, prepared)
             else:
                 how = "renew" if renew else "stream"
@@ -163,6 +166,8 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             before = 0 if first else self.n_epochs_seen_
             self.n_epochs_seen_ = before + self.n_iter_
             self.n_iter_ = self.n_epochs_seen_
+            if renew:
+                warn_if_doubtful(self, prepared, fitted)
         return self
 
     def _check_can_go_on(self, task: _program.Task, of_y: dict) -> None:

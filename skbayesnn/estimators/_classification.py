@@ -47,8 +47,8 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Go on training with one epoch over new rows (streams, out-of-core data).
 
-        The first call fixes the standardisation. N, and with it the weight of the
-        prior, grows with every call: pass each row once. For several epochs over
+        The first call fixes the standardisation. N grows with every call, and the
+        weight of the prior falls with it: pass each row once. For several epochs over
         the same rows there are ``fit`` and ``warm_start``.
 
         Parameters
@@ -134,7 +134,9 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             difference (what more data would remove); ``"variation_ratio"``, 1 - the
             share of the modal label among labels sampled one per draw;
             ``"overlap"``, the Bhattacharyya coefficient of the draws' probabilities
-            of the two likeliest classes; ``"all"``.
+            of the two likeliest classes, which says how far the draws disagree on
+            which of them it is, and not how uncertain that is: draws that all say
+            nearly one half have none; ``"all"``.
         as_frame : bool, default=False
             Whether to return a pandas DataFrame with a column per kind, and the index
             of X if that is one.

@@ -48,8 +48,8 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     def partial_fit(self, X, y, sample_weight=None):
         """Go on training with one epoch over new rows (streams, out-of-core data).
 
-        The first call fixes the standardisation. N, and with it the weight of the
-        prior, grows with every call: pass each row once. For several epochs over
+        The first call fixes the standardisation. N grows with every call, and the
+        weight of the prior falls with it: pass each row once. For several epochs over
         the same rows there are ``fit`` and ``warm_start``.
 
         Parameters

@@ -142,7 +142,7 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
     posterior = trained.posterior
     tau = _precision(fitted, posterior, scaling)
     dropout = _shared(_rates(fitted, posterior))
-    length_scale = _shared(fitted.task.length_scale)
+    length_scale = _shared(_length_scale(fitted))
     history = _history(trained, scaling.log_density_shift())
     last = trained.n_epochs - 1
     final_loss = history["loss"][last, np.arange(len(last))]
@@ -167,6 +167,14 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
         "elbo_": float(-total_weight * final_loss.mean()),
         "prior_": _prior(fitted, alive),
     }
+
+
+def _length_scale(fitted: Fitted) -> np.ndarray:
+    """l of every layer: of an earlier posterior that root of its mean precision."""
+    if fitted.task.plan.prior != "previous":
+        return fitted.task.length_scale
+    stds = [fields["std"] for fields in fitted.task.members.prior]
+    return np.array([np.sqrt(np.mean(std**-2.0)) for std in stds])
 
 
 def _prior(fitted: Fitted, alive: np.ndarray) -> list[dict[str, np.ndarray]] | None:

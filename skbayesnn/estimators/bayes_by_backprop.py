@@ -72,12 +72,7 @@ class _BayesByBackprop(BayesianNetwork):
         if prior is None:
             return False
         _validation.check_option("prior", prior, ["previous"])
-        if not hasattr(self, "parameters_"):
-            raise ValueError(
-                "prior='previous' takes the posterior so far as the prior; got an "
-                "estimator that is not fitted. Leave `prior` out in the first call."
-            )
-        if any(family["spike"] for family in self.network_["families"]):
+        if np.any(np.asarray(self.dropout) != 0):
             raise ValueError(
                 "prior='previous' needs a normal posterior, which the spike and slab "
                 f"is not; got dropout={self.dropout!r}. Set dropout=0."
@@ -134,7 +129,9 @@ device, dtype, verbose, random_state
     ----------
     weight_decay_ : float or ndarray
         p l^2 / (2 N tau): the coefficient of the squared mean weights beside half the
-        mean squared error. Under the scale mixture it is that of s1 = 1 alone.
+        mean squared error. Under the scale mixture it is that of s1 = 1 alone; under
+        an earlier posterior l, also as ``length_scale_``, is the root of the mean
+        precision of a layer's weights there.
     prior_ : list of dict of ndarray, or None
         The earlier posterior that ``partial_fit`` took as the prior, per layer.
     tau_, noise_std_, dropout_, length_scale_, elbo_, history_, loss_curve_, n_iter_, \
@@ -208,10 +205,11 @@ x_scale_, y_mean_, y_scale_
         """Go on training with new rows (streams, out-of-core data).
 
         The first call fixes the standardisation. By default each call is one epoch
-        over new rows of one data set: N, and with it the weight of the prior, grows;
-        pass each row once. With ``prior="previous"`` the posterior so far is the prior
-        of the new rows, which are fitted to the end (``max_iter`` epochs) and are all
-        of N: Bayes' rule, applied to one part of the data after another.
+        over new rows of one data set: N grows, and the weight of the prior falls with
+        it; pass each row once. With ``prior="previous"`` every call fits its rows to
+        the end (``max_iter`` epochs), and they are all of N: the first call under the
+        prior of the parameters, the others under the posterior so far, which is Bayes'
+        rule applied to one part of the data after another.
 
         Parameters
         ----------

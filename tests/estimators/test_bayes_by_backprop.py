@@ -385,15 +385,34 @@ def test_previous_posterior_of_a_network_that_fails(data, small, kind, monkeypat
 
 
 @BOTH
-def test_previous_posterior_of_nothing(data, small, kind):
-    model = kind(**small)
-    with pytest.raises(
-        ValueError,
-        match=r"prior='previous' takes the posterior so far .* not fitted. Leave "
-        "`prior` out in the first call",
-    ):
-        model.partial_fit(data.X, target(kind, data), prior="previous")
-    assert not hasattr(model, "n_features_in_")
+def test_previous_posterior_of_nothing_is_the_prior(data, small, kind):
+    """The first call is a whole fit, and not an epoch."""
+    y = target(kind, data)
+    model = kind(**small).partial_fit(data.X, y, prior="previous")
+    assert model.prior_ is None
+    same_arrays(model.parameters_, kind(**small).fit(data.X, y).parameters_)
+    assert model.n_epochs_seen_ == model.n_iter_ == 20
+
+
+@BOTH
+def test_length_scale_is_that_of_the_previous_posterior(data, small, kind):
+    """lambda = l^2 / (2 N tau), l^2 the mean precision of a layer's weights."""
+    model = kind(**small).fit(data.X, target(kind, data))
+    precision = [np.mean(fields["std"] ** -2.0) for fields in posterior_of(model)]
+    model.partial_fit(data.X_new, new_target(kind, data), prior="previous")
+    np.testing.assert_allclose(model.length_scale_, np.sqrt(precision))
+    expected = np.array(precision) / (2 * 11 * model.tau_)
+    np.testing.assert_allclose(model.weight_decay_, expected)
+
+
+@BOTH
+def test_a_first_call_that_collapses_warns(small, kind, seed):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(30, 4))
+    y = X[:, 0] > 0 if kind is BBBClassifier else X[:, 0]
+    model = kind(**small | {"length_scale": 100.0, "max_iter": 200})
+    with pytest.warns(ConvergenceWarning, match="constant"):
+        model.partial_fit(X, y, prior="previous")
 
 
 @BOTH

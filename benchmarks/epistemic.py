@@ -1,0 +1,255 @@
+"""Do predictions know what they do not know?
+
+Five questions, a table each; all uncertainties are epistemic standard deviations.
+
+gap
+    Rows of two curves and none in the middle (those of examples/plot_gap.py): how many
+    times larger it is in the gap than in the data, and the share of the gap where the
+    curve is within two of it. Three seeds.
+extrapolation
+    The rows with the largest values of one column are left out, a tenth of them: the
+    share of them inside of their 90 % intervals, and the rank correlation of the std
+    with the absolute error.
+drift
+    The area under the ROC curve (AUROC) for telling test rows from the same rows with
+    one column moved by one or three of its standard deviations (mean over columns), and
+    with every column shuffled by itself. 0.5 is chance, and what independent columns
+    allow when they are shuffled. First canonical split of five UCI sets, at most 2,000
+    training rows. The isolation forest knows no y.
+shrinking
+    A known function of five columns, noise of std 0.5: the std's root mean square over
+    that of the true error, from few rows to many.
+refusal
+    The RMSE of those half of the test rows that have the least total uncertainty, as a
+    share of that of all of them.
+
+    python benchmarks/epistemic.py --questions gap,drift
+"""
+
+import warnings
+
+import numpy as np
+from common import command_line, environment, table
+from scipy.stats import spearmanr
+from sklearn.ensemble import IsolationForest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from uci import load
+
+from skbayesnn import (
+    AnchoredEnsembleRegressor,
+    BayesianStackingRegressor,
+    BBBRegressor,
+    MCDropoutRegressor,
+    VariationalDropoutRegressor,
+)
+from skbayesnn.metrics import interval_coverage, ood_auroc
+
+MOST_ROWS, MOST_TEST_ROWS = 2_000, 500
+SEEDS = (0, 1, 2)
+# A set, and the column whose largest values are left out: the Froude number of yachts,
+# the age of concrete, the temperature of the day.
+LEFT_OUT = {"yacht": 5, "concrete": 7, "power-plant": 0}
+DRIFT_SETS = (
+    "concrete",
+    "energy",
+    "power-plant",
+    "protein-tertiary-structure",
+    "kin8nm",
+)
+REFUSAL_SETS = ("yacht", "energy", "concrete", "power-plant", "kin8nm")
+ROWS = (60, 200, 600, 2_000, 6_000, 20_000)
+
+
+class Process:
+    """A Gaussian process with a length scale per column."""
+
+    def fit(self, X, y):
+        kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel(0.1)
+        process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
+        self.pipeline = make_pipeline(StandardScaler(), process).fit(X, y)
+        self.noise_ = np.sqrt(process.kernel_.k2.noise_level) * y.std()
+        return self
+
+    def predict(self, X, return_std=False):
+        return self.pipeline.predict(X, return_std=return_std)
+
+    def predict_uncertainty(self, X, kind):
+        total = self.predict(X, return_std=True)[1]
+        if kind == "total":
+            return total
+        return np.sqrt(np.maximum(total**2 - self.noise_**2, 0))
+
+    def predict_interval(self, X):
+        mean, std = self.predict(X, return_std=True)
+        return mean[:, None] + 1.6449 * std[:, None] * [-1, 1]
+
+
+MODELS = {
+    "BayesianStackingRegressor": BayesianStackingRegressor,
+    "AnchoredEnsembleRegressor": AnchoredEnsembleRegressor,
+    "five MAP networks": lambda **how: MCDropoutRegressor(
+        n_estimators=5, dropout=0.0, **how
+    ),
+    "MCDropoutRegressor": MCDropoutRegressor,
+    'the same, dropout="auto"': lambda **how: MCDropoutRegressor(dropout="auto", **how),
+    "BBBRegressor": BBBRegressor,
+    "VariationalDropoutRegressor": VariationalDropoutRegressor,
+    "Gaussian process": lambda random_state: Process(),
+}
+
+
+def steep(x):
+    """A curve that rises through the gap."""
+    return np.sin(2 * x) + 0.3 * x
+
+
+def humped(x):
+    """A curve with a hump in the gap, of which the data show only the feet."""
+    return np.cos(2.2 * x) + 0.2 * x
+
+
+def gap(make):
+    """Ratio and share held, of both curves."""
+    grid = np.linspace(-2.5, 2.5, 201)
+    found = []
+    for curve in (steep, humped):
+        of_seeds = []
+        for seed in SEEDS:
+            random = np.random.default_rng(seed)
+            x = random.uniform(0.8, 2.5, 120) * np.repeat([-1, 1], 60)
+            y = curve(x) + 0.1 * random.standard_normal(120)
+            model = make(random_state=seed).fit(x[:, None], y)
+            std = model.predict_uncertainty(grid[:, None], "epistemic")
+            inside = abs(model.predict(grid[:, None]) - curve(grid)) < 2 * std
+            middle = abs(grid) < 0.8
+            of_seeds.append((std[middle].mean() / std[~middle].mean(), inside[middle]))
+        ratios, held = zip(*of_seeds, strict=True)
+        found += [f"{np.median(ratios):.1f}", f"{np.mean(held):.2f}"]
+    return found
+
+
+def extrapolation(make):
+    """Coverage and rank correlation outside, of every set."""
+    found = []
+    for name, column in LEFT_OUT.items():
+        X, y, [rows], _ = load(name, 1)
+        outside = X[rows, column] > np.quantile(X[rows, column], 0.9)
+        if not outside.any():  # many rows have the largest value
+            outside = X[rows, column] == X[rows, column].max()
+        train, test = rows[~outside][:MOST_ROWS], rows[outside][:MOST_TEST_ROWS]
+        model = make(random_state=0).fit(X[train], y[train])
+        covered = interval_coverage(y[test], model.predict_interval(X[test]))
+        error = abs(model.predict(X[test]) - y[test])
+        std = model.predict_uncertainty(X[test], "epistemic")
+        found += [f"{covered:.2f}", f"{spearmanr(std, error).statistic:.2f}"]
+    return found
+
+
+def drifted(X, random):
+    """Kind of drift -> tables that have it."""
+    moved = X.std(axis=0) * np.eye(X.shape[1])
+    moved = moved[X.std(axis=0) > 0]
+    yield "+ 1 sd", [X + step for step in moved]
+    yield "+ 3 sd", [X + 3 * step for step in moved]
+    yield "shuffled", [np.column_stack([random.permutation(c) for c in X.T])]
+
+
+def drift(make):
+    """Mean AUROC of every kind, and the three of every set."""
+    areas = np.array([_areas(name, make) for name in DRIFT_SETS])
+    means = [f"{value:.2f}" for value in areas.mean(0)]
+    return means + [" ".join(f"{value:.2f}" for value in row) for row in areas]
+
+
+def _areas(name, make):
+    X, y, [train], [test] = load(name, 1)
+    train, test = train[:MOST_ROWS], test[:MOST_TEST_ROWS]
+    model = make(random_state=0).fit(X[train], y[train])
+
+    def unknown(X):
+        if isinstance(model, IsolationForest):
+            return -model.score_samples(X)
+        return model.predict_uncertainty(X, "epistemic")
+
+    here = unknown(X[test])
+    return [
+        np.mean([ood_auroc(here, unknown(moved)) for moved in tables])
+        for _, tables in drifted(X[test], np.random.default_rng(0))
+    ]
+
+
+def shrinking(make):
+    """What it says over what is true, for every number of rows."""
+    found = []
+    for n_rows in ROWS:
+        random = np.random.default_rng(0)
+        X = random.uniform(-2, 2, size=(n_rows + 2_000, 5))
+        f = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 + X[:, 2] * X[:, 3]
+        y = f + 0.5 * random.standard_normal(len(f))
+        if n_rows > MOST_ROWS and make is MODELS["Gaussian process"]:
+            found.append("-")
+            continue
+        model = make(random_state=0).fit(X[:n_rows], y[:n_rows])
+        said = model.predict_uncertainty(X[n_rows:], "epistemic")
+        error = model.predict(X[n_rows:]) - f[n_rows:]
+        found.append(f"{np.sqrt(np.mean(said**2) / np.mean(error**2)):.2f}")
+    return found
+
+
+def refusal(make):
+    """RMSE of the surest half over that of all, of every set, and their mean."""
+    shares = []
+    for name in REFUSAL_SETS:
+        X, y, [train], [test] = load(name, 1)
+        model = make(random_state=0).fit(X[train[:MOST_ROWS]], y[train[:MOST_ROWS]])
+        squares = np.square(model.predict(X[test]) - y[test])
+        order = np.argsort(model.predict_uncertainty(X[test], "total"))
+        surest = squares[order[: len(order) // 2]]
+        shares.append(np.sqrt(surest.mean() / squares.mean()))
+    return [f"{value:.2f}" for value in (*shares, np.mean(shares))]
+
+
+QUESTIONS = {
+    gap: ["rising: gap / data", "holds", "humped: gap / data", "holds"],
+    extrapolation: [
+        said for name in LEFT_OUT for said in (f"{name}: in 90 %", "correlation")
+    ],
+    drift: ["+ 1 sd", "+ 3 sd", "shuffled", *DRIFT_SETS],
+    shrinking: [f"{n_rows:,} rows" for n_rows in ROWS],
+    refusal: [*REFUSAL_SETS, "mean"],
+}
+
+
+def main():
+    """Print a table for every question."""
+    parser = command_line(__doc__)
+    names = [question.__name__ for question in QUESTIONS]
+    parser.add_argument("--questions", type=lambda text: text.split(","), default=names)
+    parser.add_argument("--models", default="", help="parts of names, by commas")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print(environment())
+    for question, columns in QUESTIONS.items():
+        if question.__name__ not in options.questions:
+            continue
+        models = dict(MODELS)
+        if question is drift:
+            models["isolation forest"] = Forest
+        rows = [
+            [said, *question(make)]
+            for said, make in models.items()
+            if any(part in said for part in options.models.split(","))
+        ]
+        print(f"\n{question.__name__}\n\n{table(['', *columns], rows)}", flush=True)
+
+
+class Forest(IsolationForest):
+    def fit(self, X, y):
+        return super().fit(X)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Why is this row uncertain? Permutation importance of an uncertainty."""
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.inspection import permutation_importance
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skbayesnn import AnchoredEnsembleRegressor, MCDropoutClassifier
+from skbayesnn.inspection import uncertainty_importance
+
+ROWS, COLUMNS, FAR = 80, 3, 13
+
+
+@pytest.fixture
+def rows(seed):
+    random = np.random.default_rng(seed)
+    X = random.uniform(-1, 1, size=(ROWS, COLUMNS))
+    far = random.uniform(-1, 1, size=(FAR, COLUMNS))
+    far[:, 1] += 4.0
+    return X, X[:, 0] + np.sin(2 * X[:, 1]), far
+
+
+@pytest.fixture
+def model(rows, seed):
+    ensemble = AnchoredEnsembleRegressor(max_iter=60, device="cpu", random_state=seed)
+    return ensemble.fit(*rows[:2])
+
+
+def test_the_column_that_drifted_is_found(model, rows, seed):
+    X, _, far = rows
+    found = uncertainty_importance(model, far, background=X, random_state=seed)
+    assert found.importances_mean.argmax() == 1
+    assert (found.per_row.argmax(1) == 1).mean() > 0.8
+    assert found.importances.shape == (COLUMNS, 5)
+    assert found.per_row.shape == (FAR, COLUMNS)
+    np.testing.assert_array_equal(
+        found.uncertainty, model.predict_uncertainty(far, "epistemic")
+    )
+    np.testing.assert_allclose(
+        found.importances_mean, found.per_row.mean(0), rtol=1e-12
+    )
+    np.testing.assert_allclose(found.importances_std, found.importances.std(1))
+
+
+class _Squares(BaseEstimator):
+    """Its uncertainty of a row is a weighted sum of squares."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def predict_uncertainty(self, X, kind):
+        return np.square(X) @ [0.0, 1.0, 5.0]
+
+
+def test_expectation_is_that_over_the_background(rows, seed, monkeypatch):
+    """Of a sum over columns: w_j (x_ij^2 - mean of the background's squares)."""
+    X, _, far = rows
+    monkeypatch.setattr(
+        "skbayesnn.inspection._importance.predict_uncertainty",
+        lambda model, X, kind: model.predict_uncertainty(X, kind),
+    )
+    found = uncertainty_importance(
+        _Squares(), far, background=X, kind="any", n_repeats=2000, random_state=seed
+    )
+    expected = (np.square(far) - np.square(X).mean(0)) * [0.0, 1.0, 5.0]
+    error = np.square(X).std(0) * [0.0, 1.0, 5.0] / np.sqrt(2000)
+    assert (abs(found.per_row - expected) <= 6 * error + 1e-9).all()
+
+
+def test_pooled_is_scikit_learns_in_expectation(model, rows, seed):
+    """Its permutations of X itself are draws without replacement from it."""
+    X, y, _ = rows
+    theirs = permutation_importance(
+        model,
+        X,
+        y,
+        scoring=lambda m, X, y: m.predict_uncertainty(X, "epistemic").mean(),
+        n_repeats=30,
+        random_state=seed,
+    )
+    ours = uncertainty_importance(model, X, n_repeats=30, random_state=seed)
+    error = np.hypot(ours.importances_std, theirs.importances_std) / np.sqrt(30)
+    difference = abs(ours.importances_mean - theirs.importances_mean)
+    assert (difference < 6 * error).all()
+
+
+def test_frames_pipelines_and_classes(rows, seed):
+    pandas = pytest.importorskip("pandas")
+    X, y, far = rows
+    names = ["a", "b", "c"]
+    frame, far_frame = (pandas.DataFrame(values, columns=names) for values in (X, far))
+    network = MCDropoutClassifier(max_iter=20, device="cpu", random_state=seed)
+    model = make_pipeline(StandardScaler().set_output(transform="pandas"), network)
+    model.fit(frame, y > 0)
+    found = uncertainty_importance(
+        model, far_frame, background=frame, random_state=seed
+    )
+    plain = make_pipeline(StandardScaler(), network).fit(X, y > 0)
+    same = uncertainty_importance(plain, far, background=X, random_state=seed)
+    np.testing.assert_allclose(found.per_row, same.per_row)
+    pandas.testing.assert_frame_equal(far_frame, pandas.DataFrame(far, columns=names))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_repeats": 0}, "n_repeats"),
+        ({"kind": "all"}, "one kind of uncertainty"),
+        ({"kind": "entropy"}, "kind"),
+        ({"background": np.zeros((4, 2))}, "the same columns"),
+    ],
+)
+def test_bad_input(model, rows, change, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        uncertainty_importance(model, rows[2], **change)
