@@ -34,7 +34,7 @@ class Perturbation:
         self._on_y = n_targets > 0
         weights = np.ones((len(seeds), int(rows.n_rows.max())))
         if rows.weights is not None:
-            weights *= rows.weights.cpu().numpy()
+            weights *= torch.as_tensor(rows.weights).cpu().numpy()
         numbers = []
         for seed, own in zip(seeds, weights[..., None], strict=True):
             random = np.random.Generator(philox(int(seed), ROWS, place))

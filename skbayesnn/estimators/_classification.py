@@ -131,7 +131,8 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         kind : str or list of str, default="entropy"
             ``"entropy"`` of the mean probability, in nats; ``"expected_entropy"``,
             the mean of the draws' entropies (noise); ``"mutual_information"``, their
-            difference (what more data would remove); ``"variation_ratio"``, 1 - the
+            difference, what the draws disagree on (more data remove it, down to the
+            spread of masks at a given rate); ``"variation_ratio"``, 1 - the
             share of the modal label among labels sampled one per draw;
             ``"overlap"``, the Bhattacharyya coefficient of the draws' probabilities
             of the two likeliest classes, which says how far the draws disagree on

@@ -89,8 +89,11 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         kind : {"total", "epistemic", "aleatoric", "all"} or list, default="total"
-            ``"epistemic"`` is what more data would remove, ``"aleatoric"`` is noise;
-            total^2 = epistemic^2 + aleatoric^2.
+            ``"epistemic"`` is the spread of what the draws say, ``"aleatoric"`` is
+            noise; total^2 = epistemic^2 + aleatoric^2. More data remove the former
+            where the posterior's width is learned or that of an ensemble. Masks at a
+            given rate keep their spread; ``tau="auto"`` learns what they do to the
+            residuals as noise, so that the total is then somewhat too wide.
         as_frame : bool, default=False
             Whether to return a pandas DataFrame with a column per kind (of several
             targets, per kind and target), and the index of X if that is one.

@@ -37,7 +37,7 @@ class UncertaintyDecompositionDisplay:
 
     It is made by :meth:`from_estimator` or :meth:`from_predictions`. Over one feature,
     or with the rows sorted by their total uncertainty. The aleatoric part is noise, the
-    epistemic part is what more data would remove.
+    epistemic part is the spread of what the draws say.
 
     Of classes the two add up, expected entropy + mutual information = entropy, and are
     stacked. Of a regression the variances add up; shown are the three standard

@@ -1,0 +1,120 @@
+"""Each member's own noise on its rows: the same in all epochs, and of its seed."""
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn._inference.batch import Batch
+from skbayesnn._inference.batches import Batches
+from skbayesnn._inference.noise import ROWS, philox
+from skbayesnn._inference.perturbation import Perturbation
+from skbayesnn._inference.training_noise import TrainingNoise
+
+SEEDS = np.array([4, 0, 4])
+N_ROWS, N_BATCHES, TARGETS = 12, 3, 2
+
+
+@pytest.fixture(params=["gaussian", "heteroscedastic", "categorical"])
+def plan(request, engine):
+    return engine.plan(request.param, n_batches=N_BATCHES, perturbed=True)
+
+
+def _by_row(plan, seeds, rows, seed, epoch):
+    """Noise on y, or factors of the weights, in the order of the rows: (members, ...).
+
+    The rows are told by their first input.
+    """
+    perturbation = Perturbation(plan, seeds, rows, 0)
+    noise = TrainingNoise(seeds, torch.device("cpu"), torch.float64)
+    noise.start_epoch(epoch, N_BATCHES)
+    batches = list(Batches(rows, plan, perturbation).of_epoch(noise))
+    assert len(batches) == N_BATCHES
+    x, _, weights, on_y = (
+        None if parts[0] is None else torch.cat(parts, dim=1)
+        for parts in zip(*batches, strict=True)
+    )
+    values = weights if on_y is None else on_y
+    x = x[..., 0].expand(len(seeds), -1)
+    order = x.argsort(1)
+    if on_y is not None:
+        order = order.unsqueeze(-1).expand_as(values)
+    return values.gather(1, order)
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
+def test_noise_is_of_the_row(plan, engine, seed, weighted):
+    """Whatever batch it comes in; and alone as together."""
+    seeds = SEEDS + seed
+    rows = engine.rows(plan, len(seeds), seed, n_rows=N_ROWS, weighted=weighted)
+    first = _by_row(plan, seeds, rows, seed, epoch=0)
+    assert torch.equal(first, _by_row(plan, seeds, rows, seed, epoch=5))
+    assert torch.equal(
+        first[1:2], _by_row(plan, seeds[1:2], rows.of_member(1), seed, 0)
+    )
+    if not weighted:
+        assert torch.equal(first[0], first[2])  # one seed, one noise
+    assert (first[0] != first[1]).all()
+
+
+def test_noise_on_y_is_that_of_a_mean_of_so_many_rows(engine, seed):
+    plan = engine.plan("gaussian", perturbed=True)
+    weights = np.array([[1.0, 4.0, 0.25]])
+    rows = engine.Rows(np.zeros((1, 3, 4)), np.zeros((1, 3, TARGETS)), weights, 1)
+    perturbation = Perturbation(plan, np.array([seed]), rows, 7)
+    normal = np.random.Generator(philox(seed, ROWS, 7)).standard_normal((3, TARGETS))
+    order = torch.tensor([[2, 0, 1]])
+    [found] = perturbation.batches([Batch(*rows.take(order))], order, 3)
+    expected = normal[[2, 0, 1]] / np.sqrt([[0.25], [1.0], [4.0]])
+    np.testing.assert_allclose(found.noise_on_y[0], expected)
+    np.testing.assert_array_equal(found.weights, weights[:, [2, 0, 1]])
+
+
+def test_random_weights_have_the_mean_and_variance_of_so_many_rows(engine, seed):
+    """Exp(1) for a row of weight one; of weight w as of w rows that add up."""
+    plan = engine.plan("categorical", perturbed=True)
+    n_members = 4000
+    weights = np.tile([1.0, 4.0, 0.25], (n_members, 1))
+    y = np.zeros((1, 3), dtype=int)
+    rows = engine.Rows(np.zeros((1, 3, 4)), y, weights, n_members)
+    perturbation = Perturbation(plan, seed + np.arange(n_members), rows, 0)
+    order = torch.arange(3).unsqueeze(0)
+    [found] = perturbation.batches([Batch(*rows.take(order))], order, 3)
+    assert found.noise_on_y is None
+    given = torch.tensor([1.0, 4.0, 0.25], dtype=torch.float64)
+    # Six standard errors; a gamma variable's variance is its shape, its fourth moment
+    # 3 w^2 + 6 w.
+    error = 6 / n_members**0.5
+    assert (abs(found.weights.mean(0) - given) < error * given.sqrt()).all()
+    of_variance = (2 * given.square() + 6 * given).sqrt()
+    assert (abs(found.weights.var(0) - given) < error * of_variance).all()
+
+
+def test_slope_is_that_of_noise_on_y(plan, engine, seed):
+    """What noise on y adds to the gradient in the outputs, tau held."""
+    likelihood = plan.likelihood
+    if not likelihood.gaussian_targets:
+        with pytest.raises(NotImplementedError, match="no Gaussian noise"):
+            likelihood.noise_slope({}, torch.zeros(1), torch.zeros(1))
+        return
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    tau = normal(3, TARGETS).exp()
+    params = likelihood.init(tau)
+    likelihood.schedule(params, 1.0)
+    y, noise = normal(3, 5, TARGETS), normal(3, 5, TARGETS)
+    outputs = normal(3, 5, likelihood.n_outputs).requires_grad_()
+    *_, variance = likelihood.components(params, outputs)
+    noisy = y + variance.sqrt().detach() * noise
+
+    def slope(of):
+        return torch.autograd.grad(likelihood.nll(params, outputs, of).sum(), outputs)[
+            0
+        ]
+
+    difference = (slope(noisy) - slope(y))[..., :TARGETS]
+    found = likelihood.noise_slope(params, outputs, noise).detach()
+    torch.testing.assert_close(found[..., :TARGETS], difference)
+    assert not found[..., TARGETS:].any()
