@@ -124,6 +124,7 @@ CONTESTANTS = [
     *_ours("mc_dropout", "MCDropout"),
     *_ours("bbb", "BBB"),
     *_ours("variational_dropout", "VariationalDropout"),
+    *_ours("anchored_ensemble", "AnchoredEnsemble"),
     _sklearn("bayesian_ridge", _REGRESSION, "`BayesianRidge()`, standardised"),
     _sklearn(
         "gaussian_process",
