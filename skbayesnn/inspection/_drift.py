@@ -110,10 +110,20 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
             X_test, _ = safe_split(estimator, X, y, test, train)
             models.append(clone(estimator).fit(X_train, y_train))
             uncertainty.append(self._uncertainty(models[-1], X_test))
-        self.estimators_ = models
-        self.uncertainty_ = np.concatenate(uncertainty)
-        self.offset_ = -float(np.quantile(self.uncertainty_, 1 - rate))
+        of_rows = np.concatenate(uncertainty)
+        if np.ptp(of_rows) == 0:
+            raise ValueError(
+                "drift is told by uncertainties that differ from row to row; got "
+                f"{of_rows[0]:g} for all. Give an estimator that has some: an "
+                "ensemble, or one with draws."
+            )
+        self.estimators_, self.uncertainty_ = models, of_rows
+        self.offset_ = -float(np.quantile(of_rows, 1 - rate))
         return self
+
+    def fit_predict(self, X, y):
+        """``fit(X, y).predict(X)``; parameters and shapes as there."""
+        return self.fit(X, y).predict(X)
 
     def score_samples(self, X):
         """Minus the models' mean uncertainty: the lower, the further a row has drifted.

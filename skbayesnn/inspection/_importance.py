@@ -3,6 +3,7 @@
 from numbers import Integral
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import Bunch, check_random_state
 
 from skbayesnn._meta.functions import predict_uncertainty
@@ -64,15 +65,12 @@ def uncertainty_importance(
     """
     check_number("n_repeats", n_repeats, kind=Integral, low=1)
     random = check_random_state(random_state)
-    if not hasattr(X, "iloc"):
-        X = np.asarray(X)
-    background = X if background is None else background
-    if not hasattr(background, "iloc"):
-        background = np.asarray(background)
-    if X.ndim != 2 or background.shape[1:] != X.shape[1:]:
+    X = _dense("X", X)
+    background = X if background is None else _dense("background", background)
+    if background.shape[1] != X.shape[1]:
         raise ValueError(
-            "`X` and `background` must have the same columns, and not be sparse; got "
-            f"shapes {X.shape} and {background.shape}."
+            "`X` and `background` must have the same columns; got shapes "
+            f"{X.shape} and {background.shape}."
         )
     kind = default_kind(model) if kind is None else kind
     before = _of_one_target(model, X, kind)
@@ -94,6 +92,19 @@ def uncertainty_importance(
 def default_kind(model) -> str:
     """What the model does not know, as its task calls it."""
     return "mutual_information" if hasattr(model, "predict_proba") else "epistemic"
+
+
+def _dense(name, X):
+    """A frame as it is, or an array."""
+    if sparse.issparse(X):
+        raise TypeError(
+            f"`{name}` must be dense, since whole columns are replaced; got "
+            f"{type(X).__name__}. Give some rows as `X.toarray()`."
+        )
+    X = X if hasattr(X, "iloc") else np.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(f"`{name}` must have rows and columns; got shape {X.shape}.")
+    return X
 
 
 def _of_one_target(model, X, kind):

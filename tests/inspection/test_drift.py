@@ -69,6 +69,9 @@ def test_conventions(table, seed):
         monitor.uncertainty_[:third],
         left_out.predict_uncertainty(X[:third], "epistemic"),
     )
+    np.testing.assert_array_equal(
+        clone(monitor).fit_predict(X[:ROWS], y[:ROWS]), monitor.predict(X[:ROWS])
+    )
     with pytest.raises(NotFittedError):
         clone(monitor).predict(X)
 
@@ -106,3 +109,9 @@ def test_several_targets(table, seed):
     with pytest.raises(ValueError, match="of one target"):
         monitor.fit(X[:40], np.stack([y, -y], 1)[:40])
     assert not hasattr(monitor, "estimators_")
+
+
+def test_an_estimator_that_is_always_sure(table):
+    one = AnchoredEnsembleRegressor(n_estimators=1, max_iter=5, device="cpu")
+    with pytest.raises(ValueError, match="differ from row to row; got 0 for all"):
+        DriftMonitor(one, cv=2).fit(table[0][:40], table[1][:40])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.inspection import permutation_importance
 from sklearn.pipeline import make_pipeline
@@ -110,6 +111,8 @@ def test_frames_pipelines_and_classes(rows, seed):
         ({"kind": "all"}, "one kind of uncertainty"),
         ({"kind": "entropy"}, "kind"),
         ({"background": np.zeros((4, 2))}, "the same columns"),
+        ({"background": np.zeros(3)}, "rows and columns"),
+        ({"background": sparse.eye_array(3)}, "must be dense"),
     ],
 )
 def test_bad_input(model, rows, change, message):
