@@ -42,7 +42,7 @@ def product(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     for several members. (Predictions do without: there a row's bits must not depend on
     how many others there are.)
     """
-    if len(x) == 1 or weight.shape[2] >= _FEW_OUTPUTS:
+    if x.shape[0] == 1 or weight.shape[2] >= _FEW_OUTPUTS:
         return torch.bmm(x, weight)
     return torch.bmm(weight.mT, x.mT).mT
 

@@ -1,6 +1,7 @@
 """The batches of an epoch, of one size for all members."""
 
 from collections.abc import Iterator
+from itertools import starmap
 
 import numpy as np
 import torch
@@ -42,7 +43,7 @@ class Batches:
         """One batch after the other."""
         order = noise.order(self._rows.n_rows, self._n)
         rows = self._rows.batches(order, self.n_rows)
-        batches: Iterator[Batch] = (Batch(*parts) for parts in rows)
+        batches: Iterator[Batch] = starmap(Batch, rows)
         if self._perturbation is not None:
             batches = self._perturbation.batches(batches, order, self.n_rows)
         if self._padding is None:

@@ -31,9 +31,10 @@ class Penalty:
         self._flat, self._q, self._objective, self._noise = flat, q, objective, noise
         # 1 / (N tau) per parameter, or 2 lambda where the KL is quadratic.
         self._factor = objective.kl_scale[flat.member_of]
-        # Where the KL is quadratic: its minimum, or None where that is zero.
+        self._quadratic = q.network.quadratic_kl
+        # Where it is: its minimum, or None where that is zero.
         self._centre: torch.Tensor | None = None
-        if q.network.quadratic_kl:
+        if self._quadratic:
             ones = torch.ones_like(flat.values)
             at_zero = self._kl_gradient(flat.posterior(torch.zeros_like(ones)))
             slope = self._kl_gradient(flat.posterior(ones)).sub_(at_zero)
@@ -48,13 +49,12 @@ class Penalty:
 
     def add_gradient(self, gradient: torch.Tensor, weight: torch.Tensor | None) -> None:
         """Add the gradient of ``weight`` (None: one) times the penalty, in place."""
-        q = self._q
-        of = self._from_centre() if q.network.quadratic_kl else self._kl_gradient(q)
+        of = self._from_centre() if self._quadratic else self._kl_gradient(self._q)
         gradient.addcmul_(of if weight is None else of * weight, self._factor)
 
     def kl(self) -> torch.Tensor:
         """KL(q || p) per row, (members,), nats."""
-        if not self._q.network.quadratic_kl:
+        if not self._quadratic:
             return self._objective.kl(self._q, self._noise)
         squares = self._from_centre().square().mul_(self._factor)
         half = self._flat.sum_by_member(squares) / 2

@@ -55,6 +55,7 @@ class Schedule:
         # (steps in all, steps of earlier runs)
         self._courses = [(int(n), int(first)) for n, first in distinct]
         self._of_member = of_member.reshape(-1)
+        self._members = [np.flatnonzero(of_member == i) for i in range(len(distinct))]
         self._course_of: torch.Tensor | None = None
         if len(distinct) > 1:
             of_device = torch.as_tensor(self._of_member).to(member_of.device)
@@ -63,8 +64,8 @@ class Schedule:
     def progress(self, n_done: int) -> list[tuple[float, np.ndarray]]:
         """Share of the warm-ups' horizon that is done, and which members it is of."""
         return [
-            (self._warmed_up(*course, n_done), np.flatnonzero(self._of_member == i))
-            for i, course in enumerate(self._courses)
+            (self._warmed_up(*course, n_done), members)
+            for course, members in zip(self._courses, self._members, strict=True)
         ]
 
     def steps_done(self, n_done: int) -> np.ndarray:
