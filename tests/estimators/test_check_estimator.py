@@ -44,8 +44,8 @@ ESTIMATORS = [
     BBBClassifier(**SHORT),
     VariationalDropoutRegressor(**SHORT, noise="independent", alpha_per="weight"),
     VariationalDropoutClassifier(**SHORT),
-    AnchoredEnsembleRegressor(max_iter=50),
-    AnchoredEnsembleClassifier(max_iter=50),
+    AnchoredEnsembleRegressor(max_iter=50, n_estimators=3),
+    AnchoredEnsembleClassifier(max_iter=50, n_estimators=3),
 ]
 
 
