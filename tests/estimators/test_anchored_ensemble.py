@@ -199,7 +199,7 @@ def test_members_of_a_classifier_part_by_their_weights_of_the_rows(seed):
     model = AnchoredEnsembleClassifier(
         (),
         length_scale=1.0,
-        n_estimators=100,
+        n_estimators=200,
         standardize=False,
         device="cpu",
         random_state=seed,
@@ -208,9 +208,9 @@ def test_members_of_a_classifier_part_by_their_weights_of_the_rows(seed):
     Z = np.column_stack([X, np.ones(len(X))])
     p = 1 / (1 + np.exp(-Z @ apart.mean(0)))
     expected = np.linalg.inv((p * (1 - p) * Z.T) @ Z).diagonal()
-    # Five standard errors of a variance of 100 draws, and a little for what rows that
+    # Six standard errors of a variance of 200 draws, and a little for what rows that
     # are not many make of it.
-    np.testing.assert_allclose(apart.var(0), expected, rtol=0.8)
+    np.testing.assert_allclose(apart.var(0), expected, rtol=0.7)
 
 
 def test_a_stream_has_new_noise_for_new_rows(seed, rows):
