@@ -1,9 +1,9 @@
 """Every example runs, in its short form, and writes the pictures that it names."""
 
-import os
 import re
-import subprocess
+import runpy
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -16,27 +16,33 @@ def test_there_are_examples():
     assert len(EXAMPLES) >= 10
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_example_runs(path):
+@pytest.fixture
+def short(monkeypatch):
+    """Examples can be run as scripts are, in their short form.
+
+    In this process: to import everything takes longer than most of them.
+    """
     pytest.importorskip("matplotlib")
-    # What is deprecated is not what an example shows.
-    kinds = "DeprecationWarning", "FutureWarning"
-    strict = [f"-Werror::{kind}:__main__" for kind in kinds]
-    told = subprocess.run(
-        [sys.executable, *strict, str(path)],
-        capture_output=True,
-        text=True,
-        env=os.environ
-        | {
-            "SKBAYESNN_EXAMPLES": "short",
-            "MPLBACKEND": "Agg",
-            "PYTHONPATH": str(ROOT),
-            "OMP_NUM_THREADS": "1",
-        },
-    )
-    assert told.returncode == 0, told.stderr
-    if told.stdout.startswith("Skipped: "):
-        pytest.skip(told.stdout.removeprefix("Skipped: "))
-    pictures = re.findall(r"^picture: (.+\.png)$", told.stdout, flags=re.MULTILINE)
+    monkeypatch.setenv("SKBAYESNN_EXAMPLES", "short")
+    monkeypatch.syspath_prepend(ROOT / "examples")
+    monkeypatch.delitem(sys.modules, "_common", raising=False)
+    yield
+    sys.modules.pop("_common", None)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_example_runs(path, short, capsys):
+    with warnings.catch_warnings():
+        # What is deprecated is not what an example shows.
+        for kind in (DeprecationWarning, FutureWarning):
+            warnings.filterwarnings("error", category=kind, module="__main__")
+        try:
+            runpy.run_path(str(path), run_name="__main__")
+        except SystemExit as end:
+            assert not end.code
+    told = capsys.readouterr().out
+    if told.startswith("Skipped: "):
+        pytest.skip(told.removeprefix("Skipped: "))
+    pictures = re.findall(r"^picture: (.+\.png)$", told, flags=re.MULTILINE)
     assert pictures
     assert all((ROOT / picture).stat().st_size > 1_000 for picture in pictures)

@@ -16,6 +16,7 @@ from skbayesnn._sklearn_compat import safe_split
 from skbayesnn._stacking.pool import Entry
 from skbayesnn._warnings import warn
 from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.model_selection._cross_fit import Keeper
 from skbayesnn.model_selection._executor import Executor, Resources
 from skbayesnn.model_selection._jobs import (
     Job,
@@ -165,17 +166,6 @@ class HeldOutPredictor:
                 outcome.scores = [HeldOut(model, predictive)]
             except Exception as error:
                 outcome.error = without_frames(error)
-
-
-@dataclass(frozen=True)
-class Keeper:
-    """Keeps the trained estimators themselves."""
-
-    def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
-        """Each outcome hands its estimator on."""
-        for outcome in outcomes.values():
-            if outcome.estimator is not None:
-                outcome.scores, outcome.estimator = [outcome.estimator], None
 
 
 def held_out(

@@ -2,7 +2,7 @@
 
 import numpy as np
 from scipy.stats import mannwhitneyu
-from sklearn.base import BaseEstimator, OutlierMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, OutlierMixin, is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
@@ -15,6 +15,7 @@ from skbayesnn.estimators.anchored_ensemble import (
     AnchoredEnsembleRegressor,
 )
 from skbayesnn.inspection._importance import default_kind
+from skbayesnn.model_selection._cross_fit import cross_fitted
 
 
 class DriftMonitor(OutlierMixin, BaseEstimator):
@@ -59,9 +60,11 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     Examples
     --------
     >>> from sklearn.datasets import make_friedman1
+    >>> from skbayesnn import AnchoredEnsembleRegressor
     >>> from skbayesnn.inspection import DriftMonitor
     >>> X, y = make_friedman1(400, noise=0.5, random_state=0)
-    >>> monitor = DriftMonitor(random_state=0).fit(X[:300], y[:300])
+    >>> model = AnchoredEnsembleRegressor(max_iter=50, random_state=0)
+    >>> monitor = DriftMonitor(model).fit(X[:300], y[:300])
     >>> bool(monitor.p_value(X[300:]) > 0.001)
     True
     >>> bool(monitor.p_value(X[300:] + 1) < 1e-6)
@@ -104,13 +107,13 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         splits = list(
             check_cv(self.cv, y, classifier=is_classifier(estimator)).split(X, y)
         )
-        models, uncertainty = [], []
-        for train, test in splits:
-            X_train, y_train = safe_split(estimator, X, y, train)
-            X_test, _ = safe_split(estimator, X, y, test, train)
-            models.append(clone(estimator).fit(X_train, y_train))
-            uncertainty.append(self._uncertainty(models[-1], X_test))
-        of_rows = np.concatenate(uncertainty)
+        models = cross_fitted(estimator, X, y, splits)
+        of_rows = np.concatenate(
+            [
+                self._uncertainty(model, safe_split(model, X, y, test, train)[0])
+                for model, (train, test) in zip(models, splits, strict=True)
+            ]
+        )
         if np.ptp(of_rows) == 0:
             raise ValueError(
                 "drift is told by uncertainties that differ from row to row; got "

@@ -28,7 +28,9 @@ def table(seed):
 
 
 def _model(seed):
-    return AnchoredEnsembleRegressor(max_iter=40, device="cpu", random_state=seed)
+    return AnchoredEnsembleRegressor(
+        max_iter=40, device="cpu", dtype="float64", random_state=seed
+    )
 
 
 def test_false_alarms_and_alarms(table, seed):
