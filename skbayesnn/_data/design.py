@@ -128,6 +128,9 @@ class Design:
 
         Rows of several small batches are gathered at once.
         """
+        if order.shape[1] == size:
+            yield self.take(order)
+            return
         per_batch = len(self.mean_weight) * size * self._n_inputs
         at_once = max(1, _NUMBERS_AT_ONCE // per_batch)
         for span in order.split(size * at_once, dim=1):

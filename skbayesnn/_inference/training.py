@@ -158,15 +158,15 @@ class _Run:
     def epochs(self, first_epoch: int, hooks: Sequence[Hook]) -> None:
         """Until every member has ended, stopped or failed."""
         n_batches, last = self.plan.n_batches, int(self.n_epochs.max())
+        ends_of_some = set(self.n_epochs.tolist()) - {last}
         for epoch in range(last):
             self.step.start_epoch(first_epoch + epoch, n_batches)
             self._one_epoch()
             if (epoch + 1) * n_batches % _STEPS_BETWEEN_CHECKS < n_batches:
                 self.record.find_failures()
             done = self.best.update(self.record)
-            ended = self.n_epochs == epoch + 1
-            if epoch + 1 < last and ended.any():
-                self.step.end_members(ended)
+            if epoch + 1 in ends_of_some:
+                self.step.end_members(self.n_epochs == epoch + 1)
             for hook in hooks:
                 hook.epoch_end(epoch + 1, self.step.posterior)
             if done:
