@@ -22,6 +22,7 @@ from skbayesnn._inference.plan import Members, Plan, Rows
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._inference.priors import at_anchors, priors_of
 from skbayesnn._inference.record import Best, Record
+from skbayesnn._inference.residual_noise import with_residual_noise
 from skbayesnn._inference.step import Step, select_state
 from skbayesnn._inference.threads import torch_threads
 
@@ -119,11 +120,15 @@ def train(
     keep_freed_memory()
     # Tensors of a caller's inference mode could not be trained.
     with torch.inference_mode(False), torch.no_grad():
-        keep = tuple(p.clone() for p in posterior.keep)
-        step = Step(plan, members, rows, replace(posterior, keep=keep), optimizer_state)
+        posterior = replace(
+            posterior,
+            keep=tuple(p.clone() for p in posterior.keep),
+            likelihood_params=plan.likelihood.in_training(posterior.likelihood_params),
+        )
+        step = Step(plan, members, rows, posterior, optimizer_state)
         record = Record(len(members.seeds))
         best = Best(step.parameters, members.n_epochs, plan.patience, plan.tol)
-        run = _Run(plan, members.n_epochs, rows, batches, step, record, best)
+        run = _Run(plan, members, rows, batches, step, record, best)
         interrupted = False
         try:
             with torch_threads(1 if n_units < _UNITS_OF_ONE_THREAD else None):
@@ -148,7 +153,7 @@ class _Run:
     """A training and what it has come to."""
 
     plan: Plan
-    n_epochs: np.ndarray
+    members: Members
     rows: Rows
     batches: Batches
     step: Step
@@ -157,8 +162,9 @@ class _Run:
 
     def epochs(self, first_epoch: int, hooks: Sequence[Hook]) -> None:
         """Until every member has ended, stopped or failed."""
-        n_batches, last = self.plan.n_batches, int(self.n_epochs.max())
-        ends_of_some = set(self.n_epochs.tolist()) - {last}
+        n_batches, n_epochs = self.plan.n_batches, self.members.n_epochs
+        last = int(n_epochs.max())
+        ends_of_some = set(n_epochs.tolist()) - {last}
         for epoch in range(last):
             self.step.start_epoch(first_epoch + epoch, n_batches)
             self._one_epoch()
@@ -166,7 +172,7 @@ class _Run:
                 self.record.find_failures()
             done = self.best.update(self.record)
             if epoch + 1 in ends_of_some:
-                self.step.end_members(self.n_epochs == epoch + 1)
+                self.step.end_members(n_epochs == epoch + 1)
             for hook in hooks:
                 hook.epoch_end(epoch + 1, self.step.posterior)
             if done:
@@ -189,6 +195,7 @@ class _Run:
         posterior = self.step.parameters.posterior(best.values)
         for hook in hooks:
             posterior = hook.training_end(posterior)
+        posterior = with_residual_noise(self.plan, self.members, self.rows, posterior)
         nll, kl, validation = record.history()
         return Trained(
             posterior=posterior,

@@ -78,6 +78,14 @@ class Likelihood(ABC):
         """Targets whose noise is Gaussian, so that ``noise_slope`` puts some on y."""
         return 0
 
+    @property
+    def has_residual_noise(self) -> bool:
+        """Whether its noise is learned of residuals about the first outputs.
+
+        One per target; ``with_noise_factor`` then changes it.
+        """
+        return False
+
     @classmethod
     def check_y(cls, y: np.ndarray) -> None:
         """Refuse targets (rows, targets) that the likelihood gives no density.
@@ -168,6 +176,19 @@ class Likelihood(ABC):
         returns : tensors (draws, members, rows, targets or classes[, ...])
         """
 
+    def with_noise_factor(self, params: Params, factor: torch.Tensor) -> Params:
+        """Params whose predictions have a noise of ``factor`` times the variance.
+
+        Of that in training, which goes on as it was.
+
+        factor : (members, targets)
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no noise of residuals.")
+
+    def in_training(self, params: Params) -> Params:
+        """Params as training knows them: without what ``with_noise_factor`` says."""
+        return params
+
     def noise_level(self, params: Params) -> torch.Tensor | None:
         """Variance of y about f, (members, targets); None where it has no noise.
 
@@ -204,9 +225,24 @@ class Precision(Likelihood):
             return log_tau
         return log_tau.clamp(SMALLEST_LOG_TAU, LARGEST_LOG_TAU)
 
+    def with_noise_factor(self, params, factor):
+        """It is kept beside tau."""
+        return params | {"log_factor": factor.log()}
+
+    def in_training(self, params):
+        """Without the factor."""
+        return {name: v for name, v in params.items() if name != "log_factor"}
+
+    def predictive_log_tau(self, params: Params) -> torch.Tensor:
+        """Log precision of predictions, (members, 1, targets)."""
+        log_tau = self.log_tau(params)
+        if "log_factor" in params:
+            log_tau = log_tau - params["log_factor"].unsqueeze(1)
+        return log_tau
+
     def noise_level(self, params):
-        """1 / tau."""
-        return self.log_tau(params)[:, 0].double().neg().exp()
+        """1 / tau, of predictions."""
+        return self.predictive_log_tau(params)[:, 0].double().neg().exp()
 
 
 class Tempered(Likelihood):

@@ -52,6 +52,11 @@ class Gaussian(Precision):
         return nll, pullback
 
     @property
+    def has_residual_noise(self):
+        """Where it is learned."""
+        return self.learned
+
+    @property
     def gaussian_targets(self):
         """All of them."""
         return self.n_targets
@@ -62,7 +67,7 @@ class Gaussian(Precision):
 
     def components(self, params, outputs):
         """Mean and noise variance of every draw, (draws, members, rows, targets)."""
-        variance = self.log_tau(params).neg().exp()
+        variance = self.predictive_log_tau(params).neg().exp()
         return outputs, variance.expand_as(outputs)
 
 

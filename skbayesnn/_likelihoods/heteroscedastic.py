@@ -96,6 +96,11 @@ class Heteroscedastic(Precision):
         return gaussian_nll(mean, log_tau, y)
 
     @property
+    def has_residual_noise(self):
+        """Where it is learned."""
+        return self.learned
+
+    @property
     def gaussian_targets(self):
         """All of them."""
         return self.n_targets
@@ -109,4 +114,5 @@ class Heteroscedastic(Precision):
     def components(self, params, outputs):
         """Mean and noise variance of every draw, (draws, members, rows, targets)."""
         mean, log_tau = self.split(params, outputs)
-        return mean, log_tau.neg().exp()
+        factor = self.log_tau(params) - self.predictive_log_tau(params)
+        return mean, (factor - log_tau).exp()

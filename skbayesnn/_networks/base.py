@@ -115,6 +115,41 @@ class Network(ABC):
         groups = zip(self.families, layers, keep, strict=True)
         return [family.draw(params, p, noise) for family, params, p in groups]
 
+    def tangent_kernel(
+        self,
+        weights: list[Draw],
+        variances: Sequence[tuple[torch.Tensor, torch.Tensor]],
+        x: torch.Tensor,
+        n_outputs: int,
+    ) -> torch.Tensor:
+        """Covariance of the first outputs over rows, if the weights varied a little.
+
+        To first order about one draw: J V J^T, by autograd, one member at a time.
+
+        weights : of every group (1, members, inputs, outputs), and biases
+        variances : of every group's weights and biases, (members,) each
+        x : (members or 1, rows, inputs)
+        returns : (members, outputs * rows, outputs * rows)
+        """
+        kernels = []
+        for i in range(weights[0][0].shape[1]):
+            own = [
+                (w[:, [i]].requires_grad_(), b.flatten(0, -2)[[i]].requires_grad_())
+                for w, b in weights
+            ]
+            with torch.enable_grad():
+                rows = x if len(x) == 1 else x[[i]]
+                outputs = self.apply(own, rows)[0, 0, :, :n_outputs].mT.flatten()
+            every = torch.eye(len(outputs), dtype=x.dtype, device=x.device)
+            leaves = [value for group in own for value in group]
+            of_leaves = [value[i] for group in variances for value in group]
+            slopes = torch.autograd.grad(outputs, leaves, every, is_grads_batched=True)
+            kernel = x.new_zeros(())
+            for slope, variance in zip(slopes, of_leaves, strict=True):
+                kernel = kernel + variance * slope.flatten(1) @ slope.flatten(1).mT
+            kernels.append(kernel)
+        return torch.stack(kernels)
+
     def log_density(
         self, layers: list[Params], keep: Keep, weights: list[Draw]
     ) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Multi-layer perceptron over the members axis."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -180,6 +180,34 @@ class MLP(Network):
                 h = activate_(h)
             h = _batched_product(h, weight).add_(bias.unsqueeze(-2))
         return h
+
+    def tangent_kernel(
+        self,
+        weights: list[Draw],
+        variances: Sequence[tuple[torch.Tensor, torch.Tensor]],
+        x: torch.Tensor,
+        n_outputs: int,
+    ) -> torch.Tensor:
+        """By hand: of a layer, products of its units times those of their slopes."""
+        activation = ACTIVATIONS[self.activation]
+        units = [x]
+        for weight, bias in weights[:-1]:
+            sums = units[-1] @ weight[0] + bias.flatten(0, -2).unsqueeze(1)
+            units.append(activation.in_place(sums))
+        slope = torch.eye(self.sizes[-1], dtype=x.dtype, device=x.device)[:n_outputs]
+        # (members or 1, outputs, rows, units of the layer)
+        slope = slope.view(1, n_outputs, 1, -1).expand(1, -1, x.shape[1], -1)
+        kernel = x.new_zeros(())
+        for i in reversed(range(len(weights))):
+            of_weight, of_bias = (v.view(-1, 1, 1) for v in variances[i])
+            inside = (units[i] @ units[i].mT).mul(of_weight).add_(of_bias)
+            flat = slope.flatten(1, 2)
+            outside = inside.repeat(1, n_outputs, n_outputs).mul_(flat @ flat.mT)
+            kernel = outside.add_(kernel)
+            if i:
+                back = slope @ weights[i][0][0].mT.unsqueeze(1)
+                slope = activation.pullback(back, units[i].unsqueeze(1).expand_as(back))
+        return kernel
 
 
 def _batched_product(h: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -46,7 +46,7 @@ def halved():
 def test_hooks_are_made_for_each_fit_and_hand_on_the_posterior(halved, seed):
     random = np.random.default_rng(seed)
     X, y = random.normal(size=(ROWS, INPUTS)), random.normal(size=ROWS)
-    settings = {"max_iter": EPOCHS, "random_state": seed, "device": "cpu"}
+    settings = {"max_iter": EPOCHS, "random_state": seed, "device": "cpu", "tau": 2.0}
     plain = MCDropoutRegressor((4,), **settings).fit(X, y)
     ours = halved((4,), **settings).fit(X, y)
     for name, values in plain.parameters_.items():

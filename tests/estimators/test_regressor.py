@@ -548,7 +548,8 @@ def test_history_with_early_stopping(data, small):
 def test_loss_is_the_negative_log_density_in_units_of_y(data, small):
     """Deterministic weights, tiny steps: the loss is that of the start's weights."""
     model = MCDropoutRegressor(
-        **small | {"dropout": 0.0, "learning_rate_init": 1e-12, "max_iter": 1}
+        **small | {"dropout": 0.0, "learning_rate_init": 1e-12, "max_iter": 1},
+        tau=[0.5, 1.0, 2.0],
     )
     model.fit(data.X, data.Y)
     nll = model.history_["negative_log_likelihood"]

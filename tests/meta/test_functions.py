@@ -575,7 +575,9 @@ def assert_samples_match_quantiles(model, X):
 
 @pytest.fixture(scope="module")
 def log_target(data):
-    model = TransformedTargetRegressor(regressor(), func=np.log, inverse_func=np.exp)
+    model = TransformedTargetRegressor(
+        regressor(tau=4.0), func=np.log, inverse_func=np.exp
+    )
     return model.fit(data.X, data.positive)
 
 
@@ -617,7 +619,7 @@ def test_density_behind_a_log_target(data, log_target):
 def test_moments_behind_a_log_target(data):
     """Log-normal moments in closed form, for one Gaussian."""
     model = TransformedTargetRegressor(
-        regressor(dropout=0.0), func=np.log, inverse_func=np.exp
+        regressor(dropout=0.0, tau=4.0), func=np.log, inverse_func=np.exp
     ).fit(data.X, data.positive)
     mean, std = model.regressor_.predict(data.X_new, return_std=True)
     parts = predict_uncertainty(model, data.X_new, kind="all")

@@ -1,0 +1,188 @@
+"""The noise that is made anew of the residuals, against linear smoothing."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn import MCDropoutRegressor
+from skbayesnn._families import FAMILIES
+from skbayesnn._inference.mean_noise import MeanNoise
+from skbayesnn._inference.noise import DrawNoise
+from skbayesnn._networks import MLP, Network
+
+ROWS, COLUMNS, TARGETS = 47, 5, 2
+LENGTH_SCALE = 3.0
+
+
+def table(seed, n_rows=ROWS):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n_rows, COLUMNS))
+    Y = X @ random.normal(size=(COLUMNS, TARGETS)) + random.normal(
+        size=(n_rows, TARGETS)
+    ) * [1.0, 2.0]
+    weights = random.integers(1, 4, size=n_rows).astype(float)
+    return X, Y, weights
+
+
+def linear(seed, **options):
+    """A linear network, trained to the end in double precision."""
+    options = {"dropout": 0.0, "max_iter": 3000, "learning_rate_init": 0.05} | options
+    return MCDropoutRegressor(
+        (),
+        length_scale=LENGTH_SCALE,
+        dtype="float64",
+        device="cpu",
+        random_state=seed,
+        **options,
+    )
+
+
+def by_hand(model, X, Y, weights, spread):
+    """(sum w r^2 + s^2) / (N - tr H + 1) in y's units, and the noise in training.
+
+    spread : of the prior of E W, in units of 1 / l^2
+    """
+    total = weights.sum()
+    scale = model.y_scale_
+    Z = np.column_stack([(X - model.x_mean_) / model.x_scale_, np.ones(len(X))])
+    y = (Y - model.y_mean_) / scale
+    trained = np.exp(-model.parameters_["likelihood/log_tau"][0])
+    prior = np.r_[np.full(COLUMNS, spread), 1.0] / LENGTH_SCALE**2
+    kernel = (Z * prior) @ Z.T
+    residual = y - (model.predict(X) - model.y_mean_) / scale
+    found = []
+    for j in range(TARGETS):
+        hat = kernel @ np.linalg.inv(kernel + np.diag(trained[j] / weights))
+        squares = weights @ residual[:, j] ** 2
+        found.append((squares + 1) / (total - np.trace(hat) + 1))
+    return np.array(found) * scale**2, trained * scale**2, residual * scale
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_ridge(seed, weighted):
+    """Of a linear network it is the residual variance by degrees of freedom."""
+    X, Y, weights = table(seed)
+    weights = weights if weighted else np.ones(ROWS)
+    model = linear(seed).fit(X, Y, sample_weight=weights)
+    expected, trained, residual = by_hand(model, X, Y, weights, 1.0)
+    np.testing.assert_allclose(model.noise_std_**2, expected, rtol=1e-9)
+    # While training goes on it is that of the residuals as they are.
+    np.testing.assert_allclose(
+        trained, np.average(residual**2, axis=0, weights=weights), rtol=1e-4
+    )
+
+
+def test_without_a_prior_it_is_that_of_least_squares(seed):
+    """RSS / (N - P), but for the one row of y's own variance."""
+    X, Y, _ = table(seed)
+    model = linear(seed).set_params(length_scale=0.0).fit(X, Y)
+    Z = np.column_stack([X, np.ones(ROWS)])
+    _, squares, *_ = np.linalg.lstsq(Z, Y, rcond=None)
+    expected = (squares + Y.var(0)) / (ROWS - COLUMNS - 1 + 1)
+    # Weights are at their optimum to 1e-6, and the flat prior is a wide one.
+    np.testing.assert_allclose(model.noise_std_**2, expected, rtol=1e-5)
+
+
+def test_spread_of_masks_is_counted_once(seed):
+    """What is learned in training holds the masks' spread, the noise does not.
+
+    In the linear case, in closed form: E_q (y - f)^2 = (y - E f)^2 + Var f.
+    """
+    rate = 0.1
+    X, Y, weights = table(seed, 1000)
+    model = linear(seed, dropout=rate, max_iter=600, n_draws=2000, batch_size=250)
+    model.fit(X, Y, sample_weight=weights)
+    expected, trained, residual = by_hand(model, X, Y, weights, 1 - rate)
+    # The mean of 50 draws, whose own variance is taken off: a few per cent.
+    np.testing.assert_allclose(model.noise_std_**2, expected, rtol=0.1)
+    spread = model.predict_uncertainty(X, "epistemic") ** 2
+    mean_square, of_masks = (
+        np.average(v, axis=0, weights=weights) for v in (residual**2, spread)
+    )
+    # Masks of a step are a sample: tau moves about its fixed point by some per cent.
+    np.testing.assert_allclose(trained, mean_square + of_masks, rtol=0.1)
+    assert (model.noise_std_**2 + 0.5 * of_masks < trained).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"early_stopping": True}, {"tau": 2.0}, {"dropout": "auto"}],
+    ids=lambda options: next(iter(options)),
+)
+def test_where_it_is_not_for_the_residuals_to_say(seed, options):
+    """Weights short of their mode, noise that is given, masks that are learned."""
+    X, Y, _ = table(seed)
+    model = linear(seed, **options | {"max_iter": 10}).fit(X, Y)
+    assert "likelihood/log_factor" not in model.parameters_
+
+
+def test_a_stream_has_the_noise_of_its_training(seed):
+    X, Y, _ = table(seed)
+    model = linear(seed, max_iter=10).fit(X, Y)
+    assert "likelihood/log_factor" in model.parameters_
+    model.partial_fit(X, Y)
+    assert "likelihood/log_factor" not in model.parameters_
+
+
+def test_heteroscedastic_noise_is_scaled(seed):
+    """By one factor per target: rows keep their ratios."""
+    X, Y, _ = table(seed)
+    model = linear(seed, likelihood="heteroscedastic", max_iter=200).fit(X, Y)
+    with_factor = model.predict_uncertainty(X, "aleatoric")
+    factor = np.exp(model.parameters_.pop("likelihood/log_factor")[0])
+    np.testing.assert_allclose(
+        with_factor,
+        np.sqrt(factor) * model.predict_uncertainty(X, "aleatoric"),
+        rtol=1e-9,
+    )
+
+
+def test_networks_that_interpolate_do_not_claim_to_know(seed):
+    """No residuals are left, nor degrees of freedom: the noise is y's own spread."""
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(15, COLUMNS)), random.normal(size=15)
+    model = MCDropoutRegressor(
+        (50,), dropout=0.0, length_scale=0.05, device="cpu", random_state=seed
+    ).fit(X, y)
+    assert np.abs(y - model.predict(X)).max() < 0.05 * y.std()
+    assert 0.4 * y.std() < model.noise_std_ < 2 * y.std()
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
+@pytest.mark.parametrize("rows_of_members", [1, 3])
+def test_tangent_kernel_is_that_of_autograd(seed, activation, rows_of_members):
+    random = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(shape, generator=random, dtype=torch.float64)
+
+    sizes, members, rows, outputs = (4, 7, 6, 3), 3, 9, 2
+    family = FAMILIES["point"]()
+    network = MLP(sizes, activation, (family,) * 3)
+    pairs = list(pairwise(sizes))
+    weights = [(normal(1, members, a, b), normal(members, b)) for a, b in pairs]
+    variances = [(normal(members) ** 2, normal(members) ** 2) for _ in pairs]
+    x = normal(rows_of_members, rows, sizes[0])
+    by_hand = network.tangent_kernel(weights, variances, x, outputs)
+    assert by_hand.shape == (members, outputs * rows, outputs * rows)
+    by_autograd = Network.tangent_kernel(network, weights, variances, x, outputs)
+    torch.testing.assert_close(by_hand, by_autograd, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_mean_noise_draws_the_mean_weights(seed, name):
+    """Against the mean over many draws, within six standard errors."""
+    family, draws = FAMILIES[name](), 4000
+    random = torch.Generator().manual_seed(seed)
+    mean = torch.randn((2, 3, 4), generator=random, dtype=torch.float64)
+    keep = torch.tensor([0.9, 0.6], dtype=torch.float64)
+    params = family.init(mean, 0.5, mean[:, 0], keep)
+    weight, bias = family.draw(params, keep, MeanNoise(keep))
+    noise = DrawNoise(np.array([seed, seed + 1]), range(draws), mean.device, mean.dtype)
+    weights, biases = family.draw(params, keep, noise)
+    for one, many in ((weight[0], weights), (bias, biases)):
+        many = many if many.shape[0] == draws else many.expand(draws, *many.shape)
+        error = many.std(0) / draws**0.5
+        assert (abs(one - many.mean(0)) <= 6 * error + 1e-12).all()
