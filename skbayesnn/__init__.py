@@ -15,6 +15,7 @@ from skbayesnn._meta.functions import (
 )
 from skbayesnn._stacking.classifier import BayesianStackingClassifier
 from skbayesnn._stacking.regressor import BayesianStackingRegressor
+from skbayesnn.estimators._weight_decay import tau_from_weight_decay
 from skbayesnn.estimators.anchored_ensemble import (
     AnchoredEnsembleClassifier,
     AnchoredEnsembleRegressor,
@@ -51,4 +52,5 @@ __all__ = [
     "predictive_cdf",
     "sample_f",
     "sample_y",
+    "tau_from_weight_decay",
 ]

@@ -49,6 +49,9 @@ class Plan:
         Gradients by the score function instead of through the network.
     perturbed : bool
         Whether every member has its own noise on the rows.
+    residual_noise : bool
+        Whether a learned noise is made anew of the residuals at the end, where that is
+        for them to say.
     dtype : torch.dtype
         Precision of the training.
     hooks : tuple of callable
@@ -69,6 +72,7 @@ class Plan:
     kl_warm_up: float = 0.0
     score_function: bool = False
     perturbed: bool = False
+    residual_noise: bool = True
     dtype: torch.dtype = torch.float64
     hooks: tuple[Callable[[], Hook], ...] = ()
 

@@ -55,7 +55,8 @@ def with_residual_noise(
     """
     likelihood = plan.likelihood
     if not (
-        likelihood.has_residual_noise
+        plan.residual_noise
+        and likelihood.has_residual_noise
         and posterior.network.quadratic_kl
         and plan.patience is None
         and plan.horizon is None

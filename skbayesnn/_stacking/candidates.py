@@ -238,8 +238,14 @@ def _trained(candidates, settings, rows, splits, executor, known) -> Iterator[in
     folds = range(len(splits))
     for entry in {id(one.entry): one.entry for one in candidates}.values():
         own = [one for one in candidates if one.entry is entry]
+        # What is wrong with the noise of all is corrected out of fold.
         builder = JobBuilder(
-            entry.estimator, rows.fit_params(own[0].path), rows.X, rows.y, splits
+            entry.estimator,
+            rows.fit_params(own[0].path),
+            rows.X,
+            rows.y,
+            splits,
+            residual_noise=False,
         )
         params = {one.name: one.params | settings[one.name] for one in own}
         missing = {

@@ -64,10 +64,22 @@ class JobBuilder:
         Of the estimator's ``fit``; those with an entry per row are cut.
     X, y : the rows of all folds
     splits : sequence of (train, test)
+    residual_noise : bool
+        Whether a learned noise is made anew of the residuals, as by ``fit``.
     """
 
-    def __init__(self, estimator, fit_params: Mapping, X, y, splits: Sequence[tuple]):
+    def __init__(
+        self,
+        estimator,
+        fit_params: Mapping,
+        X,
+        y,
+        splits: Sequence[tuple],
+        *,
+        residual_noise: bool = True,
+    ):
         self._estimator, self._fit_params = estimator, fit_params
+        self._residual_noise = residual_noise
         self._X, self._y, self._splits = X, y, splits
         self._path = path_of_network(estimator)
         # What arrives at the network: per setting of the steps before it, and for
@@ -126,8 +138,13 @@ class JobBuilder:
         # A generator has a state.
         network.random_state = clone(network.random_state, safe=False)
         task = task_of(network, rows.prepared)
-        # An interruption is the search's, also with `warm_start`.
-        task = replace(task, plan=replace(task.plan, keep_interrupted=False))
+        plan = replace(
+            task.plan,
+            # An interruption is the search's, also with `warm_start`.
+            keep_interrupted=False,
+            residual_noise=self._residual_noise,
+        )
+        task = replace(task, plan=plan)
         estimator = _with_network(rows.estimator, network)
         return Job(key, estimator, network, rows.prepared, task)
 
