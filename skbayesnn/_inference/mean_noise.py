@@ -1,6 +1,7 @@
 """Noise that is not there: every random number is its mean."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import torch
 
@@ -44,7 +45,25 @@ class MeanNoise:
         return self._like.new_full((1, len(self._like), *shape), value)
 
 
+@dataclass(frozen=True)
+class MeanWeights(Posterior):
+    """A posterior all of whose draws are E W and E b."""
+
+    @classmethod
+    def of(cls, posterior: Posterior) -> "MeanWeights":
+        """Of another's."""
+        return cls(**{f.name: getattr(posterior, f.name) for f in fields(Posterior)})
+
+    def distinct_draws(self, n_draws: int) -> int:
+        """One."""
+        return 1
+
+    def draw(self, draws: range) -> list[Draw]:
+        """E W and E b of every group, as one draw."""
+        noise = MeanNoise(self.keep[0])
+        return self.network.draw(self.layers, self.keep, noise)
+
+
 def mean_weights(posterior: Posterior) -> list[Draw]:
     """E W and E b of every group, as one draw."""
-    noise = MeanNoise(posterior.keep[0])
-    return posterior.network.draw(posterior.layers, posterior.keep, noise)
+    return MeanWeights.of(posterior).draw(range(1))

@@ -60,6 +60,13 @@ class OpenPredictive:
             yield rows, self.of_rows(rows)
 
 
+def mean_and_covariance(opened: OpenPredictive) -> tuple[np.ndarray, np.ndarray]:
+    """Of all rows, (rows[, targets]) and (rows, targets, targets)."""
+    parts = [(one.mean(), one.covariance()) for _, one in opened.blocks()]
+    means, covariances = zip(*parts, strict=True)
+    return np.concatenate(means), np.concatenate(covariances)
+
+
 class PredictiveMixin:
     """What the predictives of numbers and of classes have."""
 

@@ -181,6 +181,22 @@ class MixturePredictive:
         stds = {"total": total, "epistemic": epistemic, "aleatoric": aleatoric}
         return {kind: self._shaped(factor * stds[kind]) for kind in kinds}
 
+    def covariance(self) -> np.ndarray:
+        """Of the targets of a row, (rows, targets, targets).
+
+        A recalibration of the levels keeps their correlation.
+        """
+        means, variances = self._component_moments()
+        apart = means - means.mean(0)
+        of_draws = np.einsum("drs,drt->rst", apart, apart) / len(apart)
+        diagonal = np.arange(means.shape[2])
+        of_draws[:, diagonal, diagonal] += variances.mean(0)
+        if self.maps is None:
+            return of_draws
+        std = np.sqrt(of_draws[:, diagonal, diagonal])
+        factor = self._std_of_mapped() / std
+        return of_draws * factor[:, :, None] * factor[:, None, :]
+
     def quantile(self, level: float) -> np.ndarray:
         """(rows[, targets]); exact for a transform that is monotone per target."""
         return self._values(self._quantile(level))

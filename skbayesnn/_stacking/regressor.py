@@ -6,11 +6,15 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
 
 from skbayesnn._data.validate import check_target_given
 from skbayesnn._predictive.cross_conformal import cross_interval, too_few
-from skbayesnn._predictive.mixin import OpenPredictive, RegressionPredictiveMixin
+from skbayesnn._predictive.mixin import (
+    OpenPredictive,
+    RegressionPredictiveMixin,
+    mean_and_covariance,
+)
 from skbayesnn._predictive.summaries import checked_coverages
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.summary import of_numbers
-from skbayesnn.estimators._validation import check_option
+from skbayesnn.estimators._validation import check_one_of_std_and_cov, check_option
 
 
 class BayesianStackingRegressor(
@@ -131,13 +135,16 @@ class BayesianStackingRegressor(
         self.verbose = verbose
         self.random_state = random_state
 
-    def predict(self, X, return_std=False):
+    def predict(self, X, return_std=False, return_cov=False):
         """Mean of the mixture, and its total standard deviation.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         return_std : bool, default=False
+        return_cov : bool, default=False
+            Whether to return the covariance of the targets, of every row by itself;
+            not with ``return_std``.
 
         Returns
         -------
@@ -145,8 +152,13 @@ class BayesianStackingRegressor(
             In y's units.
         std : ndarray of the same shape
             Only with ``return_std=True``; noise included (eq. 6).
+        cov : ndarray of shape (n_samples, n_targets, n_targets)
+            Only with ``return_cov=True``; its diagonal is std^2.
         """
         check_is_fitted(self)
+        if return_cov:
+            check_one_of_std_and_cov(return_std)
+            return mean_and_covariance(self._open_predictive(X))
         if return_std:
             return _mean_and_std(self._open_predictive(X))
         return np.concatenate([one.mean() for _, one in self._blocks(X)])

@@ -20,6 +20,7 @@ from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._draws import (
     fitted_posterior,
     open_posterior,
+    posterior_by,
     random_functions,
 )
 from skbayesnn.estimators._underfit import FEW_DRAWS, explained_entropy
@@ -80,38 +81,45 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             )
         return self.classes_
 
-    def predict(self, X):
+    def predict(self, X, *, method="draws"):
         """The class of the largest mean probability.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        method : {"draws", "mean_weights"}, default="draws"
+            As in ``predict_proba``.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,)
         """
-        codes = self.predict_proba(X).argmax(1)
+        codes = self.predict_proba(X, method=method).argmax(1)
         return self.classes_[codes]
 
-    def predict_proba(self, X):
+    def predict_proba(self, X, *, method="draws"):
         """Mean over the draws of the class probabilities.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        method : {"draws", "mean_weights"}, default="draws"
+            Of ``n_draws`` posterior draws; or one pass of each network with the means
+            of its weights (units scaled by their probability of being kept): some
+            hundred times as quick, and surer than the draws are.
 
         Returns
         -------
         probability : ndarray of shape (n_samples, n_classes)
             In the order of ``classes_``.
         """
-        return self._mean_probability(self._checked_inputs(X))
+        X = self._checked_inputs(X)
+        return self._mean_probability(X, posterior_by(self, X, method))
 
-    def _mean_probability(self, X):
+    def _mean_probability(self, X, posterior=None):
         """Mean class probabilities; X is checked."""
         result = np.empty((X.shape[0], len(self.classes_)), dtype=X.dtype)
-        for chunk, parts in open_posterior(self, X).by_rows():
+        for chunk, parts in open_posterior(self, X, posterior).by_rows():
             mean = MeanProbability()
             for labels in parts:
                 mean.add(labels.probability)

@@ -5,6 +5,7 @@ import sklearn
 import torch
 from scipy import sparse
 
+from skbayesnn._inference.mean_noise import MeanWeights
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._inference.predictive import OpenPosterior
 from skbayesnn._predictive.mixin import stream_of
@@ -17,6 +18,16 @@ def fitted_posterior(estimator, X) -> Posterior:
     dtype = torch.float32 if X.dtype == np.float32 else torch.float64
     dtype = torch.float32 if device.type == "mps" else dtype
     return _serialization.posterior_of(estimator, device, dtype)
+
+
+METHODS = ("draws", "mean_weights")
+
+
+def posterior_by(estimator, X, method: str) -> Posterior:
+    """The fitted posterior, or with ``"mean_weights"`` its networks of mean weights."""
+    _validation.check_option("method", method, METHODS)
+    posterior = fitted_posterior(estimator, X)
+    return MeanWeights.of(posterior) if method == "mean_weights" else posterior
 
 
 def open_posterior(

@@ -41,6 +41,15 @@ def check_number(name, value, *, kind=Real, low=None, high=None, open_low=False)
     return value
 
 
+def check_one_of_std_and_cov(return_std) -> None:
+    """Refuse ``return_std`` beside ``return_cov``, as scikit-learn does."""
+    if return_std:
+        raise ValueError(
+            "at most one of `return_std` and `return_cov` can be asked for; got both "
+            "True. The standard deviations are the roots of the covariance's diagonal."
+        )
+
+
 def _interval(low, high, open_low):
     if high is not None:
         return f"in {'(' if open_low else '['}{low}, {high})"

@@ -1,0 +1,100 @@
+"""Covariances of several targets, and one pass with the mean weights."""
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor
+from skbayesnn._predictive.mixin import mean_and_covariance
+from skbayesnn.estimators._draws import fitted_posterior
+
+
+@pytest.fixture
+def model(data, small):
+    """Three targets, two networks."""
+    model = MCDropoutRegressor(n_estimators=2, **small | {"dropout": 0.2})
+    return model.fit(data.X, data.Y)
+
+
+def test_covariance_is_that_of_the_draws(data, model):
+    mean, cov = model.predict(data.X_new, return_cov=True)
+    mean_alone, std = model.predict(data.X_new, return_std=True)
+    np.testing.assert_allclose(mean, mean_alone, rtol=1e-12)
+    assert cov.shape == (11, 3, 3)
+    np.testing.assert_allclose(np.diagonal(cov, axis1=1, axis2=2), std**2, rtol=1e-10)
+    np.testing.assert_array_equal(cov, cov.transpose(0, 2, 1))
+    # By NumPy's estimate from the draws of every row; noise has none.
+    draws = model._open_predictive(data.X_new).whole().sample_f(np.arange(26))
+    for one, drawn in zip(cov, draws, strict=True):
+        expected = np.cov(drawn, ddof=0)
+        off = ~np.eye(3, dtype=bool)
+        np.testing.assert_allclose(one[off], expected[off], rtol=1e-9)
+    assert abs(cov[:, 0, 1]).max() > 1e-3 * std[:, :2].prod(1).max()
+
+
+def test_covariance_of_one_target(data, small):
+    model = MCDropoutRegressor(**small).fit(data.X, data.y)
+    mean, cov = model.predict(data.X_new.astype(np.float32), return_cov=True)
+    assert mean.shape == (11,) and cov.shape == (11, 1, 1)
+    assert mean.dtype == cov.dtype == np.float32
+
+
+def test_covariance_after_a_recalibration_keeps_the_correlation(data, model):
+    opened = model._open_predictive(data.X_new)
+    plain = opened.whole()
+    wider = plain.scaled(np.array([1.0, 2.0, 3.0]))
+    np.testing.assert_allclose(
+        wider.covariance(),
+        plain.covariance() * np.outer([1, 2, 3], [1, 2, 3]),
+        rtol=1e-10,
+    )
+    np.testing.assert_array_equal(mean_and_covariance(opened)[1].shape, (11, 3, 3))
+
+
+def test_covariance_of_a_stack(data, small):
+    network = MCDropoutRegressor(**small | {"dropout": 0.2})
+    stack = BayesianStackingRegressor(
+        [("all", network, {"length_scale": [0.1, 1.0]})], cv=2, random_state=0
+    ).fit(data.X, data.Y)
+    mean, cov = stack.predict(data.X_new, return_cov=True)
+    mean_alone, std = stack.predict(data.X_new, return_std=True)
+    np.testing.assert_allclose(mean, mean_alone, rtol=1e-10)
+    np.testing.assert_allclose(np.diagonal(cov, axis1=1, axis2=2), std**2, rtol=1e-8)
+    with pytest.raises(ValueError, match="at most one of"):
+        stack.predict(data.X_new, return_std=True, return_cov=True)
+
+
+def test_one_of_std_and_covariance(data, model):
+    with pytest.raises(ValueError, match="at most one of `return_std` and"):
+        model.predict(data.X_new, return_std=True, return_cov=True)
+
+
+def test_mean_weights_are_a_plain_network(data, model):
+    """Units scaled by p, by hand; the mean of two networks, whose spread is left."""
+    said, std = model.predict(data.X_new, return_std=True, method="mean_weights")
+    x = (data.X_new - model.x_mean_) / model.x_scale_
+    posterior = fitted_posterior(model, data.X_new)
+    of_networks = []
+    for i in range(2):
+        h = torch.as_tensor(x)
+        for place, params in enumerate(posterior.layers):
+            h = h.relu() if place else h
+            h = 0.8 * h @ params["mean"][i] + params["bias"][i]
+        of_networks.append(h.numpy() * model.y_scale_ + model.y_mean_)
+    np.testing.assert_allclose(said, np.mean(of_networks, axis=0), rtol=1e-4)
+    noise = model.predict_uncertainty(data.X_new, "aleatoric")
+    np.testing.assert_allclose(
+        std, np.hypot(noise, np.std(of_networks, axis=0)), rtol=1e-4
+    )
+
+
+def test_mean_weights_without_noise_are_the_draws(data, small):
+    model = MCDropoutRegressor(**small | {"dropout": 0.0}).fit(data.X, data.y)
+    np.testing.assert_array_equal(
+        model.predict(data.X_new, method="mean_weights"), model.predict(data.X_new)
+    )
+
+
+def test_method_is_checked(data, model):
+    with pytest.raises(ValueError, match="`method` must be"):
+        model.predict(data.X_new, method="mode")
