@@ -120,8 +120,8 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             ``"epistemic"`` is the spread of what the draws say, ``"aleatoric"`` is
             noise; total^2 = epistemic^2 + aleatoric^2. More data remove the former
             where the posterior's width is learned or that of an ensemble. Masks at a
-            given rate keep their spread; ``tau="auto"`` learns what they do to the
-            residuals as noise, so that the total is then somewhat too wide.
+            given rate keep their spread, however many rows there are: where it is
+            more than a small share of the noise the total is too wide.
         as_frame : bool, default=False
             Whether to return a pandas DataFrame with a column per kind (of several
             targets, per kind and target), and the index of X if that is one.

@@ -16,9 +16,9 @@ def tau_from_weight_decay(weight_decay, n_samples, dropout=0.0, length_scale=1.0
     Parameters
     ----------
     weight_decay : float > 0 or array-like
-        lambda. Torch's optimisers add ``weight_decay`` times the weight itself to the
-        gradient: theirs is 2 lambda, beside half the mean squared error (lambda beside
-        the whole one).
+        lambda. Torch's SGD adds its ``weight_decay`` times the weight itself to the
+        gradient: that is 2 lambda beside half the mean squared error, 4 lambda beside
+        ``MSELoss``.
     n_samples : int
         N, the number of training rows, or the sum of their weights.
     dropout : float in [0, 1), default=0.0

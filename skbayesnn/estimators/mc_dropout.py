@@ -58,7 +58,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     dropout : float in [0, 1), sequence of float or "auto", default=0.01
         Probability that a unit is dropped; a sequence gives one for the inputs of
         each weight layer (hidden layers + 1), the network's inputs first. Higher rates
-        regularise more, and their masks' spread is in the noise that is learned.
+        regularise more, and their masks' spread is in all predictions.
         ``"auto"`` learns one per layer with the weights [3]_; what weighs it against
         the data are N, l and tau.
     noise : {"bernoulli", "gaussian", "dropconnect", "additive"}, default="bernoulli"
@@ -75,8 +75,11 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     tau : "auto", float > 0 or sequence of float, default="auto"
         Model precision, 1 / variance of the observation noise, in y's own units
         (noise of standard deviation s is 1 / s^2); one value, or one per target.
-        ``"auto"`` learns it with the weights, one per target; the learned noise is
-        never below 0.1 % of y's standard deviation.
+        ``"auto"`` learns it with the weights, one per target. In the end Gaussian noise
+        (``"heteroscedastic"`` too) is made anew of the residuals of the predictive
+        mean: by the degrees of freedom that the weights have left, as in linear
+        smoothing [8]_, and without the masks' spread, which predictions add. With
+        early stopping, in streams and with a learned rate it is as it was learned.
     likelihood : str, default="gaussian"
         Noise of y. ``"gaussian"`` is equal everywhere; ``"heteroscedastic"`` depends on
         the input (a second output of the network, learned after a warm-up; ``tau`` is
@@ -187,6 +190,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
        distribution", JASA.
     .. [6] McCullagh & Nelder (1989), "Generalized linear models", chapter 6.
     .. [7] Bishop (1994), "Mixture density networks", Aston University, NCRG/94/004.
+    .. [8] Hastie & Tibshirani (1990), "Generalized additive models", section 3.5;
+       MacKay (1992), "Bayesian interpolation", Neural Computation 4.
 
     Examples
     --------

@@ -1,0 +1,128 @@
+"""Is a learned noise the noise? In training, and made anew of the residuals.
+
+First where the truth is known: sin(x1) + x2 and noise of standard deviation 0.5.
+Printed are the noise as a share of the truth, and how many of 2,000 other rows the 90 %
+intervals hold, for several rates and numbers of rows.
+
+Then on training rows of the UCI sets (80 % of those of their first split, or some of
+them), diabetes and Friedman's function: how much less likely the other rows are than
+under the best constant noise for the same predictions (nats per row, if the predictive
+were normal), and how many the 90 % intervals hold.
+
+    python benchmarks/noise.py
+"""
+
+import numpy as np
+from _leaderboard.tasks import TASKS
+from common import command_line, environment, table
+from sklearn.datasets import load_diabetes, make_friedman1
+
+from skbayesnn import MCDropoutRegressor
+
+NOISE = 0.5
+NETWORKS = {
+    "default": {},
+    "without masks": {"dropout": 0.0},
+    "five without masks": {"dropout": 0.0, "n_estimators": 5},
+}
+
+
+def as_trained(model) -> tuple[float, float]:
+    """The noise at the end of training, and as it is."""
+    variances = np.exp(-model.parameters_["likelihood/log_tau"][:, 0])
+    return np.sqrt(variances.mean()) * float(model.y_scale_[0]), float(model.noise_std_)
+
+
+def made_up(n_rows: int, n_columns: int, random):
+    """Rows whose noise is known."""
+    X = random.normal(size=(n_rows, n_columns))
+    y = np.sin(X[:, 0]) + X[:, 1] + NOISE * random.normal(size=n_rows)
+    return X, y
+
+
+def where_it_is_known(options) -> list[list]:
+    """Lines of the first table."""
+    lines = []
+    for n_columns in (2, 5):
+        for rate in (0.01, 0.05, 0.1):
+            line = [n_columns, rate]
+            for n_rows in options.rows:
+                found = []
+                for seed in range(options.repeats):
+                    random = np.random.default_rng([seed, n_columns])
+                    X, y = made_up(n_rows + 2000, n_columns, random)
+                    model = MCDropoutRegressor(
+                        dropout=rate, random_state=seed, device="cpu"
+                    ).fit(X[:n_rows], y[:n_rows])
+                    low, high = model.predict_interval(X[n_rows:]).T
+                    inside = (low <= y[n_rows:]) & (y[n_rows:] <= high)
+                    found.append([*np.divide(as_trained(model), NOISE), inside.mean()])
+                before, now, inside = np.mean(found, axis=0)
+                line += [f"{before:.2f}", f"{now:.2f}", f"{inside:.1%}"]
+            lines.append(line)
+    return lines
+
+
+def tables():
+    """Name and training rows."""
+    for name in ("yacht", "energy", "concrete", "wine-quality-red"):
+        split = TASKS[name].split(0)
+        yield name, np.asarray(split.X_train, float), np.ravel(split.y_train)
+    yield ("diabetes", *load_diabetes(return_X_y=True))
+    for noise in (0.2, 1.0):
+        yield (f"Friedman, {noise}", *make_friedman1(1500, noise=noise, random_state=0))
+
+
+def on_tables(options) -> list[list]:
+    """Lines of the second table, means over tables and seeds."""
+    lines = []
+    for name, parameters in NETWORKS.items():
+        for n_rows in (50, 120, 300, 700):
+            found = []
+            for _, X, y in tables():
+                if n_rows > 0.8 * len(X):
+                    continue
+                for seed in range(options.repeats):
+                    order = np.random.default_rng(seed).permutation(len(X))
+                    train, test = np.split(order, [n_rows])
+                    model = MCDropoutRegressor(
+                        random_state=seed, device="cpu", **parameters
+                    ).fit(X[train], y[train])
+                    found.append(losses(model, X[test[:500]], y[test[:500]]))
+            of_trained, of_residuals = np.mean(found, axis=0)
+            line = [f"{loss:.2f}" for loss in (of_trained[0], of_residuals[0])]
+            line += [f"{share:.0%}" for share in (of_trained[1], of_residuals[1])]
+            lines.append([name, n_rows, *line])
+    return lines
+
+
+def losses(model, X, y):
+    """Excess loss and coverage, by the noise of training and by that of residuals."""
+    squares = (y - model.predict(X)) ** 2
+    epistemic = model.predict_uncertainty(X, "epistemic")
+    best = 0.5 + 0.5 * np.log(squares.mean())
+    found = []
+    for noise in as_trained(model):
+        variance = epistemic**2 + noise**2
+        loss = np.mean(squares / variance + np.log(variance)) / 2
+        found.append([loss - best, np.mean(squares <= 1.645**2 * variance)])
+    return found
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = command_line(__doc__)
+    parser.add_argument("--repeats", type=int, default=2, help="seeds")
+    parser.add_argument("--rows", type=int, nargs="+", default=[200, 2000, 20_000])
+    options = parser.parse_args()
+    header = ["columns", "rate"]
+    for n_rows in options.rows:
+        header += [f"{n_rows:,} rows: trained", "residuals", "in 90 %"]
+    print(environment())
+    print(table(header, where_it_is_known(options)))
+    header = ["network", "rows", "trained", "residuals", "in 90 %", "in 90 %"]
+    print(table(header, on_tables(options)))
+
+
+if __name__ == "__main__":
+    main()
