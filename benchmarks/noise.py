@@ -64,13 +64,14 @@ def where_it_is_known(options) -> list[list]:
 
 
 def tables():
-    """Name and training rows."""
-    for name in ("yacht", "energy", "concrete", "wine-quality-red"):
-        split = TASKS[name].split(0)
-        yield name, np.asarray(split.X_train, float), np.ravel(split.y_train)
-    yield ("diabetes", *load_diabetes(return_X_y=True))
+    """Training rows."""
+    for task in TASKS:
+        if task.name in ("yacht", "energy", "concrete", "wine-quality-red"):
+            split = task.split(0)
+            yield np.asarray(split.X_train, float), np.ravel(split.y_train)
+    yield load_diabetes(return_X_y=True)
     for noise in (0.2, 1.0):
-        yield (f"Friedman, {noise}", *make_friedman1(1500, noise=noise, random_state=0))
+        yield make_friedman1(1500, noise=noise, random_state=0)
 
 
 def on_tables(options) -> list[list]:
@@ -79,7 +80,7 @@ def on_tables(options) -> list[list]:
     for name, parameters in NETWORKS.items():
         for n_rows in (50, 120, 300, 700):
             found = []
-            for _, X, y in tables():
+            for X, y in tables():
                 if n_rows > 0.8 * len(X):
                     continue
                 for seed in range(options.repeats):

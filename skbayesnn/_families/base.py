@@ -148,8 +148,20 @@ class Family(ABC):
         """KL(q || prior), or an unbiased estimate of it, (members,), nats.
 
         Where q's entropy does not depend on the parameters it is left out, and the
-        prior's normaliser with it.
+        prior's normaliser with it: see ``kl_constant``.
         """
+
+    def kl_constant(
+        self, params: Params, keep: torch.Tensor, prior: Prior
+    ) -> torch.Tensor:
+        """What ``kl`` leaves out of what depends on the rate or the prior, (members,).
+
+        So that it can be compared over both, nats. What then is left out still is the
+        entropy of a point, which is infinite, but the same for all of them.
+
+        Here of biases that are points, beside weights whose KL is whole.
+        """
+        return -prior.bias.log_scale(params["bias"])
 
     def keep_of(self, params: Params, keep: torch.Tensor) -> torch.Tensor:
         """p, (members,): given, or learned."""
@@ -228,6 +240,11 @@ class Family(ABC):
 
 def _leaves(params: Params) -> Params:
     return {name: value.detach().requires_grad_() for name, value in params.items()}
+
+
+def binary_entropy(p: torch.Tensor) -> torch.Tensor:
+    """H(p) = -p log p - (1 - p) log(1 - p), nats; 0 at both ends."""
+    return -torch.xlogy(p, p) - torch.xlogy(1 - p, 1 - p)
 
 
 def per_member(values: torch.Tensor, n_axes: int) -> torch.Tensor:

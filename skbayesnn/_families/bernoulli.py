@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from skbayesnn._families.base import binary_entropy
 from skbayesnn._families.input_noise import InputNoise, masked_vjp
 
 
@@ -12,6 +13,10 @@ class Bernoulli(InputNoise):
     def mask(self, keep, noise, *shape):
         """Zeros and ones."""
         return noise.bernoulli(keep, *shape)
+
+    def entropy(self, keep):
+        """H(p)."""
+        return binary_entropy(keep)
 
     def linear_vjp(self, params, keep, x, noise, layout=None):
         """With x overwritten where the masks fit into it.

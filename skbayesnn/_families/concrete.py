@@ -72,6 +72,11 @@ class Concrete(Family):
         biases = prior.bias.energy(params["bias"])
         return weights - mean.shape[1] * entropy + biases
 
+    def kl_constant(self, params, keep, prior):
+        """The prior's normaliser."""
+        of_biases = super().kl_constant(params, keep, prior)
+        return of_biases - prior.weight.log_scale(params["mean"])
+
     def kl_gradient(self, params, keep, prior, noise):
         """H'(p) = -logit p."""
         logit, mean = params["logit"], params["mean"]

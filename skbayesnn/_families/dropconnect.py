@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from skbayesnn._families.base import Family
+from skbayesnn._families.base import Family, binary_entropy
 from skbayesnn._families.local_reparameterization import sample, sample_vjp
 
 
@@ -60,3 +60,10 @@ class DropConnect(Family):
         p, mean = keep.view(-1, 1, 1), params["mean"]
         weights = prior.weight.energy(p * mean, p * (1 - p) * mean.square())
         return weights + prior.bias.energy(params["bias"])
+
+    def kl_constant(self, params, keep, prior):
+        """The masks' entropy, and the prior's normaliser."""
+        mean = params["mean"]
+        of_biases = super().kl_constant(params, keep, prior)
+        of_masks = mean[0].numel() * binary_entropy(keep)
+        return of_biases - prior.weight.log_scale(mean) - of_masks

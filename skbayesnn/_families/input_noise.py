@@ -55,6 +55,17 @@ class InputNoise(Family):
         weights = prior.weight.energy(p * mean, p * (1 - p) * mean.square())
         return weights + prior.bias.energy(params["bias"])
 
+    @abstractmethod
+    def entropy(self, keep: torch.Tensor) -> torch.Tensor:
+        """That of one z, (members,), nats."""
+
+    def kl_constant(self, params, keep, prior):
+        """The masks' entropy, and the prior's normaliser."""
+        mean = params["mean"]
+        of_biases = super().kl_constant(params, keep, prior)
+        of_masks = mean.shape[1] * self.entropy(keep)
+        return of_biases - prior.weight.log_scale(mean) - of_masks
+
 
 def masked_vjp(params, masked, mask, in_place=False):
     """The affine map of masked inputs, and its pullback to M, b and the inputs.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from skbayesnn._families.base import Family, per_input
+from skbayesnn._families.base import Family, binary_entropy, per_input
 from skbayesnn._families.local_reparameterization import sample, sample_vjp
 
 # Share of the variance of the start weights that is uncertainty: small enough for the
@@ -154,6 +154,13 @@ class MeanField(Family):
         biases = prior.bias.energy(params["bias"])
         spread = prior.weight.spread(sigma.square())
         return weights + spread + biases + prior.bias.spread(bias_sigma.square())
+
+    def kl_constant(self, params, keep, prior):
+        """The masks' entropy; of normal weights and biases nothing is left out."""
+        nothing = torch.zeros_like(keep)
+        if not self.spike or self.sampled_kl:
+            return nothing
+        return nothing - params["mean"].shape[1] * binary_entropy(keep)
 
     def kl_gradient(self, params, keep, prior, noise):
         """By hand, but for the exact density of the spike and slab."""

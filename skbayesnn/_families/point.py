@@ -37,3 +37,8 @@ class Point(Family):
     def kl(self, params, keep, prior, noise):
         """(l^2 / 2) (||M||^2 + ||b||^2), (members,), nats."""
         return prior.weight.energy(params["mean"]) + prior.bias.energy(params["bias"])
+
+    def kl_constant(self, params, keep, prior):
+        """The prior's normaliser."""
+        of_biases = super().kl_constant(params, keep, prior)
+        return of_biases - prior.weight.log_scale(params["mean"])

@@ -97,6 +97,11 @@ class Best:
         self._kept = torch.where(chosen, self._flat.values, self._kept)
 
     @property
+    def epochs(self) -> np.ndarray:
+        """The epochs whose parameters these are, (members,), from 1."""
+        return self.n_epochs if self._patience is None else self._epoch
+
+    @property
     def values(self) -> torch.Tensor:
         """The parameters to go on with, as one vector of its own."""
         return self._kept

@@ -42,8 +42,9 @@ class Trained:
     ``nll`` and ``kl`` (epochs, members) are per training row, in nats of the
     network's scale; ``validation`` likewise, higher is better, None without early
     stopping; past a member's end they mean nothing. ``n_epochs`` (members,) counts
-    the epochs until a member stopped; ``failed`` (members,) is the epoch in which the
-    loss was first not finite, or 0.
+    the epochs until a member stopped, and ``kept`` (members,) is the one whose
+    parameters it has; ``failed`` (members,) is the epoch in which the loss was first
+    not finite, or 0. ``kl_constant`` (members,) is what the KL lacks, nats.
     """
 
     posterior: Posterior
@@ -51,7 +52,9 @@ class Trained:
     kl: np.ndarray
     validation: np.ndarray | None
     n_epochs: np.ndarray
+    kept: np.ndarray
     failed: np.ndarray
+    kl_constant: np.ndarray
     interrupted: bool
     optimizer: dict[str, np.ndarray]
 
@@ -64,7 +67,9 @@ class Trained:
             kl=self.kl[:, members],
             validation=None if self.validation is None else self.validation[:, members],
             n_epochs=self.n_epochs[members],
+            kept=self.kept[members],
             failed=self.failed[members],
+            kl_constant=self.kl_constant[members],
             optimizer=select_state(self.optimizer, members),
         )
 
@@ -186,6 +191,12 @@ class _Run:
         if self.plan.patience is not None:
             record.validation.append(_validation_score(step.posterior, self.rows))
 
+    def _kl_constant(self, posterior: Posterior) -> np.ndarray:
+        priors = priors_of(self.plan, self.members, posterior)
+        layers, keep = posterior.layers, posterior.keep
+        constant = posterior.network.kl_constant(layers, keep, priors)
+        return constant.double().cpu().numpy()
+
     def outcome(self, interrupted: bool, hooks: Sequence[Hook]) -> Trained:
         """The best parameters, as the hooks hand them on, and the record."""
         record, best = self.record, self.best
@@ -203,6 +214,8 @@ class _Run:
             kl=kl,
             validation=validation,
             n_epochs=best.n_epochs,
+            kept=best.epochs,
+            kl_constant=self._kl_constant(posterior),
             failed=np.where(late, 0, record.failed),
             interrupted=interrupted,
             optimizer=self.step.state(),

@@ -176,6 +176,17 @@ class Network(ABC):
         ]
         return torch.stack(terms).sum(0)
 
+    def kl_constant(
+        self, layers: list[Params], keep: Keep, prior: Sequence[Prior]
+    ) -> torch.Tensor:
+        """What ``kl`` leaves out of what depends on rates or priors, (members,)."""
+        groups = zip(self.families, layers, keep, prior, strict=True)
+        terms = [
+            family.kl_constant(params, p, of_group)
+            for family, params, p, of_group in groups
+        ]
+        return torch.stack(terms).sum(0)
+
     def kl_gradient(
         self, layers: list[Params], keep: Keep, prior: Sequence[Prior], noise: Noise
     ) -> list[Params]:

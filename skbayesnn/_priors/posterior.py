@@ -45,6 +45,10 @@ class Normal:
         ratio = variance * self.precision
         return _sum(0.5 * (ratio - variance.log() - _log(self.precision) - 1))
 
+    def log_scale(self, like: torch.Tensor) -> torch.Tensor:
+        """1/2 sum(log precision) over an array like this one, (members,)."""
+        return _sum(0.5 * _log(self.precision).expand_as(like))
+
     def score(self, values: torch.Tensor) -> torch.Tensor:
         """d log p / d values, of their shape."""
         return self.precision * (self.centre - values)

@@ -144,8 +144,8 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
     dropout = _shared(_rates(fitted, posterior))
     length_scale = _shared(_length_scale(fitted))
     history = _history(trained, scaling.log_density_shift())
-    last = trained.n_epochs - 1
-    final_loss = history["loss"][last, np.arange(len(last))]
+    kept_loss = history["loss"][trained.kept - 1, np.arange(len(trained.kept))]
+    bound = -(total_weight * kept_loss + trained.kl_constant)
     return {
         "network_": description_of(posterior.network, posterior.likelihood),
         "parameters_": arrays_of(posterior),
@@ -164,7 +164,7 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
         "history_": history,
         "loss_curve_": np.nanmean(history["loss"], axis=1).tolist(),
         "n_iter_": int(trained.n_epochs.max()),
-        "elbo_": float(-total_weight * final_loss.mean()),
+        "elbo_": float(bound.mean()),
         "prior_": _prior(fitted, alive),
     }
 

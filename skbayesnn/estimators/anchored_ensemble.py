@@ -117,7 +117,8 @@ device, dtype, verbose, random_state
         lambda = p l^2 / (2 N tau), with p = 1 but for layers with dropout; an axis
         for what differs.
     elbo_ : float
-        Minus the mean over members of the penalised loss, nats, up to constants.
+        Minus the mean over members of the penalised loss, nats, up to constants that
+        depend on the size of the network only.
     tau_, noise_std_, dropout_, length_scale_, history_, loss_curve_, n_iter_, \
 n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
 x_scale_, y_mean_, y_scale_

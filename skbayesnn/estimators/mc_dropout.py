@@ -150,7 +150,9 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         lambda = p l^2 / (2 N tau), N the total weight of the training rows; an axis
         for what differs. Biases have the same without the p.
     elbo_ : float
-        Evidence lower bound in nats, y's units, up to constants; mean over networks.
+        Evidence lower bound of the weights that are kept, in nats and y's units; mean
+        over networks. Comparable over tau, ``length_scale`` and ``dropout``, up to a
+        constant for points, whose entropy is infinite: not over kinds of ``noise``.
     history_ : dict of ndarray of shape (n_iter_, n_networks)
         Per epoch and network, nats per row: ``"loss"`` and its two parts
         ``"negative_log_likelihood"`` and ``"kl"``, and ``"validation_score"`` with

@@ -1,0 +1,110 @@
+"""``elbo_`` against the bound written out, with all that depends on l and p."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import entr
+
+from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn._families import FAMILIES
+from skbayesnn._priors import PRIORS
+
+ROWS, COLUMNS, HIDDEN = 37, 3, 5
+UNITS = COLUMNS + HIDDEN
+WEIGHTS = COLUMNS * HIDDEN + HIDDEN
+BIASES = HIDDEN + 1
+
+
+@pytest.fixture
+def rows(seed):
+    random = np.random.default_rng(seed)
+    return random.normal(size=(ROWS, COLUMNS)), random.normal(size=ROWS)
+
+
+def entropy(noise, p):
+    """That of all masks."""
+    if noise == "gaussian":
+        return UNITS * 0.5 * np.log(2 * np.pi * np.e * p * (1 - p))
+    n_masks = {"bernoulli": UNITS, "dropconnect": WEIGHTS}[noise]
+    return n_masks * (entr(p) + entr(1 - p))
+
+
+@pytest.mark.parametrize("noise", ["bernoulli", "dropconnect", "gaussian"])
+@pytest.mark.parametrize("length_scale", [0.1, 3.0])
+def test_normaliser_and_masks_are_in_it(rows, noise, length_scale):
+    rate = 0.2
+    model = MCDropoutRegressor(
+        (HIDDEN,),
+        noise=noise,
+        dropout=rate,
+        length_scale=length_scale,
+        max_iter=2,
+        dtype="float64",
+        n_estimators=2,
+    ).fit(*rows)
+    loss = model.history_["loss"][-1].mean()
+    # log p(w) has log l of every weight and bias.
+    of_prior = (WEIGHTS + BIASES) * np.log(length_scale)
+    expected = -ROWS * loss + of_prior + entropy(noise, 1 - rate)
+    assert model.elbo_ == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("rate", [0.0, "auto"])
+def test_without_masks_and_with_learned_ones(rows, rate):
+    """The former have no entropy, that of the latter is in the KL."""
+    X, y = rows
+    model = MCDropoutClassifier(
+        (HIDDEN,), dropout=rate, length_scale=2.0, max_iter=2, dtype="float64"
+    ).fit(X, y > 0)
+    # A classifier of two classes has two outputs.
+    n_weights = COLUMNS * HIDDEN + 2 * HIDDEN + HIDDEN + 2
+    expected = -ROWS * model.history_["loss"][-1, 0] + n_weights * np.log(2.0)
+    assert model.elbo_ == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_flattest_prior_is_not_always_the_best(seed):
+    """As it was without the normaliser, which falls with l."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(200, COLUMNS))
+    y = X @ [1.0, 0.5, -0.5] + 0.5 * random.normal(size=200)
+    bounds = [
+        MCDropoutRegressor(
+            (), dropout=0.0, length_scale=scale, learning_rate_init=0.05, random_state=0
+        )
+        .fit(X, y)
+        .elbo_
+        for scale in (1e-3, 1.0, 1e2)
+    ]
+    assert np.argmax(bounds) == 1
+
+
+def test_exact_entropy_of_gaussian_masks(seed):
+    """What the KL of noise="gaussian" leaves out: -log of a row's size, measured.
+
+    One weight w = z m, z ~ N(p, p (1 - p)): KL(q || N(0, 1 / l^2)) by quadrature.
+    """
+    family, p, scale = (
+        FAMILIES["gaussian"](),
+        torch.tensor([0.8], dtype=torch.float64),
+        2.0,
+    )
+    prior = PRIORS["gaussian"](torch.tensor([scale], dtype=torch.float64))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    weights = weights / weights.sum()
+    missing = []
+    for m in (0.05, 0.2, 0.5, 1.0):
+        params = {
+            "mean": torch.tensor([[[m]]], dtype=torch.float64),
+            "bias": torch.zeros(1, 1).double(),
+        }
+        said = family.kl(params, p, prior, None) + family.kl_constant(params, p, prior)
+        # The bias, a point, has log l of its own.
+        said = float(said) + np.log(scale)
+        std = m * np.sqrt(0.8 * 0.2)
+        w = 0.8 * m + std * nodes
+        log_q = -0.5 * nodes**2 - np.log(std) - 0.5 * np.log(2 * np.pi)
+        log_prior = -0.5 * (scale * w) ** 2 + np.log(scale) - 0.5 * np.log(2 * np.pi)
+        missing.append(weights @ (log_q - log_prior) - said)
+    # But for the constant log sqrt(2 pi) of the prior.
+    expected = -np.log([0.05, 0.2, 0.5, 1.0]) + 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(missing, expected, rtol=1e-9)
