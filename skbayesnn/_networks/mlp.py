@@ -56,8 +56,15 @@ ACTIVATIONS = {
         lambda g, h: _aten.sigmoid_backward.grad_input(g, h, grad_input=g),
         1.0,
     ),
+    "erf": Activation(torch.erf, torch.erf_, lambda g, h: _erf_back(g, h), 1.0),
     "identity": Activation(lambda x: x, lambda x: x, lambda g, h: g, 1.0),
 }
+
+
+def _erf_back(gradient: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """2 / sqrt(pi) exp(-x^2), of x = erfinv(values); 0 where these are 1."""
+    slope = values.erfinv().square_().neg_().exp_()
+    return gradient.mul_(slope.mul_(2 / math.sqrt(math.pi)))
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(100,)
         Units of each hidden layer; () is a linear model.
-    activation : {"tanh", "relu", "logistic", "identity"}, default="tanh"
+    activation : {"tanh", "relu", "logistic", "erf", "identity"}, default="tanh"
     dropout : float in [0, 1) or sequence of float, default=0
         Probability that a unit is dropped, as in :class:`MCDropoutRegressor`; masks
         add to the members' spread.

@@ -90,7 +90,7 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
-    activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
+    activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
     dropout : float in [0, 1) or sequence of float, default=0
         Probability that a unit's mean weights are dropped: the posterior is then the
         spike and slab p N(m, sigma^2) + (1 - p) N(0, sigma^2) per row of a weight
@@ -235,7 +235,7 @@ class BBBClassifier(_BayesByBackprop, BayesianClassifier):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
-    activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
+    activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
     dropout, prior, pi, s1, s2, kl, kl_weighting, kl_warm_up, gradient
         As in :class:`BBBRegressor`.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default=1.0

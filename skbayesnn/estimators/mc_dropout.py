@@ -54,7 +54,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
-    activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
+    activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
     dropout : float in [0, 1), sequence of float or "auto", default=0.01
         Probability that a unit is dropped; a sequence gives one for the inputs of
         each weight layer (hidden layers + 1), the network's inputs first. Higher rates
@@ -255,7 +255,7 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
-    activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
+    activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
     dropout : float in [0, 1), sequence of float or "auto", default=0.1
         Probability that a unit is dropped; a sequence gives one for the inputs of
         each weight layer (hidden layers + 1), the network's inputs first. ``"auto"``

@@ -150,7 +150,7 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
-    activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
+    activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
     dropout : float in [0, 1) or sequence of float, default=0.1
         Where learning starts: alpha = dropout / (1 - dropout). 0 leaves a layer
         without noise.
@@ -264,7 +264,7 @@ class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
-    activation : {"relu", "tanh", "logistic", "identity"}, default="relu"
+    activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
     dropout, noise, alpha_per, prior, kl_approximation, kl_warm_up, length_scale
         As in :class:`VariationalDropoutRegressor`.
     tau, class_weight

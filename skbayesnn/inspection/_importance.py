@@ -4,11 +4,11 @@ from numbers import Integral
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import Bunch
 
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._sklearn_compat import safe_indexing
-from skbayesnn.estimators._validation import check_number
+from skbayesnn.estimators._validation import check_number, random_source
 
 
 def uncertainty_importance(
@@ -64,7 +64,7 @@ def uncertainty_importance(
     1
     """
     check_number("n_repeats", n_repeats, kind=Integral, low=1)
-    random = check_random_state(random_state)
+    random = random_source(random_state)
     X = _dense("X", X)
     background = X if background is None else _dense("background", background)
     if background.shape[1] != X.shape[1]:

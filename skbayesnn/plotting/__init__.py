@@ -23,6 +23,7 @@ from skbayesnn.plotting._training_curve import TrainingCurveDisplay
 from skbayesnn.plotting._uncertainty_decomposition import (
     UncertaintyDecompositionDisplay,
 )
+from skbayesnn.plotting._uncertainty_importance import UncertaintyImportanceDisplay
 
 __all__ = [
     "CalibrationCurveDisplay",
@@ -32,4 +33,5 @@ __all__ = [
     "TauPathDisplay",
     "TrainingCurveDisplay",
     "UncertaintyDecompositionDisplay",
+    "UncertaintyImportanceDisplay",
 ]

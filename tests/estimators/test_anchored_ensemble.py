@@ -8,6 +8,7 @@ et al. 2014, section 2): a normal distribution in closed form.
 import numpy as np
 import pytest
 from numpy.polynomial.hermite_e import hermegauss
+from scipy.special import erf
 
 from skbayesnn import AnchoredEnsembleClassifier, AnchoredEnsembleRegressor
 from skbayesnn._inference.noise import ROWS as ROW_NOISE
@@ -116,12 +117,13 @@ def test_noise_is_learned_from_the_rows_alone(seed, rows):
     assert model.noise_std_**2 == pytest.approx(np.mean(variances), rel=1e-4)
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("activation", ["relu", "erf", "tanh"])
 def test_anchors_have_the_kernel_of_the_prior(seed, activation):
     """Cov f(x) f(x') = s_b^2 + H s_w^2 E h(u) h(u'), u normal, for H units.
 
-    For relu in closed form, the arc-cosine kernel (Cho & Saul 2009, eq. 6); else by
-    quadrature. With one hidden layer it holds for any width.
+    For relu and erf in closed form, the arc-cosine kernel (Cho & Saul 2009, eq. 6) and
+    the arc-sine kernel (Williams 1998, eq. 11); else by quadrature. With one hidden
+    layer it holds for any width.
     """
     units = 30
     model = AnchoredEnsembleRegressor(
@@ -142,17 +144,25 @@ def test_anchors_have_the_kernel_of_the_prior(seed, activation):
     model.fit(X, random.normal(size=4))
     arrays = model.parameters_
     hidden = X @ arrays["layers/0/mean"] + arrays["layers/0/bias"][:, None]
-    hidden = np.maximum(hidden, 0) if activation == "relu" else np.tanh(hidden)
+    functions = {"relu": lambda u: np.maximum(u, 0), "erf": erf, "tanh": np.tanh}
+    hidden = functions[activation](hidden)
     f = hidden @ arrays["layers/1/mean"] + arrays["layers/1/bias"][:, None]
     found = np.cov(f[..., 0].T)
 
     of_units = X @ X.T / 0.8**2 + 1 / 0.5**2
-    kernel = _arc_cosine if activation == "relu" else _of_tanh
+    kernel = {"relu": _arc_cosine, "erf": _arc_sine, "tanh": _of_tanh}[activation]
     expected = kernel(of_units) * units / 3.0**2 + 1 / 1.5**2
     variance = expected.diagonal()
     # Six standard errors; sums over units have tails that are somewhat heavier.
     error = 6 * np.sqrt((np.outer(variance, variance) + expected**2) / MEMBERS)
     assert (abs(found - expected) < 1.3 * error).all()
+
+
+def _arc_sine(covariance):
+    """E erf(u) erf(u'), (u, u') normal with that covariance."""
+    scale = 1 + 2 * covariance.diagonal()
+    inside = 2 * covariance / np.sqrt(np.outer(scale, scale))
+    return 2 / np.pi * np.arcsin(inside)
 
 
 def _arc_cosine(covariance):

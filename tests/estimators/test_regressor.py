@@ -373,7 +373,7 @@ def test_no_hidden_layer_is_a_linear_model(data, small):
     np.testing.assert_allclose(f[1] - f[0], f[2] - f[1], rtol=1e-9)
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "erf", "identity"])
 def test_activations(data, small, activation):
     model = MCDropoutRegressor(activation=activation, **small).fit(data.X, data.y)
     assert np.isfinite(model.predict(data.X_new)).all()

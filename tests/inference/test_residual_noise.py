@@ -150,7 +150,7 @@ def test_networks_that_interpolate_do_not_claim_to_know(seed):
     assert 0.4 * y.std() < model.noise_std_ < 2 * y.std()
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
+@pytest.mark.parametrize("activation", ["relu", "tanh", "erf", "identity"])
 @pytest.mark.parametrize("rows_of_members", [1, 3])
 def test_tangent_kernel_is_that_of_autograd(seed, activation, rows_of_members):
     random = torch.Generator().manual_seed(seed)

@@ -19,6 +19,7 @@ from skbayesnn.plotting import (
     TauPathDisplay,
     TrainingCurveDisplay,
     UncertaintyDecompositionDisplay,
+    UncertaintyImportanceDisplay,
 )
 
 
@@ -43,6 +44,7 @@ def made(regressor, classifier, search, data):
             TauPathDisplay: (search,),
             TrainingCurveDisplay: (regressor,),
             UncertaintyDecompositionDisplay: (classifier, X),
+            UncertaintyImportanceDisplay: (regressor, X),
         }[kind]
         return kind.from_estimator(*arguments, **kwargs)
 
@@ -94,7 +96,8 @@ def test_without_matplotlib(kind, name, monkeypatch):
     """It is said before anything is computed."""
     make = getattr(kind, name, None)
     if make is None:
-        assert kind in (TauPathDisplay, TrainingCurveDisplay)
+        of_others = TauPathDisplay, TrainingCurveDisplay, UncertaintyImportanceDisplay
+        assert kind in of_others
         return
     parameters = inspect.signature(make).parameters.values()
     needed = {p.name: None for p in parameters if p.default is p.empty}

@@ -1,0 +1,136 @@
+"""Which columns make rows uncertain, as a picture."""
+
+import numpy as np
+
+from skbayesnn.inspection import uncertainty_importance
+from skbayesnn.plotting._shared import BLUE, GREY, axes_for, require_matplotlib
+
+# Columns that are shown where there are more.
+MOST_COLUMNS = 20
+
+
+class UncertaintyImportanceDisplay:
+    """The columns whose values make rows uncertain, the most important one on top.
+
+    It is made by :meth:`from_estimator` or :meth:`from_importances`. A bar is the part
+    of the rows' mean uncertainty that goes when a column's values are replaced by those
+    of other rows; the line on it is one standard deviation over the repeats. Bars to
+    the left: the column's values make the rows less uncertain than others would.
+
+    Parameters
+    ----------
+    importances : ndarray of shape (n_features, n_repeats)
+    names : sequence of str
+        Of the columns.
+    kind : str
+        Of the uncertainty.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    bars_ : matplotlib BarContainer
+    """
+
+    def __init__(self, *, importances, names, kind):
+        self.importances = importances
+        self.names = names
+        self.kind = kind
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator,
+        X,
+        *,
+        background=None,
+        kind=None,
+        n_repeats=5,
+        random_state=None,
+        ax=None,
+        **kwargs,
+    ):
+        """From a fitted model and the rows to be explained.
+
+        Parameters
+        ----------
+        estimator, X, background, kind, n_repeats, random_state
+            As in :func:`skbayesnn.inspection.uncertainty_importance`. Columns of a
+            frame have their names.
+        ax, **kwargs
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        display : UncertaintyImportanceDisplay
+        """
+        require_matplotlib(f"{cls.__name__}.from_estimator")
+        result = uncertainty_importance(
+            estimator,
+            X,
+            background=background,
+            kind=kind,
+            n_repeats=n_repeats,
+            random_state=random_state,
+        )
+        names = getattr(X, "columns", None)
+        return cls.from_importances(result, names=names, kind=kind, ax=ax, **kwargs)
+
+    @classmethod
+    def from_importances(cls, result, *, names=None, kind=None, ax=None, **kwargs):
+        """From what ``uncertainty_importance`` returned.
+
+        Parameters
+        ----------
+        result : Bunch
+        names : sequence of str, default=None
+            Of the columns; None numbers them.
+        kind : str, default=None
+            For the label of the axis.
+        ax, **kwargs
+            As in :meth:`plot`.
+
+        Returns
+        -------
+        display : UncertaintyImportanceDisplay
+        """
+        require_matplotlib(f"{cls.__name__}.from_importances")
+        importances = np.asarray(result.importances)
+        if names is None:
+            names = [f"column {i}" for i in range(len(importances))]
+        names = [str(name) for name in names]
+        if len(names) != len(importances):
+            raise ValueError(
+                f"`names` must be of the {len(importances)} columns; got {len(names)}."
+            )
+        kind = "epistemic or mutual_information" if kind is None else kind
+        display = cls(importances=importances, names=names, kind=kind)
+        return display.plot(ax=ax, **kwargs)
+
+    def plot(self, ax=None, **kwargs):
+        """Draw it; of more than twenty columns those that matter most.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            New ones by default.
+        **kwargs : dict
+            Keywords of matplotlib's ``barh``.
+
+        Returns
+        -------
+        self : object
+        """
+        ax = axes_for(self, ax)
+        mean, std = self.importances.mean(1), self.importances.std(1)
+        chosen = np.argsort(np.abs(mean))[-MOST_COLUMNS:]
+        chosen = chosen[np.argsort(mean[chosen])]
+        style = {"color": BLUE, "ecolor": GREY} | kwargs
+        places = np.arange(len(chosen))
+        self.bars_ = ax.barh(places, mean[chosen], xerr=std[chosen], **style)
+        ax.axvline(0, color=GREY, linewidth=0.8)
+        ax.set(
+            xlabel=f"what it adds to the rows' mean uncertainty\n({self.kind})",
+        )
+        ax.set_yticks(places, [self.names[i] for i in chosen])
+        return self

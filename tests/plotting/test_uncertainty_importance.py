@@ -1,0 +1,39 @@
+"""UncertaintyImportanceDisplay."""
+
+import numpy as np
+import pytest
+
+from skbayesnn.inspection import uncertainty_importance
+from skbayesnn.plotting import UncertaintyImportanceDisplay
+
+
+def test_bars_are_the_importances(regressor, data):
+    how = {"background": data.X, "n_repeats": 3, "random_state": 0}
+    display = UncertaintyImportanceDisplay.from_estimator(regressor, data.X_new, **how)
+    expected = uncertainty_importance(regressor, data.X_new, **how)
+    np.testing.assert_array_equal(display.importances, expected.importances)
+    widths = [bar.get_width() for bar in display.bars_]
+    np.testing.assert_allclose(widths, np.sort(expected.importances_mean))
+    names = [label.get_text() for label in display.ax_.get_yticklabels()]
+    top = expected.importances_mean.argmax()
+    assert names[-1] == "abcd"[top]
+
+
+def test_names(regressor, data):
+    columns = [f"sensor {i}" for i in range(data.X.shape[1])]
+    result = uncertainty_importance(regressor, data.X_new)
+    plain = UncertaintyImportanceDisplay.from_importances(result)
+    assert plain.names == ["column 0", "column 1", "column 2", "column 3"]
+    named = UncertaintyImportanceDisplay.from_importances(result, names=columns)
+    assert named.names == columns
+    with pytest.raises(ValueError, match="`names` must be of the"):
+        UncertaintyImportanceDisplay.from_importances(result, names=columns[1:])
+
+
+def test_many_columns_are_cut(regressor, data):
+    class Result:
+        importances = np.arange(30.0)[:, None] * [1, 1]
+
+    display = UncertaintyImportanceDisplay.from_importances(Result)
+    assert len(display.bars_) == 20
+    assert min(bar.get_width() for bar in display.bars_) == 10
