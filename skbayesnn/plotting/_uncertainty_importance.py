@@ -3,6 +3,7 @@
 import numpy as np
 
 from skbayesnn.inspection import uncertainty_importance
+from skbayesnn.inspection._importance import default_kind
 from skbayesnn.plotting._shared import BLUE, GREY, axes_for, require_matplotlib
 
 # Columns that are shown where there are more.
@@ -74,10 +75,13 @@ class UncertaintyImportanceDisplay:
             random_state=random_state,
         )
         names = getattr(X, "columns", None)
+        kind = f"{kind or default_kind(estimator)} uncertainty".replace("_", " ")
         return cls.from_importances(result, names=names, kind=kind, ax=ax, **kwargs)
 
     @classmethod
-    def from_importances(cls, result, *, names=None, kind=None, ax=None, **kwargs):
+    def from_importances(
+        cls, result, *, names=None, kind="uncertainty", ax=None, **kwargs
+    ):
         """From what ``uncertainty_importance`` returned.
 
         Parameters
@@ -85,7 +89,7 @@ class UncertaintyImportanceDisplay:
         result : Bunch
         names : sequence of str, default=None
             Of the columns; None numbers them.
-        kind : str, default=None
+        kind : str, default="uncertainty"
             For the label of the axis.
         ax, **kwargs
             As in :meth:`plot`.
@@ -103,7 +107,6 @@ class UncertaintyImportanceDisplay:
             raise ValueError(
                 f"`names` must be of the {len(importances)} columns; got {len(names)}."
             )
-        kind = "epistemic or mutual_information" if kind is None else kind
         display = cls(importances=importances, names=names, kind=kind)
         return display.plot(ax=ax, **kwargs)
 
@@ -129,8 +132,6 @@ class UncertaintyImportanceDisplay:
         places = np.arange(len(chosen))
         self.bars_ = ax.barh(places, mean[chosen], xerr=std[chosen], **style)
         ax.axvline(0, color=GREY, linewidth=0.8)
-        ax.set(
-            xlabel=f"what it adds to the rows' mean uncertainty\n({self.kind})",
-        )
+        ax.set_xlabel(f"mean {self.kind} that is due to the column")
         ax.set_yticks(places, [self.names[i] for i in chosen])
         return self
