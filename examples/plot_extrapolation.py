@@ -10,8 +10,8 @@ that it does not know (rank correlation).
 Nobody can know what comes after four weeks, so that an honest band opens. That of MC
 dropout opens too little: it holds 72 % of the older samples. The networks of the stack
 go on along straight lines, which part: its band holds nearly all of them, and is wide
-where its mean is wrong (a correlation of .8). The anchored ensemble stays about where it
-was, with the widest band. The Gaussian process falls back on the mean of y, and its
+where its mean is wrong (a correlation of .8). The anchored ensemble stays about where
+it was, with the widest band. The Gaussian process falls back on the mean of y, and its
 band is that of its prior. A wide band is no forecast: if old concrete is to be
 predicted, the logarithm of the age as a column does more than any posterior.
 

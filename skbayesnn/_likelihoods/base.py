@@ -44,6 +44,8 @@ class Likelihood(ABC):
     standardizes_y: ClassVar[bool] = True
     # Whether tau tempers it, instead of being the precision of its noise.
     tempered: ClassVar[bool] = False
+    # Whether its noise is a function of the row.
+    row_noise: ClassVar[bool] = False
     # What ``components`` are the arrays of: of numbers a ``Components``, or ``Labels``.
     components_class: ClassVar[type[Any]]
     # Whether tau is a parameter inside of ``nll``, learned with the weights.

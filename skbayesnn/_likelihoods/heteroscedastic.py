@@ -53,6 +53,7 @@ class Heteroscedastic(Precision):
     """See the module."""
 
     name = "heteroscedastic"
+    row_noise = True
     components_class = Gaussians
 
     @property

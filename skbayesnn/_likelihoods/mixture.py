@@ -127,6 +127,7 @@ class Mixture(Precision):
     """
 
     name = "mixture"
+    row_noise = True
     components_class = GaussianMixtures
 
     n_components: int = 3

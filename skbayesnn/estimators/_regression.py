@@ -30,8 +30,12 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
 
     @property
     def noise_std_(self):
-        """1 / sqrt(tau_), y's units; none where tau_ tempers a likelihood."""
-        std = self.tau_**-0.5
+        """1 / sqrt(tau_), y's units; none where tau_ tempers a likelihood.
+
+        Where the noise depends on the row it is its root mean square over training
+        rows, whatever tau is.
+        """
+        std = getattr(self, "row_noise_std_", self.tau_**-0.5)
         name = self.network_["likelihood"]["name"]
         if likelihood_class(name, of_classes=False).tempered:
             raise AttributeError(

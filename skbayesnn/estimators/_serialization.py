@@ -6,6 +6,7 @@ torch object, and a model that was fitted on a GPU loads anywhere.
 
 import numpy as np
 import torch
+from scipy import sparse
 
 from skbayesnn._data.design import Scaling
 from skbayesnn._inference.objective import weight_decay
@@ -15,6 +16,8 @@ from skbayesnn._likelihoods.heteroscedastic import UNBOUNDED
 from skbayesnn._networks import Network, network_from
 from skbayesnn.estimators._program import Fitted
 
+# Training rows, and draws, whose noise a row-dependent one is told by.
+_ROWS_OF_NOISE, _DRAWS_OF_NOISE = 1000, 20
 # Of ``network_`` and ``parameters_``: 1 was that of version 0.1.0.
 FORMAT = 2
 
@@ -146,7 +149,7 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
     history = _history(trained, scaling.log_density_shift())
     kept_loss = history["loss"][trained.kept - 1, np.arange(len(trained.kept))]
     bound = -(total_weight * kept_loss + trained.kl_constant)
-    return {
+    attributes = {
         "network_": description_of(posterior.network, posterior.likelihood),
         "parameters_": arrays_of(posterior),
         "seeds_": posterior.seeds,
@@ -167,6 +170,24 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
         "elbo_": float(bound.mean()),
         "prior_": _prior(fitted, alive),
     }
+    if posterior.likelihood.row_noise:
+        attributes["row_noise_std_"] = _row_noise(fitted, posterior, scaling)
+    return attributes
+
+
+def _row_noise(fitted: Fitted, posterior: Posterior, scaling: Scaling):
+    """Root mean square of the noise over training rows, y's units."""
+    rows = fitted.task.shares[0].rows
+    X = fitted.task.table.X[rows[:: -(-len(rows) // _ROWS_OF_NOISE)]]
+    values = scaling.x_to_network(X.toarray() if sparse.issparse(X) else X)
+    x = _tensor(values, posterior.device, posterior.dtype).unsqueeze(0)
+    with torch.no_grad():
+        outputs = posterior.outputs(x, range(posterior.distinct_draws(_DRAWS_OF_NOISE)))
+        values = posterior.components(outputs)
+    arrays = (value.flatten(0, 1).double().cpu().numpy() for value in values)
+    variance = posterior.likelihood.components_class(*arrays).variance
+    std = scaling.std_from_network(np.sqrt(variance.mean((0, 1))))
+    return float(std[0]) if len(std) == 1 else std
 
 
 def _length_scale(fitted: Fitted) -> np.ndarray:

@@ -141,7 +141,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     tau_ : float or ndarray of shape (n_targets,)
         Precision in y's units, given or learned.
     noise_std_ : float or ndarray of shape (n_targets,)
-        1 / sqrt(tau_), y's units; counts have none.
+        1 / sqrt(tau_), y's units; counts have none. Of noise that depends on the row,
+        the root mean square over training rows.
     dropout_ : float or ndarray of shape (n_layers,)
         Rates in use.
     length_scale_ : float or ndarray of shape (n_layers,)

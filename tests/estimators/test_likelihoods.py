@@ -352,3 +352,18 @@ def test_the_largest_coverage_ends_somewhere(case):
         lower, upper = model.predict_interval(case.X[:2], 1 - 2.0**-53, kind=kind).T
         assert np.isfinite(lower).all() and (upper >= lower).all()
         assert np.isfinite(upper).all()
+
+
+@pytest.mark.parametrize("likelihood", ["heteroscedastic", "mixture"])
+@pytest.mark.parametrize("tau", [0.04, "auto"])
+def test_noise_std_is_the_noise_that_is_used(seed, likelihood, tau):
+    """Also where a tau is given that is far from it: s(x) makes up for it."""
+    random = np.random.default_rng(seed)
+    X = random.uniform(-1, 1, size=(400, 2))
+    y = X[:, 0] + np.exp(X[:, 1]) * random.normal(size=400)
+    model = MCDropoutRegressor(
+        (10,), likelihood=likelihood, tau=tau, max_iter=50, device="cpu"
+    ).fit(X, y)
+    used = np.sqrt(np.mean(model.predict_uncertainty(X, "aleatoric") ** 2))
+    # 20 of the 200 draws.
+    assert model.noise_std_ == pytest.approx(used, rel=0.05)
