@@ -174,6 +174,13 @@ class Family(ABC):
         """
         return torch.full_like(params["mean"], -torch.inf)
 
+    def without(self, params: Params, used: torch.Tensor) -> Params:
+        """Params whose weights are zero, without noise, where they are not used.
+
+        used : (members, inputs, outputs), bool
+        """
+        return params | {"mean": params["mean"] * used}
+
     def as_prior(self, params: Params) -> Params:
         """Fields of the `PosteriorPrior` that q is, for families of normal weights.
 

@@ -11,12 +11,20 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from skbayesnn._families.base import Family, binary_entropy, per_input
+from skbayesnn._families.base import Family, Params, binary_entropy, per_input
 from skbayesnn._families.local_reparameterization import sample, sample_vjp
 
 # Share of the variance of the start weights that is uncertainty: small enough for the
 # data to be seen through the noise, large enough not to be a point mass.
 START_SHARE = 0.01
+
+
+def signal_to_noise(params: Params) -> torch.Tensor:
+    """|m| / sigma of every weight, (members, inputs, outputs) [BBB15 section 5.1].
+
+    Zero where there is neither.
+    """
+    return (params["mean"].abs() / functional.softplus(params["rho"])).nan_to_num(0.0)
 
 
 @dataclass(frozen=True)
@@ -108,6 +116,11 @@ class MeanField(Family):
         sigma, bias_sigma = _sigmas(params)
         weight = mean + sigma * noise.normal(*mean.shape[-2:])
         return weight, bias + bias_sigma * noise.normal(bias.shape[-1])
+
+    def without(self, params, used):
+        """Their sigma is zero, too."""
+        rho = params["rho"].masked_fill(~used, -torch.inf)
+        return super().without(params, used) | {"rho": rho}
 
     def log_density(self, params, keep, weight, bias):
         """log q(W, b), the lead axes of W and b, nats.

@@ -1,12 +1,19 @@
-"""Variational dropout makes weights needless; here they are dropped [MAV17]."""
+"""Posteriors say which weights are needless; here they are dropped [MAV17, BBB15].
+
+By the rate of their noise, or by the ratio of signal to noise.
+"""
 
 from dataclasses import replace
 from itertools import pairwise
 
 import torch
+from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._families.mean_field import signal_to_noise
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._networks import MLP
+from skbayesnn.estimators import _serialization
+from skbayesnn.estimators._base import BayesianNetwork
 
 # log alpha above which a weight is noise: a dropout rate of 0.95 [MAV17 section 5].
 THRESHOLD = 3.0
@@ -19,7 +26,7 @@ def n_weights(sizes) -> int:
 
 def n_used(posterior: Posterior, threshold: float) -> float:
     """Weights that are neither zero nor noise, mean over the networks."""
-    used = sum(int(of_layer.sum()) for of_layer in _used(posterior, threshold))
+    used = sum(int(of_layer.sum()) for of_layer in less_noisy(posterior, threshold))
     return used / posterior.n_members
 
 
@@ -33,17 +40,15 @@ def log_alpha(posterior: Posterior) -> list[torch.Tensor]:
     ]
 
 
-def prune(posterior: Posterior, threshold: float) -> Posterior:
-    """Without the weights of a higher log alpha, and the units that nothing uses.
+def prune(posterior: Posterior, used: list[torch.Tensor]) -> Posterior:
+    """Without the weights that are not used, and the units that nothing uses.
 
     Of perceptrons: what a unit feeds is the next layer.
+
+    used : per layer (members, inputs, outputs), bool
     """
-    layers = [
-        params | {"mean": params["mean"] * used}
-        for params, used in zip(
-            posterior.layers, _used(posterior, threshold), strict=True
-        )
-    ]
+    groups = zip(posterior.network.families, posterior.layers, used, strict=True)
+    layers = [family.without(params, mask) for family, params, mask in groups]
     perceptron = MLP.from_description(posterior.network.describe())
     sizes = list(perceptron.sizes)
     # From the outputs down: a unit that only fed removed units is not used either.
@@ -57,12 +62,25 @@ def prune(posterior: Posterior, threshold: float) -> Posterior:
     return replace(posterior, network=network, layers=layers)
 
 
-def _used(posterior: Posterior, threshold: float) -> list[torch.Tensor]:
-    """Per layer (members, inputs, outputs), bool."""
+def less_noisy(posterior: Posterior, threshold: float) -> list[torch.Tensor]:
+    """Weights of a log alpha up to this, per layer (members, inputs, outputs), bool."""
     return [
         (params["mean"] != 0) & (of_layer <= threshold)
         for params, of_layer in zip(posterior.layers, log_alpha(posterior), strict=True)
     ]
+
+
+def clearest(posterior: Posterior, share: float) -> list[torch.Tensor]:
+    """All but a share of each network's weights, those of the lowest |m| / sigma.
+
+    returns : per layer (members, inputs, outputs), bool
+    """
+    ratios = [signal_to_noise(params) for params in posterior.layers]
+    flat = torch.cat([ratio.flatten(1) for ratio in ratios], dim=1)
+    dropped = round(share * flat.shape[1])
+    place = flat.argsort(dim=1).argsort(dim=1)
+    kept = (place >= dropped).split([ratio[0].numel() for ratio in ratios], dim=1)
+    return [k.view_as(ratio) for k, ratio in zip(kept, ratios, strict=True)]
 
 
 def _take(params, units: torch.Tensor, axis: int):
@@ -77,3 +95,58 @@ def _take(params, units: torch.Tensor, axis: int):
         absent = of_value == 0
         taken[name] = value if shared or absent else value.index_select(of_value, units)
     return taken
+
+
+class Prunable(BayesianNetwork):
+    """Base of the methods whose posterior says which weights it could do without."""
+
+    # What `prune` did: None, or its rule, the sizes before, and scores.
+    pruning_: dict | None
+
+    def _check_can_go_on(self, task, of_y):
+        done = getattr(self, "pruning_", None)
+        if done is not None:
+            rule, value = next(iter(done.items()))
+            raise ValueError(
+                "a fit that goes on (warm_start, partial_fit) would let pruned "
+                f"weights grow again; this network was pruned with {rule}={value:g}. "
+                "Set warm_start=False, or fit a clone."
+            )
+        super()._check_can_go_on(task, of_y)
+
+    def _adopt(self, fitted, of_y, *, seen):
+        super()._adopt(fitted, of_y, seen=seen)
+        self.pruning_ = None
+
+    def _prune(self, rule: dict[str, float], choose, X, y):
+        """Keep the weights that ``choose`` says of the posterior.
+
+        rule : what it goes by, for ``pruning_``
+        """
+        check_is_fitted(self)
+        if (X is None) != (y is None):
+            raise ValueError(
+                "`X` and `y` are the rows to score and must be given together; got "
+                f"only {'y' if X is None else 'X'}."
+            )
+        before = None if X is None else self.score(X, y)
+        sizes, posterior = self._sizes_of_fit(), self._plain_posterior()
+        posterior = prune(posterior, choose(posterior))
+        self.parameters_ = _serialization.arrays_of(posterior)
+        self.network_ = _serialization.description_of(
+            posterior.network, posterior.likelihood
+        )
+        after = None if X is None else self.score(X, y)
+        scores = {"score_before": before, "score_after": after}
+        self.pruning_ = rule | {"sizes": sizes} | scores
+        return self
+
+    def _sizes_of_fit(self):
+        """Layer sizes before any pruning."""
+        about = getattr(self, "pruning_", None) or self.network_
+        return about["sizes"]
+
+    def _plain_posterior(self):
+        """The networks on the CPU, in the precision that they are kept in."""
+        dtype = torch.as_tensor(self.parameters_["layers/0/mean"]).dtype
+        return _serialization.posterior_of(self, torch.device("cpu"), dtype)

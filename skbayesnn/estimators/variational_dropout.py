@@ -1,17 +1,13 @@
 """Variational dropout [KSW15]: Gaussian dropout whose noise is learned."""
 
-import torch
-from sklearn.utils.validation import check_is_fitted
-
 from skbayesnn._families import Correlated, Independent, Point
-from skbayesnn.estimators import _pruning, _serialization, _validation
-from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators import _pruning, _validation
 from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._regression import BayesianRegressor
 from skbayesnn.estimators._variational_spec import VariationalSpec
 
 
-class _VariationalDropout(BayesianNetwork):
+class _VariationalDropout(_pruning.Prunable):
     """Multiplicative normal noise of a learned variance, and what it makes needless."""
 
     _can_collapse = True
@@ -54,19 +50,6 @@ class _VariationalDropout(BayesianNetwork):
             return 0.5 if noise == "independent" else 0.0
         return _validation.check_number("kl_warm_up", self.kl_warm_up, low=0, high=1)
 
-    def _check_can_go_on(self, task, of_y):
-        if self.pruning_ is not None:
-            raise ValueError(
-                "a fit that goes on (warm_start, partial_fit) would let pruned "
-                "weights grow again; this network was pruned with threshold="
-                f"{self.pruning_['threshold']:g}. Set warm_start=False, or fit a clone."
-            )
-        super()._check_can_go_on(task, of_y)
-
-    def _adopt(self, fitted, of_y, *, seen):
-        super()._adopt(fitted, of_y, seen=seen)
-        self.pruning_ = None
-
     @property
     def alpha_(self):
         """Variance of the noise of a weight of one, per layer."""
@@ -101,37 +84,13 @@ class _VariationalDropout(BayesianNetwork):
         self : object
             ``pruning_`` says what was done. A pruned network cannot be trained on.
         """
-        check_is_fitted(self)
         threshold = _validation.check_number("threshold", threshold)
-        if (X is None) != (y is None):
-            raise ValueError(
-                "`X` and `y` are the rows to score and must be given together; got "
-                f"only {'y' if X is None else 'X'}."
-            )
-        before = None if X is None else self.score(X, y)
-        sizes = self._sizes_of_fit()
-        posterior = _pruning.prune(self._plain_posterior(), threshold)
-        self.parameters_ = _serialization.arrays_of(posterior)
-        self.network_ = _serialization.description_of(
-            posterior.network, posterior.likelihood
+        return self._prune(
+            {"threshold": threshold},
+            lambda posterior: _pruning.less_noisy(posterior, threshold),
+            X,
+            y,
         )
-        self.pruning_ = {
-            "threshold": threshold,
-            "sizes": sizes,
-            "score_before": before,
-            "score_after": None if X is None else self.score(X, y),
-        }
-        return self
-
-    def _sizes_of_fit(self):
-        """Layer sizes before any pruning."""
-        about = self.network_ if self.pruning_ is None else self.pruning_
-        return about["sizes"]
-
-    def _plain_posterior(self):
-        """The networks on the CPU, in the precision that they are kept in."""
-        dtype = torch.as_tensor(self.parameters_["layers/0/mean"]).dtype
-        return _serialization.posterior_of(self, torch.device("cpu"), dtype)
 
 
 class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):

@@ -468,7 +468,7 @@ def test_units_that_feed_removed_units_are_removed():
         keep=(torch.ones(1, dtype=torch.float64),) * 3,
         seeds=np.array([0]),
     )
-    pruned = _pruning.prune(posterior, 3.0)
+    pruned = _pruning.prune(posterior, _pruning.less_noisy(posterior, 3.0))
     assert pruned.network.sizes == (2, 1, 1, 1)
     for params, expected in zip(pruned.layers, (1.0, 2.0, 4.0), strict=True):
         np.testing.assert_array_equal(params["mean"].numpy().ravel()[-1:], expected)

@@ -1,0 +1,87 @@
+"""Bayes by Backprop without the weights of the least signal to noise."""
+
+import numpy as np
+import pytest
+from scipy.special import log1p
+
+from skbayesnn import BBBClassifier, BBBRegressor
+
+
+@pytest.fixture
+def model(data, small):
+    settings = small | {"dropout": 0.0, "n_estimators": 2}
+    return BBBRegressor(**settings).fit(data.X, data.y)
+
+
+def ratios(model):
+    """|mean| / std of all weights of each network, (networks, weights)."""
+    arrays = model.parameters_
+    return np.concatenate(
+        [
+            np.abs(arrays[f"layers/{i}/mean"]).reshape(2, -1)
+            / log1p(np.exp(arrays[f"layers/{i}/rho"])).reshape(2, -1)
+            for i in range(3)
+        ],
+        axis=1,
+    )
+
+
+@pytest.mark.parametrize("share", [0.25, 0.75])
+def test_those_of_the_least_signal_go(data, model, share):
+    before = ratios(model)
+    means = [model.parameters_[f"layers/{i}/mean"].copy() for i in range(3)]
+    assert model.prune(share, data.X, data.y) is model
+    bound = np.sort(before, axis=1)[:, round(share * before.shape[1])]
+    kept = before >= bound[:, None]
+    # What is left are the means that were kept, less units that nothing uses.
+    left = np.concatenate(
+        [model.parameters_[f"layers/{i}/mean"].reshape(2, -1) for i in range(3)], axis=1
+    )
+    expected = np.concatenate([m.reshape(2, -1) for m in means], axis=1) * kept
+    for one, other in zip(left, expected, strict=True):
+        assert np.isin(one[one != 0], other[other != 0]).all()
+        assert (one != 0).sum() <= (other != 0).sum()
+    assert model.pruning_["share"] == share
+    assert model.pruning_["score_after"] == model.score(data.X, data.y)
+    with pytest.raises(ValueError, match=f"weights grow again; .* share={share:g}"):
+        model.set_params(warm_start=True).fit(data.X, data.y)
+
+
+def test_weights_that_went_have_no_noise(data, model):
+    model.prune(0.5)
+    draws = model._open_predictive(data.X_new).whole().components.mean
+    again = model._open_predictive(data.X_new).whole().components.mean
+    np.testing.assert_array_equal(draws, again)
+    assert np.isfinite(draws).all() and draws.std(0).min() > 0
+    for i in range(3):
+        gone = model.parameters_[f"layers/{i}/mean"] == 0
+        assert (model.parameters_[f"layers/{i}/rho"][gone] == -np.inf).all()
+
+
+def test_nothing_and_twice(data, model):
+    said = model.predict(data.X_new)
+    model.prune(0.0)
+    np.testing.assert_array_equal(model.predict(data.X_new), said)
+    model.prune(0.5).prune(0.5)
+    assert np.isfinite(model.predict(data.X_new)).all()
+
+
+def test_noise_goes_first(seed):
+    """Columns that say nothing lose their weights before the one that does."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(400, 10))
+    labels = X[:, 3] > 0
+    model = BBBClassifier(
+        (8,), length_scale=3.0, max_iter=200, device="cpu", random_state=seed
+    ).fit(X, labels)
+    before = model.score(X, labels)
+    model.prune(0.7)
+    left = np.abs(model.parameters_["layers/0/mean"][0]).sum(1)
+    assert left.argmax() == 3
+    assert model.score(X, labels) > before - 0.02
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0])
+def test_share_is_checked(model, share):
+    with pytest.raises(ValueError, match=r"`share` must be in \[0, 1\)"):
+        model.prune(share)
