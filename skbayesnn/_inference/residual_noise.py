@@ -32,10 +32,10 @@ from skbayesnn._inference.priors import priors_of
 # Rows whose residuals are looked at, and the draws whose mean is taken there. A draw is
 # off in the same direction on many rows: many rows do not stand for many draws.
 _RESIDUALS, _DRAWS = 2000, 50
-# Rows that gamma is the trace over: all, or so many that stand for them. It then comes
-# out too small, by 15 % of 2,000 rows and by more of more, of which it is a smaller
-# share: the noise by 3 %.
-_TRACED = 700
+# Rows that gamma is the trace over: all, or so many that stand for them, fewer of many
+# rows. It then comes out too small, by 15 % of 2,000 rows and by more of more, of which
+# it is a smaller share: the noise by 3 %.
+_MOST_TRACED, _FEWEST_TRACED, _ROWS_TIMES_TRACED = 700, 350, 1_400_000
 # The precision of a prior that is flat.
 _FLAT = 1e-9
 _LARGEST_TRACE = 1e10
@@ -74,10 +74,12 @@ def with_residual_noise(
     return replace(posterior, likelihood_params=params)
 
 
-def _some_rows(rows: Rows, most: int):
+def _some_rows(rows: Rows, most: int | np.ndarray):
     """x, y and weights of evenly chosen rows of every member; the weights sum to N.
 
     Members with fewer rows than others have more of weight zero.
+
+    most : of each member, or of all
     """
     own = np.minimum(rows.n_rows, most)
     place = np.arange(own.max())
@@ -142,7 +144,8 @@ def _effective_parameters(
 ) -> torch.Tensor:
     """gamma of every member and target, (members, targets)."""
     n_targets = members.tau.shape[1]
-    x, _, weights = _some_rows(rows, max(1, _TRACED // n_targets))
+    most = (_ROWS_TIMES_TRACED // rows.n_rows).clip(_FEWEST_TRACED, _MOST_TRACED)
+    x, _, weights = _some_rows(rows, (most // n_targets).clip(min=1))
     variances = _prior_variances(plan, members, posterior)
     gammas = []
     for part in _parts(posterior.n_members, (x.shape[1] * n_targets) ** 2):

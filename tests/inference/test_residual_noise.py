@@ -5,12 +5,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 
 from skbayesnn import MCDropoutRegressor
 from skbayesnn._families import FAMILIES
 from skbayesnn._inference.mean_noise import MeanNoise
 from skbayesnn._inference.noise import DrawNoise
 from skbayesnn._networks import MLP, Network
+from skbayesnn.model_selection._cross_fit import cross_fitted
 
 ROWS, COLUMNS, TARGETS = 47, 5, 2
 LENGTH_SCALE = 3.0
@@ -186,3 +188,16 @@ def test_mean_noise_draws_the_mean_weights(seed, name):
         many = many if many.shape[0] == draws else many.expand(draws, *many.shape)
         error = many.std(0) / draws**0.5
         assert (abs(one - many.mean(0)) <= 6 * error + 1e-12).all()
+
+
+def test_members_of_different_sizes_are_as_alone(seed):
+    """Also where one has so many rows that only some of them are looked at."""
+    X, y, _ = table(seed, 3100)
+    network = MCDropoutRegressor(
+        (3,), dropout=0.1, max_iter=1, dtype="float64", device="cpu", random_state=seed
+    )
+    splits = [(np.arange(3100), []), (np.arange(60), []), (np.arange(5, 900), [])]
+    together = cross_fitted(network, X, y, splits)
+    for model, (rows, _) in zip(together, splits, strict=True):
+        alone = clone(network).fit(X[rows], y[rows])
+        np.testing.assert_allclose(model.noise_std_, alone.noise_std_, rtol=1e-8)
