@@ -28,7 +28,7 @@ NETWORKS = {
 
 
 def as_trained(model) -> tuple[float, float]:
-    """The noise at the end of training, and as it is."""
+    """The noise's std as trained, and of the residuals, in y's units."""
     variances = np.exp(-model.parameters_["likelihood/log_tau"][:, 0])
     return np.sqrt(variances.mean()) * float(model.y_scale_[0]), float(model.noise_std_)
 
@@ -121,7 +121,8 @@ def main() -> None:
         header += [f"{n_rows:,} rows: trained", "residuals", "in 90 %"]
     print(environment())
     print(table(header, where_it_is_known(options)))
-    header = ["network", "rows", "trained", "residuals", "in 90 %", "in 90 %"]
+    header = ["network", "rows", "trained", "residuals"]
+    header += ["trained: in 90 %", "residuals: in 90 %"]
     print(table(header, on_tables(options)))
 
 

@@ -103,7 +103,8 @@ class Family(ABC):
     # Whether two draws can differ.
     stochastic: ClassVar[bool] = True
     # Whether ``kl`` is a weighted sum of the squared parameters, with weights that do
-    # not depend on them: its gradient is then one product per step.
+    # not depend on them: its gradient is then one product per step. Such a q has no
+    # width that is learned, so that a learned noise is made anew of the residuals.
     quadratic_kl: ClassVar[bool] = False
     # Whether the probability of being kept is a parameter.
     learns_keep: ClassVar[bool] = False

@@ -66,8 +66,10 @@ def with_residual_noise(
     squares, level = _residuals(plan, rows, posterior)
     gamma = _effective_parameters(plan, members, rows, posterior)
     n_rows = rows.total_weight.double().unsqueeze(1).cpu()
-    prior = 1 / (torch.as_tensor(members.tau, dtype=torch.float64) * level)
-    factor = ((squares + prior) / (n_rows - gamma + 1)).nan_to_num(1.0)
+    # Learning starts at y's own variance.
+    variance = 1 / torch.as_tensor(members.tau, dtype=torch.float64)
+    factor = (squares + variance / level) / (n_rows - gamma + 1)
+    factor = factor.nan_to_num(1.0)
     params = likelihood.with_noise_factor(
         posterior.likelihood_params, factor.to(posterior.device, posterior.dtype)
     )

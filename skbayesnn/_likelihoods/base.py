@@ -235,12 +235,13 @@ class Precision(Likelihood):
         """Without the factor."""
         return {name: v for name, v in params.items() if name != "log_factor"}
 
+    def log_noise_factor(self, params: Params) -> torch.Tensor | float:
+        """Log of what ``with_noise_factor`` says, (members, 1, targets), or 0."""
+        return params["log_factor"].unsqueeze(1) if "log_factor" in params else 0.0
+
     def predictive_log_tau(self, params: Params) -> torch.Tensor:
         """Log precision of predictions, (members, 1, targets)."""
-        log_tau = self.log_tau(params)
-        if "log_factor" in params:
-            log_tau = log_tau - params["log_factor"].unsqueeze(1)
-        return log_tau
+        return self.log_tau(params) - self.log_noise_factor(params)
 
     def noise_level(self, params):
         """1 / tau, of predictions."""

@@ -115,5 +115,4 @@ class Heteroscedastic(Precision):
     def components(self, params, outputs):
         """Mean and noise variance of every draw, (draws, members, rows, targets)."""
         mean, log_tau = self.split(params, outputs)
-        factor = self.log_tau(params) - self.predictive_log_tau(params)
-        return mean, (factor - log_tau).exp()
+        return mean, (self.log_noise_factor(params) - log_tau).exp()

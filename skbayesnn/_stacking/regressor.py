@@ -153,7 +153,8 @@ class BayesianStackingRegressor(
         std : ndarray of the same shape
             Only with ``return_std=True``; noise included (eq. 6).
         cov : ndarray of shape (n_samples, n_targets, n_targets)
-            Only with ``return_cov=True``; its diagonal is std^2.
+            Only with ``return_cov=True``; its diagonal is std^2. Noise is independent
+            over targets, what the draws say of them is not.
         """
         check_is_fitted(self)
         if return_cov:

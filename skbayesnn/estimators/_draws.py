@@ -11,6 +11,9 @@ from skbayesnn._inference.predictive import OpenPosterior
 from skbayesnn._predictive.mixin import stream_of
 from skbayesnn.estimators import _serialization, _validation
 
+# What predictions can be made of.
+METHODS = ("draws", "mean_weights")
+
 
 def fitted_posterior(estimator, X) -> Posterior:
     """The fitted posterior, on the device and in the precision for X."""
@@ -18,9 +21,6 @@ def fitted_posterior(estimator, X) -> Posterior:
     dtype = torch.float32 if X.dtype == np.float32 else torch.float64
     dtype = torch.float32 if device.type == "mps" else dtype
     return _serialization.posterior_of(estimator, device, dtype)
-
-
-METHODS = ("draws", "mean_weights")
 
 
 def posterior_by(estimator, X, method: str) -> Posterior:

@@ -35,7 +35,8 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         Where the noise depends on the row it is its root mean square over training
         rows, whatever tau is.
         """
-        std = getattr(self, "row_noise_std_", self.tau_**-0.5)
+        of_rows = getattr(self, "row_noise_std_", None)
+        std = self.tau_**-0.5 if of_rows is None else of_rows
         name = self.network_["likelihood"]["name"]
         if likelihood_class(name, of_classes=False).tempered:
             raise AttributeError(

@@ -149,7 +149,7 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
     history = _history(trained, scaling.log_density_shift())
     kept_loss = history["loss"][trained.kept - 1, np.arange(len(trained.kept))]
     bound = -(total_weight * kept_loss + trained.kl_constant)
-    attributes = {
+    return {
         "network_": description_of(posterior.network, posterior.likelihood),
         "parameters_": arrays_of(posterior),
         "seeds_": posterior.seeds,
@@ -169,22 +169,25 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
         "n_iter_": int(trained.n_epochs.max()),
         "elbo_": float(bound.mean()),
         "prior_": _prior(fitted, alive),
+        "row_noise_std_": _row_noise(fitted, posterior, scaling),
     }
-    if posterior.likelihood.row_noise:
-        attributes["row_noise_std_"] = _row_noise(fitted, posterior, scaling)
-    return attributes
 
 
 def _row_noise(fitted: Fitted, posterior: Posterior, scaling: Scaling):
-    """Root mean square of the noise over training rows, y's units."""
+    """Of a noise that depends on the row, its root mean square, y's units; or None.
+
+    Over training rows, of the first network's where networks have their own.
+    """
+    if not posterior.likelihood.row_noise:
+        return None
     rows = fitted.task.shares[0].rows
     X = fitted.task.table.X[rows[:: -(-len(rows) // _ROWS_OF_NOISE)]]
-    values = scaling.x_to_network(X.toarray() if sparse.issparse(X) else X)
-    x = _tensor(values, posterior.device, posterior.dtype).unsqueeze(0)
+    inputs = scaling.x_to_network(X.toarray() if sparse.issparse(X) else X)
+    inputs = _tensor(inputs, posterior.device, posterior.dtype).unsqueeze(0)
     with torch.no_grad():
-        outputs = posterior.outputs(x, range(posterior.distinct_draws(_DRAWS_OF_NOISE)))
-        values = posterior.components(outputs)
-    arrays = (value.flatten(0, 1).double().cpu().numpy() for value in values)
+        draws = range(posterior.distinct_draws(_DRAWS_OF_NOISE))
+        components = posterior.components(posterior.outputs(inputs, draws))
+    arrays = (value.flatten(0, 1).double().cpu().numpy() for value in components)
     variance = posterior.likelihood.components_class(*arrays).variance
     std = scaling.std_from_network(np.sqrt(variance.mean((0, 1))))
     return float(std[0]) if len(std) == 1 else std

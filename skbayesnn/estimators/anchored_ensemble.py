@@ -98,10 +98,13 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
         Whether every member sees y with noise of its own, N(0, 1 / tau); where the
         likelihood is not Gaussian its rows have random weights instead, Exp(1) [4]_.
         Without, members agree more than a posterior does where there are rows: the
-        mean is a little better where y has little noise, and intervals are too narrow.
+        mean is a little better where y has little noise, and the epistemic part is too
+        small.
     tau : "auto", float > 0 or sequence of float, default="auto"
         Model precision, 1 / variance of the observation noise, in y's own units; one
-        value, or one per target. ``"auto"`` learns it with the weights.
+        value, or one per target. ``"auto"`` learns it with the weights; without
+        ``noisy_targets`` it is made anew of the residuals, as in
+        :class:`MCDropoutRegressor`.
     n_estimators : int, default=10
         Members. The spread of m of them is known to 1 / sqrt(2 m).
     learning_rate_init : float > 0, default=0.03

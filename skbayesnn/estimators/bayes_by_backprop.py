@@ -152,7 +152,8 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
         ``"fan_in"``. The prior has to follow the width of the layers: with l = 1 the KL
         of a deep network outweighs the data, and the posterior falls back on the prior.
     tau, likelihood, likelihood_options
-        As in :class:`MCDropoutRegressor`.
+        As in :class:`MCDropoutRegressor`, but that ``tau="auto"`` stays as it was
+        learned with the weights, whose posterior has a width that is learned.
     n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
 max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, \
 device, dtype, verbose, random_state
@@ -287,7 +288,7 @@ device, dtype, verbose, random_state
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-    weight_decay_, prior_
+    weight_decay_, prior_, pruning_
         As in :class:`BBBRegressor`.
     tau_, dropout_, length_scale_, elbo_, history_, loss_curve_, n_iter_, \
 n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \

@@ -55,6 +55,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
     activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
+        Under ``"erf"``, the error function, wide layers have the arc-sine kernel [9]_.
     dropout : float in [0, 1), sequence of float or "auto", default=0.01
         Probability that a unit is dropped; a sequence gives one for the inputs of
         each weight layer (hidden layers + 1), the network's inputs first. Higher rates
@@ -78,8 +79,9 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         ``"auto"`` learns it with the weights, one per target. In the end Gaussian noise
         (``"heteroscedastic"`` too) is made anew of the residuals of the predictive
         mean: by the degrees of freedom that the weights have left, as in linear
-        smoothing [8]_, and without the masks' spread, which predictions add. With
-        early stopping, in streams and with a learned rate it is as it was learned.
+        smoothing [8]_, and without the masks' spread, which predictions add. It stays
+        as it was learned with early stopping, in ``partial_fit``, with
+        ``dropout="auto"`` and in the candidates of a stack.
     likelihood : str, default="gaussian"
         Noise of y. ``"gaussian"`` is equal everywhere; ``"heteroscedastic"`` depends on
         the input (a second output of the network, learned after a warm-up; ``tau`` is
@@ -148,8 +150,10 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     length_scale_ : float or ndarray of shape (n_layers,)
         Prior length scale in use.
     weight_decay_ : float or ndarray of shape ([n_layers][, n_targets])
-        lambda = p l^2 / (2 N tau), N the total weight of the training rows; an axis
-        for what differs. Biases have the same without the p.
+        lambda = p l^2 / (2 N tau), N the total weight of the training rows and tau
+        ``tau_``; an axis for what differs. Biases have the same without the p. Where
+        the noise was made anew of the residuals, the weights were trained under the
+        tau before, whose lambda is larger or smaller by that much.
     elbo_ : float
         Evidence lower bound of the weights that are kept, in nats and y's units; mean
         over networks. Comparable over tau, ``length_scale`` and ``dropout``, up to a
@@ -195,6 +199,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     .. [7] Bishop (1994), "Mixture density networks", Aston University, NCRG/94/004.
     .. [8] Hastie & Tibshirani (1990), "Generalized additive models", section 3.5;
        MacKay (1992), "Bayesian interpolation", Neural Computation 4.
+    .. [9] Williams (1998), "Computation with infinite neural networks", Neural
+       Computation 10.
 
     Examples
     --------

@@ -133,7 +133,8 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
         Prior length scale l of the biases, and with ``prior="gaussian"`` of the
         weights, as in :class:`MCDropoutRegressor`; ``"auto"`` is ``"fan_in"``.
     tau, likelihood, likelihood_options
-        As in :class:`MCDropoutRegressor`.
+        As in :class:`MCDropoutRegressor`, but that ``tau="auto"`` stays as it was
+        learned with the weights, whose posterior has a width that is learned.
     n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
 max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, \
 device, dtype, verbose, random_state

@@ -243,9 +243,9 @@ early_stopping, validation_fraction, n_iter_no_change, tol, device, dtype
     ----------
     taus_, scores_, best_score_, tau_
         As in :class:`MCDropoutRegressorCV`.
-    noise_std_, weight_decay_, prior_, dropout_, elbo_, history_, loss_curve_, \
-n_iter_, n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, \
-x_mean_, x_scale_, y_mean_, y_scale_
+    noise_std_, weight_decay_, prior_, pruning_, dropout_, elbo_, history_, \
+loss_curve_, n_iter_, n_features_in_, feature_names_in_, parameters_, network_, \
+seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
         As in :class:`BBBRegressor`.
 
     See Also
@@ -327,9 +327,9 @@ validation_fraction, n_iter_no_change, tol, device, dtype
     ----------
     taus_, scores_, best_score_, tau_
         As in :class:`MCDropoutClassifierCV`.
-    classes_, weight_decay_, prior_, dropout_, elbo_, history_, loss_curve_, n_iter_, \
-n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
-x_scale_
+    classes_, weight_decay_, prior_, pruning_, dropout_, elbo_, history_, \
+loss_curve_, n_iter_, n_features_in_, feature_names_in_, parameters_, network_, \
+seeds_, optimizer_, x_mean_, x_scale_
         As in :class:`BBBClassifier`.
 
     See Also

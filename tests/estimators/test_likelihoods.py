@@ -367,3 +367,13 @@ def test_noise_std_is_the_noise_that_is_used(seed, likelihood, tau):
     used = np.sqrt(np.mean(model.predict_uncertainty(X, "aleatoric") ** 2))
     # 20 of the 200 draws.
     assert model.noise_std_ == pytest.approx(used, rel=0.05)
+
+
+def test_noise_std_is_that_of_the_last_fit(seed):
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(40, 2)), random.normal(size=40)
+    model = MCDropoutRegressor(
+        (5,), likelihood="heteroscedastic", max_iter=5, device="cpu"
+    ).fit(X, y)
+    model.set_params(likelihood="gaussian").fit(X, y)
+    assert model.noise_std_ == model.tau_**-0.5
