@@ -63,12 +63,12 @@ def with_residual_noise(
         and not plan.perturbed
     ):
         return posterior
-    squares, level = _residuals(plan, rows, posterior)
+    squares, level, of_y = _residuals(plan, rows, posterior)
     gamma = _effective_parameters(plan, members, rows, posterior)
     n_rows = rows.total_weight.double().unsqueeze(1).cpu()
-    # Learning starts at y's own variance.
-    variance = 1 / torch.as_tensor(members.tau, dtype=torch.float64)
-    factor = (squares + variance / level) / (n_rows - gamma + 1)
+    factor = (squares + of_y / level) / (n_rows - gamma + 1)
+    # Weights that are far from their mode leave residuals that are no noise.
+    factor = torch.minimum(factor, torch.maximum(of_y / level, squares / n_rows))
     factor = factor.nan_to_num(1.0)
     params = likelihood.with_noise_factor(
         posterior.likelihood_params, factor.to(posterior.device, posterior.dtype)
@@ -77,27 +77,37 @@ def with_residual_noise(
 
 
 def _some_rows(rows: Rows, most: int | np.ndarray):
-    """x, y and weights of evenly chosen rows of every member; the weights sum to N.
+    """x, y and weights of some rows of every member; the weights sum to N.
 
-    Members with fewer rows than others have more of weight zero.
+    All of them, or so many in proportion to their weights, drawn without regard to
+    their order. Members with fewer rows than others have more of weight zero.
 
     most : of each member, or of all
     """
     own = np.minimum(rows.n_rows, most)
-    place = np.arange(own.max())
-    chosen = place * rows.n_rows[:, None] // own[:, None]
-    absent = place >= own[:, None]
-    chosen[absent] = 0
-    if (rows.n_rows == rows.n_rows[0]).all():
-        chosen = chosen[:1]
-    order = torch.as_tensor(chosen, device=rows.mean_weight.device)
-    x, y, weights = next(iter(rows.batches(order, order.shape[1])))
-    if weights is None:
-        weights = torch.ones_like(rows.mean_weight).unsqueeze(1)
-    weights = weights.expand(len(own), len(place)).double()
-    weights = weights * torch.as_tensor(~absent, device=weights.device)
-    share = rows.total_weight.double() / weights.sum(1)
-    return x, y, weights * share.unsqueeze(1)
+    alike = rows.weights is None and (rows.n_rows == rows.n_rows[0]).all()
+    given = np.ones((1, rows.n_rows.max()))
+    if rows.weights is not None:
+        given = rows.weights.double().cpu().numpy()
+    chosen, share = (np.zeros((len(own), own.max())) for _ in range(2))
+    for i, (n, k) in enumerate(zip(rows.n_rows, own, strict=True)):
+        chosen[i, :k], share[i, :k] = _drawn(given[i % len(given), :n], k)
+    order = torch.as_tensor(chosen[:1] if alike else chosen, dtype=torch.int64)
+    x, y, _ = next(iter(rows.batches(order.to(rows.mean_weight.device), own.max())))
+    share /= share.sum(1, keepdims=True)
+    weights = torch.as_tensor(share, device=x.device)
+    return x, y, weights * rows.total_weight.double().unsqueeze(1)
+
+
+def _drawn(weights: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places of k rows, and their weights: all rows, or a systematic sample."""
+    if k == len(weights):
+        return np.arange(k), weights
+    order = np.random.default_rng(len(weights)).permutation(len(weights))
+    levels = np.cumsum(weights[order])
+    steps = (np.arange(k) + 0.5) / k * levels[-1]
+    places = order[np.searchsorted(levels, steps).clip(max=len(order) - 1)]
+    return places, np.ones(k)
 
 
 def _parts(n_members: int, numbers_of_one: int):
@@ -119,26 +129,32 @@ def _of(values: torch.Tensor, members: np.ndarray) -> torch.Tensor:
 
 
 def _residuals(plan: Plan, rows: Rows, posterior: Posterior):
-    """sum_n w_n (y_n - E f_n)^2 / v_n and the mean of v, (members, targets).
+    """sum_n w_n (y_n - E f_n)^2 / v_n, the mean of v, and the variance of y.
 
     v is the variance of the noise so far. What a mean of few draws adds to the squares
     is taken off.
+
+    returns : (members, targets) each
     """
     x, y, weights = _some_rows(rows, _RESIDUALS)
     n_draws = posterior.distinct_draws(_DRAWS)
-    squares, levels = [], []
+    squares, levels, of_y = [], [], []
     numbers = n_draws * x.shape[1] * plan.network.widest
     for part in _parts(posterior.n_members, numbers):
         one, w = posterior.select(part), _of(weights, part).unsqueeze(2)
         outputs = one.outputs(_of(x, part), range(n_draws))
         mean, variance = (v.double() for v in one.components(outputs))
         noise = variance.mean(0)
-        square = (_of(y, part) - mean.mean(0)).square()
+        targets = _of(y, part).double()
+        square = (targets - mean.mean(0)).square()
         if n_draws > 1:
             square -= mean.var(0) / n_draws
         squares.append((w * square / noise).sum(1).clamp(min=0))
-        levels.append((w * noise).sum(1) / w.sum(1))
-    return torch.cat(squares).cpu(), torch.cat(levels).cpu()
+        total = w.sum(1)
+        levels.append((w * noise).sum(1) / total)
+        apart = targets - ((w * targets).sum(1) / total).unsqueeze(1)
+        of_y.append((w * apart.square()).sum(1) / total)
+    return tuple(torch.cat(parts).cpu() for parts in (squares, levels, of_y))
 
 
 def _effective_parameters(
@@ -161,7 +177,10 @@ def _effective_parameters(
             n_targets,
         )
         root = (_of(weights, part).unsqueeze(2) / noise).sqrt().mT.flatten(1)
-        gammas.append(_traces(root, kernel).unflatten(1, (n_targets, -1)).sum(2))
+        leverage = _traces(root, kernel).unflatten(1, (n_targets, -1))
+        # No row takes up more than there is of it.
+        of_rows = torch.minimum(leverage, _of(weights, part).unsqueeze(1).to(leverage))
+        gammas.append(of_rows.sum(2))
     return torch.cat(gammas).cpu()
 
 

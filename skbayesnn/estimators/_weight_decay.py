@@ -49,11 +49,13 @@ def tau_from_weight_decay(weight_decay, n_samples, dropout=0.0, length_scale=1.0
     dropout = check_number("dropout", dropout, low=0, high=1)
     length_scale = check_number("length_scale", length_scale, low=0, open_low=True)
     decay = np.asarray(weight_decay, dtype=float)
-    if not (decay > 0).all():
-        raise ValueError(
-            f"`weight_decay` must be > 0; got {weight_decay!r}. Without any the prior "
-            "is flat, whatever tau: length_scale=0."
-        )
     # The formula is its own inverse: lambda and tau change places.
-    tau = weight_decay_of(1 - dropout, length_scale, n_samples, decay)
+    with np.errstate(divide="ignore", over="ignore"):
+        tau = weight_decay_of(1 - dropout, length_scale, n_samples, decay)
+    if not ((decay > 0) & (tau > 0) & np.isfinite(tau)).all():
+        raise ValueError(
+            f"`weight_decay` must be > 0 and make a finite tau > 0; got "
+            f"{weight_decay!r}. Without any the prior is flat, whatever tau: "
+            "length_scale=0."
+        )
     return tau if decay.ndim else float(tau)

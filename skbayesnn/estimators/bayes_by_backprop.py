@@ -85,7 +85,8 @@ class _BayesByBackprop(_pruning.Prunable):
         Returns
         -------
         self : object
-            ``pruning_`` says what was done. A pruned network cannot be trained on.
+            ``pruning_`` says what was done; ``elbo_`` and the noise are those of the
+            fit. A pruned network cannot be trained on.
 
         References
         ----------

@@ -128,9 +128,9 @@ class UncertaintyImportanceDisplay:
         mean, std = self.importances.mean(1), self.importances.std(1)
         chosen = np.argsort(np.abs(mean))[-MOST_COLUMNS:]
         chosen = chosen[np.argsort(mean[chosen])]
-        style = {"color": BLUE, "ecolor": GREY} | kwargs
+        style = {"color": BLUE, "ecolor": GREY, "xerr": std[chosen]} | kwargs
         places = np.arange(len(chosen))
-        self.bars_ = ax.barh(places, mean[chosen], xerr=std[chosen], **style)
+        self.bars_ = ax.barh(places, mean[chosen], **style)
         ax.axvline(0, color=GREY, linewidth=0.8)
         ax.set_xlabel(f"mean {self.kind} that is due to the column")
         ax.set_yticks(places, [self.names[i] for i in chosen])

@@ -23,9 +23,9 @@ def test_many_at_once():
     np.testing.assert_allclose(tau, [10.0, 100.0])
 
 
-@pytest.mark.parametrize("decay", [0.0, -1.0, [1.0, np.nan]])
+@pytest.mark.parametrize("decay", [0.0, -1.0, [1.0, np.nan], np.inf, 1e-310])
 def test_decay_must_be_positive(decay):
-    with pytest.raises(ValueError, match=r"must be > 0; got .*length_scale=0"):
+    with pytest.raises(ValueError, match=r"must be > 0 and .*; got .*length_scale=0"):
         tau_from_weight_decay(decay, 10)
 
 

@@ -30,14 +30,14 @@ def table(seed, n_rows=ROWS):
 
 def linear(seed, **options):
     """A linear network, trained to the end in double precision."""
-    options = {"dropout": 0.0, "max_iter": 3000, "learning_rate_init": 0.05} | options
+    options = {
+        "dropout": 0.0,
+        "length_scale": LENGTH_SCALE,
+        "max_iter": 3000,
+        "learning_rate_init": 0.05,
+    } | options
     return MCDropoutRegressor(
-        (),
-        length_scale=LENGTH_SCALE,
-        dtype="float64",
-        device="cpu",
-        random_state=seed,
-        **options,
+        (), dtype="float64", device="cpu", random_state=seed, **options
     )
 
 
@@ -58,16 +58,20 @@ def by_hand(model, X, Y, weights, spread):
     for j in range(TARGETS):
         hat = kernel @ np.linalg.inv(kernel + np.diag(trained[j] / weights))
         squares = weights @ residual[:, j] ** 2
-        found.append((squares + 1) / (total - np.trace(hat) + 1))
+        mean = np.average(y[:, j], weights=weights)
+        variance = np.average((y[:, j] - mean) ** 2, weights=weights)
+        found.append((squares + variance) / (total - np.trace(hat) + 1))
     return np.array(found) * scale**2, trained * scale**2, residual * scale
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_ridge(seed, weighted):
+@pytest.mark.parametrize("standardize", [False, True])
+def test_ridge(seed, weighted, standardize):
     """Of a linear network it is the residual variance by degrees of freedom."""
     X, Y, weights = table(seed)
     weights = weights if weighted else np.ones(ROWS)
-    model = linear(seed).fit(X, Y, sample_weight=weights)
+    Y *= 1.0 if standardize else 0.1
+    model = linear(seed, standardize=standardize).fit(X, Y, sample_weight=weights)
     expected, trained, residual = by_hand(model, X, Y, weights, 1.0)
     np.testing.assert_allclose(model.noise_std_**2, expected, rtol=1e-9)
     # While training goes on it is that of the residuals as they are.
@@ -79,7 +83,7 @@ def test_ridge(seed, weighted):
 def test_without_a_prior_it_is_that_of_least_squares(seed):
     """RSS / (N - P), but for the one row of y's own variance."""
     X, Y, _ = table(seed)
-    model = linear(seed).set_params(length_scale=0.0).fit(X, Y)
+    model = linear(seed, length_scale=0.0).fit(X, Y)
     Z = np.column_stack([X, np.ones(ROWS)])
     _, squares, *_ = np.linalg.lstsq(Z, Y, rcond=None)
     expected = (squares + Y.var(0)) / (ROWS - COLUMNS - 1 + 1)
@@ -201,3 +205,46 @@ def test_members_of_different_sizes_are_as_alone(seed):
     for model, (rows, _) in zip(together, splits, strict=True):
         alone = clone(network).fit(X[rows], y[rows])
         np.testing.assert_allclose(model.noise_std_, alone.noise_std_, rtol=1e-8)
+
+
+def test_weights_that_sum_to_one_row(seed):
+    """Hardly anything is known then, and the noise is no more than y's spread."""
+    X, Y, _ = table(seed)
+    model = linear(seed, max_iter=100).fit(X, Y, sample_weight=np.full(ROWS, 1 / ROWS))
+    assert (model.noise_std_ > 0.1 * Y.std(0)).all()
+    assert (model.noise_std_ <= 1.001 * Y.std(0)).all()
+
+
+def test_the_order_of_the_rows_is_not_looked_at(seed):
+    """Every second row is without noise, of more rows than are looked at."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(4000, 3))
+    noise = random.normal(size=4000) * np.tile([1.0, 0.0], 2000)
+    model = MCDropoutRegressor((), max_iter=20, device="cpu", random_state=seed)
+    model.fit(X, X[:, 0] + noise)
+    # Of 2,000 rows half have some: a few per cent.
+    assert model.noise_std_ == pytest.approx(0.5**0.5, rel=0.15)
+
+
+def test_heavy_rows_are_looked_at(seed):
+    """Every third one, a million times as heavy as the others, which are noise."""
+    random = np.random.default_rng(seed)
+    X, heavy = random.normal(size=(3000, 3)), np.arange(3000) % 3 == 2
+    y = X[:, 0] + np.where(heavy, 0.1, 3.0) * random.normal(size=3000)
+    weights = np.where(heavy, 1.0, 1e-6)
+    model = MCDropoutRegressor((), max_iter=60, device="cpu", random_state=seed)
+    model.fit(X, y, sample_weight=weights)
+    residual = y - model.predict(X)
+    expected = np.sqrt(np.average(residual**2, weights=weights))
+    assert model.noise_std_ == pytest.approx(expected, rel=0.2)
+
+
+def test_it_is_no_more_than_the_spread_of_y(seed):
+    """Weights short of their mode leave large residuals, and few degrees of freedom."""
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(31, 4)), random.normal(size=31)
+    model = MCDropoutRegressor(
+        (20,), length_scale=0.0, max_iter=5, device="cpu", random_state=seed
+    ).fit(X, y)
+    residual = y - model.predict(X)
+    assert model.noise_std_ <= 1.01 * max(y.std(), np.sqrt(np.mean(residual**2)))
