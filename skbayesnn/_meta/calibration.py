@@ -10,9 +10,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._meta.functions import open_predictive
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator
-from skbayesnn._predictive.mixin import RegressionPredictiveMixin
+from skbayesnn._predictive.mixin import (
+    RegressionPredictiveMixin,
+    mean_and_covariance,
+)
 from skbayesnn._predictive.recalibration import QuantileMap, likeliest_scale
 from skbayesnn._sklearn_compat import safe_indexing
+from skbayesnn.estimators._validation import check_one_of_std_and_cov
 
 # More held-out rows than this add nothing: the scale is within 0.5 % of its value.
 MOST_ROWS = 20_000
@@ -124,22 +128,30 @@ class CalibratedUncertaintyRegressor(
         model = clone(self.estimator).fit(X, y, **routed.estimator.fit)
         return self._become(model, estimator_=model, **found)
 
-    def predict(self, X, return_std=False):
+    def predict(self, X, return_std=False, return_cov=False):
         """Prediction of the estimator, and the recalibrated total std.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         return_std : bool, default=False
+        return_cov : bool, default=False
+            Whether to return the covariance of the targets, of every row by itself;
+            not with ``return_std``.
 
         Returns
         -------
         mean : ndarray of shape (n_samples,) or (n_samples, n_targets)
         std : ndarray of the same shape
             Only with ``return_std=True``; in y's units.
+        cov : ndarray of shape (n_samples, n_targets, n_targets)
+            Only with ``return_cov=True``; its diagonal is std^2.
         """
         check_is_fitted(self)
         mean = self.estimator_.predict(X)
+        if return_cov:
+            check_one_of_std_and_cov(return_std)
+            return mean, mean_and_covariance(self._open_predictive(X))[1]
         return (mean, self.predict_uncertainty(X)) if return_std else mean
 
     def __sklearn_tags__(self):

@@ -3,8 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.frozen import FrozenEstimator
 
-from skbayesnn import BayesianStackingRegressor, MCDropoutRegressor
+from skbayesnn import (
+    BayesianStackingRegressor,
+    CalibratedUncertaintyRegressor,
+    MCDropoutRegressor,
+)
 from skbayesnn._predictive.mixin import mean_and_covariance
 from skbayesnn.estimators._draws import fitted_posterior
 
@@ -98,3 +103,12 @@ def test_mean_weights_without_noise_are_the_draws(data, small):
 def test_method_is_checked(data, model):
     with pytest.raises(ValueError, match="`method` must be"):
         model.predict(data.X_new, method="mode")
+
+
+@pytest.mark.parametrize("method", ["scale", "isotonic"])
+def test_covariance_of_a_recalibrated_model(data, model, method):
+    calibrated = CalibratedUncertaintyRegressor(FrozenEstimator(model), method=method)
+    calibrated.fit(data.X, data.Y)
+    _, cov = calibrated.predict(data.X_new, return_cov=True)
+    _, std = calibrated.predict(data.X_new, return_std=True)
+    np.testing.assert_allclose(np.diagonal(cov, axis1=1, axis2=2), std**2, rtol=1e-8)
