@@ -88,12 +88,13 @@ def _some_rows(rows: Rows, most: int | np.ndarray):
     alike = rows.weights is None and (rows.n_rows == rows.n_rows[0]).all()
     given = np.ones((1, rows.n_rows.max()))
     if rows.weights is not None:
-        given = rows.weights.double().cpu().numpy()
-    chosen, share = (np.zeros((len(own), own.max())) for _ in range(2))
+        given = torch.as_tensor(rows.weights).double().cpu().numpy()
+    size = int(own.max())
+    chosen, share = (np.zeros((len(own), size)) for _ in range(2))
     for i, (n, k) in enumerate(zip(rows.n_rows, own, strict=True)):
         chosen[i, :k], share[i, :k] = _drawn(given[i % len(given), :n], k)
     order = torch.as_tensor(chosen[:1] if alike else chosen, dtype=torch.int64)
-    x, y, _ = next(iter(rows.batches(order.to(rows.mean_weight.device), own.max())))
+    x, y, _ = next(iter(rows.batches(order.to(rows.mean_weight.device), size)))
     share /= share.sum(1, keepdims=True)
     weights = torch.as_tensor(share, device=x.device)
     return x, y, weights * rows.total_weight.double().unsqueeze(1)

@@ -94,8 +94,9 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         -------
         labels : ndarray of shape (n_samples,)
         """
-        codes = self.predict_proba(X, method=method).argmax(1)
-        return self.classes_[codes]
+        # What overrides predict_proba(X) need not know of methods.
+        how = {} if method == "draws" else {"method": method}
+        return self.classes_[self.predict_proba(X, **how).argmax(1)]
 
     def predict_proba(self, X, *, method="draws"):
         """Mean over the draws of the class probabilities.
