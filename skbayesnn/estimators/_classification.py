@@ -96,7 +96,8 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         """
         # What overrides predict_proba(X) need not know of methods.
         how = {} if method == "draws" else {"method": method}
-        return self.classes_[self.predict_proba(X, **how).argmax(1)]
+        codes = self.predict_proba(X, **how).argmax(1)
+        return self.classes_[codes]
 
     def predict_proba(self, X, *, method="draws"):
         """Mean over the draws of the class probabilities.
