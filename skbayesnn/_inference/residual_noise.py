@@ -38,6 +38,7 @@ _RESIDUALS, _DRAWS = 2000, 50
 _MOST_TRACED, _FEWEST_TRACED, _ROWS_TIMES_TRACED = 700, 350, 1_400_000
 # The precision of a prior that is flat.
 _FLAT = 1e-9
+# Of the products that ones are added to.
 _LARGEST_TRACE = 1e10
 # Numbers that are held at once.
 _NUMBERS = 1 << 22
@@ -65,7 +66,7 @@ def with_residual_noise(
         return posterior
     squares, level, of_y = _residuals(plan, rows, posterior)
     gamma = _effective_parameters(plan, members, rows, posterior)
-    n_rows = rows.total_weight.double().unsqueeze(1).cpu()
+    n_rows = _exact(rows.total_weight).unsqueeze(1).cpu()
     factor = (squares + of_y / level) / (n_rows - gamma + 1)
     # Weights that are far from their mode leave residuals that are no noise.
     factor = torch.minimum(factor, torch.maximum(of_y / level, squares / n_rows))
@@ -88,7 +89,7 @@ def _some_rows(rows: Rows, most: int | np.ndarray):
     alike = rows.weights is None and (rows.n_rows == rows.n_rows[0]).all()
     given = np.ones((1, rows.n_rows.max()))
     if rows.weights is not None:
-        given = torch.as_tensor(rows.weights).double().cpu().numpy()
+        given = torch.as_tensor(rows.weights).cpu().double().numpy()
     size = int(own.max())
     chosen, share = (np.zeros((len(own), size)) for _ in range(2))
     for i, (n, k) in enumerate(zip(rows.n_rows, own, strict=True)):
@@ -96,8 +97,8 @@ def _some_rows(rows: Rows, most: int | np.ndarray):
     order = torch.as_tensor(chosen[:1] if alike else chosen, dtype=torch.int64)
     x, y, _ = next(iter(rows.batches(order.to(rows.mean_weight.device), size)))
     share /= share.sum(1, keepdims=True)
-    weights = torch.as_tensor(share, device=x.device)
-    return x, y, weights * rows.total_weight.double().unsqueeze(1)
+    total = _exact(rows.total_weight).unsqueeze(1)
+    return x, y, torch.as_tensor(share, device=total.device) * total
 
 
 def _drawn(weights: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -144,9 +145,9 @@ def _residuals(plan: Plan, rows: Rows, posterior: Posterior):
     for part in _parts(posterior.n_members, numbers):
         one, w = posterior.select(part), _of(weights, part).unsqueeze(2)
         outputs = one.outputs(_of(x, part), range(n_draws))
-        mean, variance = (v.double() for v in one.components(outputs))
+        mean, variance = map(_exact, one.components(outputs))
         noise = variance.mean(0)
-        targets = _of(y, part).double()
+        targets = _exact(_of(y, part))
         square = (targets - mean.mean(0)).square()
         if n_draws > 1:
             square -= mean.var(0) / n_draws

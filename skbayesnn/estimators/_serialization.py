@@ -187,7 +187,7 @@ def _row_noise(fitted: Fitted, posterior: Posterior, scaling: Scaling):
     with torch.no_grad():
         draws = range(posterior.distinct_draws(_DRAWS_OF_NOISE))
         components = posterior.components(posterior.outputs(inputs, draws))
-    arrays = (value.flatten(0, 1).double().cpu().numpy() for value in components)
+    arrays = (value.flatten(0, 1).cpu().double().numpy() for value in components)
     variance = posterior.likelihood.components_class(*arrays).variance
     std = scaling.std_from_network(np.sqrt(variance.mean((0, 1))))
     return float(std[0]) if len(std) == 1 else std
