@@ -29,6 +29,8 @@ NAMES = {
         "entropy",
     ),
 }
+# All is shown, unless it is so many times what this share of the rows has at most.
+_LARGEST, _COMMON = 4, 0.98
 UNITS = {"std": "standard deviation, y's units", "entropy": "nats"}
 
 
@@ -234,8 +236,23 @@ class UncertaintyDecompositionDisplay:
             )
         ax.set(xlabel=label, ylabel=UNITS[self.measure])
         ax.set_ylim(bottom=0, auto=None)
+        self._leave_out_what_explodes(ax)
         legend_on_top(ax)
         return self
+
+    def _leave_out_what_explodes(self, ax):
+        """A few rows of a huge uncertainty would press all others flat; said on y."""
+        finite = self.total[np.isfinite(self.total)]
+        if not len(finite) or not ax.get_autoscaley_on():
+            return
+        top = 1.1 * np.quantile(finite, _COMMON)
+        if finite.max() <= _LARGEST * top:
+            return
+        # auto=None: what is drawn later still moves the limits.
+        ax.set_ylim(0, top, auto=None)
+        beyond = (self.total > top).sum()
+        told = f"{beyond} of {len(self.total)} rows reach beyond"
+        ax.set_ylabel(f"{UNITS[self.measure]} ({told})")
 
     def _areas(self, ax, place, aleatoric, total, names, given):
         """The noise, and above it what else is in the total."""

@@ -109,3 +109,12 @@ def test_errors(two_targets, data):
         make([1.0], [1.0], [1.0, 2.0], measure="std")
     with pytest.raises(ValueError, match="must be of one target"):
         UncertaintyDecompositionDisplay.from_estimator(two_targets, data.X_new)
+
+
+def test_one_row_that_explodes_does_not_hide_the_others():
+    total = np.append(np.linspace(1, 2, 199), 1e4)
+    display = UncertaintyDecompositionDisplay.from_predictions(
+        0.6 * total, 0.8 * total, total, measure="std"
+    )
+    assert display.ax_.get_ylim()[1] < 5
+    assert "(1 of 200 rows reach beyond)" in display.ax_.get_ylabel()
