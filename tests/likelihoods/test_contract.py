@@ -64,8 +64,9 @@ class Setting:
         self.tau = normal(MEMBERS, 1 if kind.tempered else TARGETS).exp()
         self.outputs = normal(DRAWS, MEMBERS, ROWS, self.likelihood.n_outputs)
         if kind.of_classes:
-            shape = (lead, ROWS)
-            self.y = torch.randint(CLASSES, shape, generator=generator)
+            # Every class in some row: a threshold above all labels has no gradient.
+            order = torch.rand((lead, ROWS), generator=generator).argsort(1)
+            self.y = order % CLASSES
         else:
             self.y = normal(lead, ROWS, TARGETS)
             if kind.components_class.discrete:
