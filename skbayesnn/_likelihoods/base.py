@@ -228,8 +228,12 @@ class Precision(Likelihood):
         return log_tau.clamp(SMALLEST_LOG_TAU, LARGEST_LOG_TAU)
 
     def with_noise_factor(self, params, factor):
-        """It is kept beside tau."""
-        return params | {"log_factor": factor.log()}
+        """It is kept beside tau, within the same limits."""
+        log_tau = self.log_tau(params)[:, 0]
+        of_factor = factor.log().clamp(
+            log_tau - LARGEST_LOG_TAU, log_tau - SMALLEST_LOG_TAU
+        )
+        return params | {"log_factor": of_factor}
 
     def in_training(self, params):
         """Without the factor."""

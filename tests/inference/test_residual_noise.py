@@ -11,6 +11,7 @@ from skbayesnn import MCDropoutRegressor
 from skbayesnn._families import FAMILIES
 from skbayesnn._inference.mean_noise import MeanNoise
 from skbayesnn._inference.noise import DrawNoise
+from skbayesnn._likelihoods.base import SMALLEST_NOISE
 from skbayesnn._networks import MLP, Network
 from skbayesnn.model_selection._cross_fit import cross_fitted
 
@@ -248,3 +249,13 @@ def test_it_is_no_more_than_the_spread_of_y(seed):
     ).fit(X, y)
     residual = y - model.predict(X)
     assert model.noise_std_ <= 1.01 * max(y.std(), np.sqrt(np.mean(residual**2)))
+
+
+@pytest.mark.filterwarnings("ignore:.*constant:UserWarning")
+def test_it_is_no_less_than_the_smallest_noise(seed):
+    """No residuals at all, as of a target that is constant, are no infinite precision."""
+    X, Y, _ = table(seed)
+    Y[:, 1] = 0.0
+    model = linear(seed, max_iter=200).fit(X, Y)
+    assert model.noise_std_[0] > SMALLEST_NOISE
+    assert np.isclose(model.noise_std_[1], SMALLEST_NOISE)
