@@ -253,7 +253,7 @@ def test_it_is_no_more_than_the_spread_of_y(seed):
 
 @pytest.mark.filterwarnings("ignore:.*constant:UserWarning")
 def test_it_is_no_less_than_the_smallest_noise(seed):
-    """No residuals at all, as of a target that is constant, are no infinite precision."""
+    """Of a target that is constant there are no residuals."""
     X, Y, _ = table(seed)
     Y[:, 1] = 0.0
     model = linear(seed, max_iter=200).fit(X, Y)
