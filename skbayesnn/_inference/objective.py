@@ -19,14 +19,9 @@ import numpy as np
 import torch
 
 from skbayesnn._families import Noise, Params
-from skbayesnn._inference.batch import Batch
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._likelihoods import Likelihood
 from skbayesnn._priors import Prior
-from skbayesnn.gradient_estimators import leave_one_out
-
-# Weight draws of one step with the score function; it needs at least two.
-SCORE_DRAWS = 8
 
 
 @dataclass(frozen=True)
@@ -73,78 +68,14 @@ class Objective:
         """1 / (N tau), or 1 / N: what the KL is multiplied by, (members,)."""
         return self.scale / self.total_weight
 
-    def nll_gradient(
-        self,
-        q: Posterior,
-        batch: Batch,
-        noise: Noise,
-    ) -> tuple[torch.Tensor, list[Params], Params]:
-        """Expected negative log-likelihood, eq. 1 and 2, nats, and its gradients.
-
-        Those of ``scale * nll`` summed over members; noise on y has a gradient of the
-        outputs only, so that it is not taken for noise to be learned. To be called
-        without autograd; x may be overwritten.
-
-        returns : nll before the mean over rows, (members, batch rows); gradients of
-            every layer's parameters; of the likelihood's learned parameters.
-        """
-        outputs, to_layers = q.network.vjp(q.layers, q.keep, batch.x, noise)
-        params, likelihood = q.likelihood_params, q.likelihood
-        nll, to_outputs = likelihood.nll_vjp(params, outputs, batch.y)
-        share = self._share(nll, batch.weights)
-        of_outputs, of_likelihood = to_outputs(share)
-        if batch.noise_on_y is not None:
-            slope = likelihood.noise_slope(params, outputs, batch.noise_on_y)
-            of_outputs = of_outputs + slope * share.unsqueeze(-1)
-        return self._weighted(nll, batch.weights), to_layers(of_outputs), of_likelihood
-
-    def score_gradient(
-        self,
-        q: Posterior,
-        batch: Batch,
-        noise: Noise,
-    ) -> tuple[torch.Tensor, list[Params], Params]:
-        """As ``nll_gradient``, by the score function: nll needs no derivative in W.
-
-        E_q[nll] has the gradient E_q[nll d log q(W)] [Gal16 3.1]. All rows of the batch
-        share a draw of the weights; ``SCORE_DRAWS`` of them are taken.
-        """
-        values, of_likelihood = [], []
-        leaves = [
-            {name: value.detach().requires_grad_() for name, value in params.items()}
-            for params in q.layers
-        ]
-        densities = []
-        for _ in range(SCORE_DRAWS):
-            weights = q.network.draw(q.layers, q.keep, noise.of_weights)
-            with_draw = [(w.unsqueeze(0), b) for w, b in weights]
-            outputs = q.network.apply(with_draw, batch.x)[0]
-            rows, to_outputs = q.likelihood.nll_vjp(
-                q.likelihood_params, outputs, batch.y
-            )
-            values.append(self._weighted(rows, batch.weights))
-            of_likelihood.append(to_outputs(self._share(rows, batch.weights))[1])
-            with torch.enable_grad():
-                densities.append(q.network.log_density(leaves, q.keep, weights))
-        nll = torch.stack(values)
-        advantage = leave_one_out(nll.mean(2)) * self.scale / SCORE_DRAWS
-        with torch.enable_grad():
-            surrogate = (advantage * torch.stack(densities)).sum()
-        flat = [value for params in leaves for value in params.values()]
-        gradients = iter(torch.autograd.grad(surrogate, flat))
-        of_layers = [{name: next(gradients) for name in params} for params in leaves]
-        mean_of_likelihood = {
-            name: torch.stack([found[name] for found in of_likelihood]).mean(0)
-            for name in of_likelihood[0]
-        }
-        return nll.mean(0), of_layers, mean_of_likelihood
-
     @cached_property
     def _shares(self) -> dict[int, torch.Tensor]:
         """``scale`` divided by the number of rows of a batch, (members, 1)."""
         return {}
 
-    def _share(self, nll, row_weights):
+    def share(
+        self, nll: torch.Tensor, row_weights: torch.Tensor | None
+    ) -> torch.Tensor:
         """d (scale * nll per row, eq. 2) / d nll, (members, batch rows or 1)."""
         n_rows = nll.shape[1]
         if n_rows not in self._shares:
@@ -154,7 +85,9 @@ class Objective:
             return share
         return share * row_weights / self.mean_weight.unsqueeze(1)
 
-    def _weighted(self, nll, row_weights):
+    def weighted(
+        self, nll: torch.Tensor, row_weights: torch.Tensor | None
+    ) -> torch.Tensor:
         """(members, batch rows), whose means over rows are eq. 2 divided by N."""
         if row_weights is None:
             return nll

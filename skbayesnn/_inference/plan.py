@@ -45,8 +45,10 @@ class Plan:
         How the KL is spread over the batches of an epoch.
     kl_warm_up : float in [0, 1]
         Share of the training over which the KL's weight rises from 0 to 1.
-    score_function : bool
-        Gradients by the score function instead of through the network.
+    gradient : str
+        A key of ``DATA_GRADIENTS``.
+    n_training_draws : int
+        Draws of the noise in every step, whose gradients are averaged.
     perturbed : bool
         Whether every member has its own noise on the rows.
     residual_noise : bool
@@ -70,7 +72,8 @@ class Plan:
     prior: str = "gaussian"
     kl_weighting: str = "uniform"
     kl_warm_up: float = 0.0
-    score_function: bool = False
+    gradient: str = "pathwise"
+    n_training_draws: int = 1
     perturbed: bool = False
     residual_noise: bool = True
     dtype: torch.dtype = torch.float64

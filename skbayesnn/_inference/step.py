@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from skbayesnn._inference.batch import Batch
+from skbayesnn._inference.data_gradient import DATA_GRADIENTS
 from skbayesnn._inference.objective import Objective
 from skbayesnn._inference.optimizer import Adam, FlatParameters
 from skbayesnn._inference.penalty import Penalty
@@ -53,9 +54,11 @@ class Step:
             rows.mean_weight,
             rows.total_weight,
         )
-        self._data_gradient = (
-            objective.score_gradient if plan.score_function else objective.nll_gradient
-        )
+        self._objective = objective
+        self._data_gradient = DATA_GRADIENTS[plan.gradient]
+        # A posterior without noise has one draw.
+        stochastic = plan.network.stochastic
+        self._n_draws = plan.n_training_draws if stochastic else 1
         self.penalty = Penalty(
             self.parameters, self.posterior, objective, self.noise.of_weights
         )
@@ -87,15 +90,27 @@ class Step:
     def __call__(self, batch: Batch) -> torch.Tensor:
         """Move all members; returns the nll of their rows, (members, batch rows)."""
         numbers = next(self._numbers)
-        nll, of_layers, of_likelihood = self._data_gradient(
-            self.posterior, batch, self.noise
-        )
-        gradient = self.parameters.vector(of_layers, of_likelihood)
+        nll, gradient = self._of_draws(batch)
         self.penalty.add_gradient(gradient, numbers.kl_weight)
         self._optimizer.step(gradient, numbers.step_size, numbers.epsilon)
         self.noise.next_step()
         self._n_done += 1
         return nll
+
+    def _of_draws(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """The nll of the rows, and its gradient as a vector: means over draws."""
+        found = []
+        for left in reversed(range(self._n_draws)):
+            # A gradient may overwrite x.
+            own = batch._replace(x=batch.x.clone()) if left else batch
+            nll, of_layers, of_likelihood = self._data_gradient(
+                self._objective, self.posterior, own, self.noise
+            )
+            found.append((nll, self.parameters.vector(of_layers, of_likelihood)))
+        if self._n_draws == 1:
+            return found[0]
+        nll_of_draws, gradients = zip(*found, strict=True)
+        return torch.stack(nll_of_draws).mean(0), torch.stack(gradients).mean(0)
 
     def end_members(self, ended: np.ndarray) -> None:
         """Some members, (members,) bool, stay as they are while others go on."""

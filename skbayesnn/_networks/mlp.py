@@ -24,7 +24,8 @@ class Activation(NamedTuple):
     """A function of the units, its gradient, and its start scale.
 
     ``pullback`` takes the gradient and the function's values; it works in place.
-    ``needed`` says at which values it looks at the gradient.
+    ``needed`` says at which values it looks at the gradient, ``smooth`` whether the
+    function is without kinks.
     """
 
     function: Callable[[torch.Tensor], torch.Tensor]
@@ -32,6 +33,7 @@ class Activation(NamedTuple):
     pullback: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     gain: float  # of the variance of the weights behind it
     needed: Needed = Needed.ALL
+    smooth: bool = True
 
 
 _aten = torch.ops.aten
@@ -43,6 +45,7 @@ ACTIVATIONS = {
         lambda g, h: _aten.threshold_backward.grad_input(g, h, 0, grad_input=g),
         2.0,
         Needed.WHERE_NONZERO,
+        smooth=False,
     ),
     "tanh": Activation(
         torch.tanh,

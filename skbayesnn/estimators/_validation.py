@@ -187,6 +187,13 @@ def random_source(value) -> np.random.RandomState:
     return check_random_state(secrets.randbits(32) if value is None else value)
 
 
+def training_draws(estimator) -> int:
+    """`n_training_draws`."""
+    return check_number(
+        "n_training_draws", estimator.n_training_draws, kind=Integral, low=1
+    )
+
+
 def activation_name(value) -> str:
     """`activation`, a key of the table of activations."""
     return check_option("activation", value, ACTIVATIONS)

@@ -23,7 +23,7 @@ class VariationalSpec:
         A key of ``skbayesnn._priors.PRIORS``.
     prior_fields : mapping of str to float or ndarray of shape (layers,)
         The prior's numbers beside ``length_scale``.
-    kl_weighting, kl_warm_up, score_function, perturbed, hooks
+    kl_weighting, kl_warm_up, gradient, n_training_draws, perturbed, hooks
         As in :class:`skbayesnn._inference.plan.Plan`.
     """
 
@@ -33,6 +33,7 @@ class VariationalSpec:
     prior_fields: Mapping[str, float | np.ndarray] = field(default_factory=dict)
     kl_weighting: str = "uniform"
     kl_warm_up: float = 0.0
-    score_function: bool = False
+    gradient: str = "pathwise"
+    n_training_draws: int = 1
     perturbed: bool = False
     hooks: tuple[Callable[[], Hook], ...] = ()

@@ -3,6 +3,7 @@
 import numpy as np
 
 from skbayesnn._families import MeanField
+from skbayesnn._networks.mlp import ACTIVATIONS
 from skbayesnn.estimators import _pruning, _validation
 from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._regression import BayesianRegressor
@@ -22,7 +23,7 @@ class _BayesByBackprop(_pruning.Prunable):
                 "prior": ("gaussian", "scale_mixture"),
                 "kl": ("closed", "sampled"),
                 "kl_weighting": ("uniform", "geometric"),
-                "gradient": ("local", "pathwise", "score"),
+                "gradient": ("local", "pathwise", "score", "characteristic"),
             }.items()
         )
         fields = {
@@ -32,6 +33,8 @@ class _BayesByBackprop(_pruning.Prunable):
         }
         if prior == "scale_mixture":
             self._check_scale_mixture(kl)
+        if gradient == "characteristic":
+            self._check_smooth(rates)
         families = tuple(
             MeanField(
                 spike=bool(rate > 0),
@@ -49,8 +52,24 @@ class _BayesByBackprop(_pruning.Prunable):
             kl_warm_up=_validation.check_number(
                 "kl_warm_up", self.kl_warm_up, low=0, high=1
             ),
-            score_function=gradient == "score",
+            gradient="pathwise" if gradient == "local" else gradient,
+            n_training_draws=_validation.training_draws(self),
         )
+
+    def _check_smooth(self, rates):
+        if rates.any():
+            raise ValueError(
+                "gradient='characteristic' needs a normal posterior, which the spike "
+                f"and slab is not; got dropout={self.dropout!r}. Set dropout=0, or "
+                "another gradient."
+            )
+        activation = _validation.activation_name(self.activation)
+        if len(rates) > 1 and not ACTIVATIONS[activation].smooth:
+            raise ValueError(
+                "gradient='characteristic' follows second derivatives, which say "
+                f"nothing of kinks; got activation={self.activation!r}. Set "
+                "activation='tanh', or another gradient."
+            )
 
     def _check_scale_mixture(self, kl):
         if kl == "closed":
@@ -145,9 +164,12 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
         Share of the training over which the KL's weight rises from 0 to 1. Without,
         a learned tau starts so low that the KL outweighs the data, and the fit can
         stay there.
-    gradient : {"local", "pathwise", "score"}, default="local"
-        Noise per row, by local reparameterisation [2]_; one draw of the weights per
-        step, as in [1]_; the score function with 8 draws per step, for comparison.
+    gradient : {"local", "pathwise", "score", "characteristic"}, default="local"
+        Noise per row, by local reparameterisation [2]_; or one draw of the weights for
+        all rows of a step, as in [1]_, and the gradient through the network; by the
+        score function, of 8 draws; by first and second derivatives of the likelihood
+        in the weights [4]_, without a spike and for smooth activations. The latter two
+        are for comparison.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
         Prior length scale l, as in :class:`MCDropoutRegressor`; ``"auto"`` is
         ``"fan_in"``. The prior has to follow the width of the layers: with l = 1 the KL
@@ -155,9 +177,9 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
     tau, likelihood, likelihood_options
         As in :class:`MCDropoutRegressor`, but that ``tau="auto"`` stays as it was
         learned with the weights, whose posterior has a width that is learned.
-    n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
-max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, \
-device, dtype, verbose, random_state
+    n_estimators, n_draws, n_training_draws, standardize, batch_size, learning_rate, \
+learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
+tol, warm_start, device, dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`.
 
     Attributes
@@ -189,6 +211,7 @@ x_scale_, y_mean_, y_scale_
        reparameterization trick", arXiv:1506.02557.
     .. [3] Gal & Ghahramani (2016), "Dropout as a Bayesian approximation: appendix",
        arXiv:1506.02157.
+    .. [4] Gal (2016), "Uncertainty in deep learning", thesis, section 3.1.
 
     Examples
     --------
@@ -221,6 +244,7 @@ x_scale_, y_mean_, y_scale_
         likelihood_options=None,
         n_estimators=1,
         n_draws=200,
+        n_training_draws=1,
         standardize=True,
         batch_size="auto",
         learning_rate="cosine",
@@ -281,9 +305,9 @@ class BBBClassifier(_BayesByBackprop, BayesianClassifier):
         to it outweighs the data, and the posterior falls back on the prior.
     tau, class_weight
         As in :class:`MCDropoutClassifier`.
-    n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
-max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, \
-device, dtype, verbose, random_state
+    n_estimators, n_draws, n_training_draws, standardize, batch_size, learning_rate, \
+learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
+tol, warm_start, device, dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`.
 
     Attributes
@@ -335,6 +359,7 @@ x_scale_
         class_weight=None,
         n_estimators=1,
         n_draws=200,
+        n_training_draws=1,
         standardize=True,
         batch_size="auto",
         learning_rate="cosine",

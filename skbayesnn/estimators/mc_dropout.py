@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from skbayesnn._families import FAMILIES, Concrete
+from skbayesnn._families import FAMILIES, Concrete, Family
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._classification import BayesianClassifier
@@ -30,12 +30,15 @@ class _MCDropout(BayesianNetwork):
                     f"noise={noise!r}. Give a number, or see VariationalDropout*, "
                     "which learns the variance of Gaussian noise."
                 )
-            families = (Concrete(),) * n_layers
-            return VariationalSpec(np.full(n_layers, START_RATE), families)
-        rates = _validation.dropout_rates(self.dropout, n_layers)
+            families: tuple[Family, ...] = (Concrete(),) * n_layers
+            rates = np.full(n_layers, START_RATE)
+        else:
+            rates = _validation.dropout_rates(self.dropout, n_layers)
+            families = tuple(
+                FAMILIES[noise if rate > 0 else "point"]() for rate in rates
+            )
         return VariationalSpec(
-            rates,
-            tuple(FAMILIES[noise if rate > 0 else "point"]() for rate in rates),
+            rates, families, n_training_draws=_validation.training_draws(self)
         )
 
 
@@ -102,6 +105,9 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     n_draws : int, default=200
         Posterior draws of each network at prediction. They are fixed by the fitted
         model: the same row always gets the same prediction.
+    n_training_draws : int, default=1
+        Draws of the noise in every step of the training, whose gradients are averaged:
+        less of their variance, for as many times the work.
     standardize : bool, default=True
         Centre and scale X and y by the training rows' weighted mean and standard
         deviation (constant columns by 1); undone in everything that is returned.
@@ -228,6 +234,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         likelihood_options=None,
         n_estimators=1,
         n_draws=200,
+        n_training_draws=1,
         standardize=True,
         batch_size="auto",
         learning_rate="cosine",
@@ -289,6 +296,8 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
         their equal-weight mixture.
     n_draws : int, default=200
         Posterior draws of each network at prediction, fixed by the fitted model.
+    n_training_draws : int, default=1
+        As in :class:`MCDropoutRegressor`.
     standardize : bool, default=True
         Centre and scale X by the training rows' weighted mean and standard
         deviation (constant columns by 1).
@@ -343,6 +352,7 @@ x_mean_, x_scale_
         class_weight=None,
         n_estimators=1,
         n_draws=200,
+        n_training_draws=1,
         standardize=True,
         batch_size="auto",
         learning_rate="cosine",

@@ -42,6 +42,7 @@ class _VariationalDropout(_pruning.Prunable):
             families,
             prior=prior,
             kl_warm_up=self._warm_up(noise),
+            n_training_draws=_validation.training_draws(self),
         )
 
     def _warm_up(self, noise):
@@ -135,9 +136,9 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     tau, likelihood, likelihood_options
         As in :class:`MCDropoutRegressor`, but that ``tau="auto"`` stays as it was
         learned with the weights, whose posterior has a width that is learned.
-    n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
-max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, \
-device, dtype, verbose, random_state
+    n_estimators, n_draws, n_training_draws, standardize, batch_size, learning_rate, \
+learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
+tol, warm_start, device, dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`.
 
     Attributes
@@ -196,6 +197,7 @@ x_scale_, y_mean_, y_scale_
         likelihood_options=None,
         n_estimators=1,
         n_draws=200,
+        n_training_draws=1,
         standardize=True,
         batch_size="auto",
         learning_rate="cosine",
@@ -229,9 +231,9 @@ class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
         As in :class:`VariationalDropoutRegressor`.
     tau, class_weight
         As in :class:`MCDropoutClassifier`.
-    n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
-max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, \
-device, dtype, verbose, random_state
+    n_estimators, n_draws, n_training_draws, standardize, batch_size, learning_rate, \
+learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
+tol, warm_start, device, dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`.
 
     Attributes
@@ -280,6 +282,7 @@ x_scale_
         class_weight=None,
         n_estimators=1,
         n_draws=200,
+        n_training_draws=1,
         standardize=True,
         batch_size="auto",
         learning_rate="cosine",

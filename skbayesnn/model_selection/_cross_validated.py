@@ -33,9 +33,9 @@ class MCDropoutRegressorCV(TauPathCV, MCDropoutRegressor):
     n_jobs : int, default=None
         As in :class:`BatchedGridSearchCV`.
     hidden_layer_sizes, activation, dropout, noise, length_scale, likelihood, \
-likelihood_options, n_estimators, n_draws, standardize, batch_size, learning_rate, \
-learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
-tol, device, dtype
+likelihood_options, n_estimators, n_draws, n_training_draws, standardize, batch_size, \
+learning_rate, learning_rate_init, max_iter, early_stopping, validation_fraction, \
+n_iter_no_change, tol, device, dtype
         As in :class:`MCDropoutRegressor`.
     dtype : {"float32", "float64"}, default="float32"
         Precision of the training, whatever X's own; ``"float64"`` takes up to twice as
@@ -107,6 +107,7 @@ x_scale_, y_mean_, y_scale_
         likelihood_options=None,
         n_estimators=1,
         n_draws=200,
+        n_training_draws=1,
         standardize=True,
         batch_size="auto",
         learning_rate="cosine",
@@ -147,9 +148,9 @@ class MCDropoutClassifierCV(TauPathCV, MCDropoutClassifier):
     n_jobs : int, default=None
         As in :class:`BatchedGridSearchCV`.
     hidden_layer_sizes, activation, dropout, noise, length_scale, likelihood, \
-class_weight, n_estimators, n_draws, standardize, batch_size, learning_rate, \
-learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
-tol, device, dtype
+class_weight, n_estimators, n_draws, n_training_draws, standardize, batch_size, \
+learning_rate, learning_rate_init, max_iter, early_stopping, validation_fraction, \
+n_iter_no_change, tol, device, dtype
         As in :class:`MCDropoutClassifier`.
     verbose, random_state
         As in :class:`MCDropoutRegressorCV`.
@@ -205,6 +206,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         class_weight=None,
         n_estimators=1,
         n_draws=200,
+        n_training_draws=1,
         standardize=True,
         batch_size="auto",
         learning_rate="cosine",
@@ -235,8 +237,8 @@ class BBBRegressorCV(TauPathCV, BBBRegressor):
         As in :class:`MCDropoutRegressorCV`.
     hidden_layer_sizes, activation, dropout, prior, pi, s1, s2, kl, kl_weighting, \
 kl_warm_up, gradient, length_scale, likelihood, likelihood_options, n_estimators, \
-n_draws, standardize, batch_size, learning_rate, learning_rate_init, max_iter, \
-early_stopping, validation_fraction, n_iter_no_change, tol, device, dtype
+n_draws, n_training_draws, standardize, batch_size, learning_rate, learning_rate_init, \
+max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, device, dtype
         As in :class:`BBBRegressor`.
 
     Attributes
@@ -288,6 +290,7 @@ seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
         likelihood_options=None,
         n_estimators=1,
         n_draws=200,
+        n_training_draws=1,
         standardize=True,
         batch_size="auto",
         learning_rate="cosine",
@@ -319,8 +322,8 @@ class BBBClassifierCV(TauPathCV, BBBClassifier):
         As in :class:`MCDropoutClassifierCV`.
     hidden_layer_sizes, activation, dropout, prior, pi, s1, s2, kl, kl_weighting, \
 kl_warm_up, gradient, length_scale, likelihood, class_weight, n_estimators, n_draws, \
-standardize, batch_size, learning_rate, learning_rate_init, max_iter, early_stopping, \
-validation_fraction, n_iter_no_change, tol, device, dtype
+n_training_draws, standardize, batch_size, learning_rate, learning_rate_init, \
+max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, device, dtype
         As in :class:`BBBClassifier`.
 
     Attributes
@@ -372,6 +375,7 @@ seeds_, optimizer_, x_mean_, x_scale_
         class_weight=None,
         n_estimators=1,
         n_draws=200,
+        n_training_draws=1,
         standardize=True,
         batch_size="auto",
         learning_rate="cosine",
@@ -402,8 +406,9 @@ class VariationalDropoutRegressorCV(TauPathCV, VariationalDropoutRegressor):
         As in :class:`MCDropoutRegressorCV`.
     hidden_layer_sizes, activation, dropout, noise, alpha_per, prior, \
 kl_approximation, kl_warm_up, length_scale, likelihood, likelihood_options, \
-n_estimators, n_draws, standardize, batch_size, learning_rate, learning_rate_init, \
-max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, device, dtype
+n_estimators, n_draws, n_training_draws, standardize, batch_size, learning_rate, \
+learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
+tol, device, dtype
         As in :class:`VariationalDropoutRegressor`.
 
     Attributes
@@ -452,6 +457,7 @@ seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
         likelihood_options=None,
         n_estimators=1,
         n_draws=200,
+        n_training_draws=1,
         standardize=True,
         batch_size="auto",
         learning_rate="cosine",
@@ -483,8 +489,8 @@ class VariationalDropoutClassifierCV(TauPathCV, VariationalDropoutClassifier):
         As in :class:`MCDropoutClassifierCV`.
     hidden_layer_sizes, activation, dropout, noise, alpha_per, prior, \
 kl_approximation, kl_warm_up, length_scale, likelihood, class_weight, n_estimators, \
-n_draws, standardize, batch_size, learning_rate, learning_rate_init, max_iter, \
-early_stopping, validation_fraction, n_iter_no_change, tol, device, dtype
+n_draws, n_training_draws, standardize, batch_size, learning_rate, learning_rate_init, \
+max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, device, dtype
         As in :class:`VariationalDropoutClassifier`.
 
     Attributes
@@ -533,6 +539,7 @@ seeds_, optimizer_, x_mean_, x_scale_
         class_weight=None,
         n_estimators=1,
         n_draws=200,
+        n_training_draws=1,
         standardize=True,
         batch_size="auto",
         learning_rate="cosine",

@@ -85,8 +85,27 @@ REFUSED = [
     (
         {"gradient": "reinforce"},
         ValueError,
-        "`gradient` must be one of 'local', 'pathwise', 'score'; got 'reinforce'",
+        "`gradient` must be one of 'local', 'pathwise', 'score', 'characteristic'; "
+        "got 'reinforce'",
     ),
+    (
+        {"gradient": "characteristic", "activation": "tanh", "dropout": 0.1},
+        ValueError,
+        "needs a normal posterior, .*; got dropout=0.1. Set dropout=0",
+    ),
+    (
+        {"gradient": "characteristic", "dropout": 0.0},
+        ValueError,
+        "nothing of kinks; got activation='relu'. Set activation='tanh'",
+    ),
+    *[
+        (
+            {"n_training_draws": value},
+            error,
+            f"`n_training_draws` must be .*; got {value}",
+        )
+        for value, error in [(0, ValueError), (1.5, TypeError)]
+    ],
     *[
         ({"pi": pi}, ValueError, rf"`pi` must be in \(0, 1\); got {pi}")
         for pi in (0.0, 1.0, -0.5, 1.5, np.nan)

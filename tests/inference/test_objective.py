@@ -10,6 +10,7 @@ from scipy.special import log_softmax
 
 from skbayesnn._families import MeanField
 from skbayesnn._inference.batch import Batch
+from skbayesnn._inference.data_gradient import DATA_GRADIENTS
 from skbayesnn._inference.objective import Objective, kl_weight, weight_decay
 from skbayesnn._inference.priors import priors_of
 from skbayesnn._inference.training_noise import TrainingNoise
@@ -268,10 +269,19 @@ def _of_prior(prior):
 
 
 @pytest.mark.parametrize(
-    ("kind", "spike"),
-    [("gaussian", False), ("gaussian, tau learned", True), ("categorical", False)],
+    ("kind", "estimator", "spike"),
+    [
+        ("gaussian", "score", False),
+        ("gaussian, tau learned", "score", True),
+        ("categorical", "score", False),
+        ("gaussian", "characteristic", False),
+        ("gaussian, tau learned", "characteristic", False),
+        ("categorical", "characteristic", False),
+    ],
 )
-def test_score_gradient_has_the_mean_of_the_pathwise_one(engine, seed, kind, spike):
+def test_other_gradients_have_the_mean_of_the_pathwise_one(
+    engine, seed, kind, estimator, spike
+):
     """Two unbiased estimates of one gradient, of the same network in a thousand copies.
 
     The copies differ in their noise only; the posterior is made wide enough for the
@@ -298,7 +308,7 @@ def test_score_gradient_has_the_mean_of_the_pathwise_one(engine, seed, kind, spi
         values = []
         for _ in range(n_repeats):
             own = batch._replace(x=batch.x.clone())
-            nll, of_layers, of_noise = gradient(q, own, noise)
+            nll, of_layers, of_noise = gradient(objective, q, own, noise)
             groups = [{"nll": nll}, *of_layers, of_noise]
             parts = [v.view(n_copies, -1) for group in groups for v in group.values()]
             values.append(torch.cat(parts, dim=1))
@@ -307,11 +317,10 @@ def test_score_gradient_has_the_mean_of_the_pathwise_one(engine, seed, kind, spi
     def mean_and_error(values):
         return values.mean(0), values.std(0) / len(values) ** 0.5
 
-    score, pathwise = (
-        estimates(gradient)
-        for gradient in (objective.score_gradient, objective.nll_gradient)
+    other, pathwise = (
+        estimates(DATA_GRADIENTS[gradient]) for gradient in (estimator, "pathwise")
     )
-    mean, error = mean_and_error(score)
+    mean, error = mean_and_error(other)
     expected, expected_error = mean_and_error(pathwise)
     # Six standard errors, at any seed.
     tolerance = 6 * torch.hypot(error, expected_error)
@@ -320,6 +329,6 @@ def test_score_gradient_has_the_mean_of_the_pathwise_one(engine, seed, kind, spi
     # 7 / 8 is seen, which is what a baseline of all 8 draws instead of the other 7
     # makes of it.
     direction = expected[1:] / expected[1:].square().sum()
-    mean, error = mean_and_error(score[:, 1:] @ direction)
+    mean, error = mean_and_error(other[:, 1:] @ direction)
     expected, expected_error = mean_and_error(pathwise[:, 1:] @ direction)
     assert (mean - expected).abs() < 6 * torch.hypot(error, expected_error)

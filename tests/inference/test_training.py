@@ -10,6 +10,8 @@ from sklearn.linear_model import Ridge
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._data.validate import Table
 from skbayesnn._families import MeanField
+from skbayesnn._inference.batch import Batch
+from skbayesnn._inference.data_gradient import DATA_GRADIENTS
 from skbayesnn._inference.objective import Objective, kl_weight
 from skbayesnn._inference.optimizer import BETA_1, BETA_2
 from skbayesnn._inference.priors import priors_of
@@ -116,17 +118,60 @@ def test_batched_equals_alone_for_every_family(engine, seed, case, device):
     _assert_each_alike_alone(engine, plan, members, rows)
 
 
+@pytest.mark.parametrize("gradient", ["score", "characteristic"])
 @pytest.mark.parametrize(
     ("kind", "spike"), list(zip(KINDS, [True, False, True, False], strict=True))
 )
-def test_batched_equals_alone_by_the_score_function(engine, seed, kind, spike, device):
-    family = MeanField(spike=spike, shared_draw=True)
-    plan = engine.plan(kind, family=family, score_function=True)
+def test_batched_equals_alone_by_other_gradients(
+    engine, seed, kind, spike, gradient, device
+):
+    family = MeanField(spike=spike and gradient == "score", shared_draw=True)
+    plan = engine.plan(
+        kind, family=family, gradient=gradient, activation="tanh", n_training_draws=2
+    )
     members = engine.members(plan, SEEDS + seed, KEEP_OF_CASES, LENGTH_SCALE, TAU, 1)
     rows = engine.rows(
         plan, len(SEEDS), seed, shared=False, weighted=True, device=device
     )
     _assert_each_alike_alone(engine, plan, members, rows)
+
+
+@pytest.mark.parametrize("gradient", ["pathwise", "score", "characteristic"])
+def test_several_draws_average_their_gradients(engine, seed, gradient):
+    """Adam's first moment after one step, under a flat prior, is that of the nll."""
+    n_draws, family = 3, "bernoulli"
+    if gradient != "pathwise":
+        family = MeanField(shared_draw=True)
+    plan = engine.plan(
+        family=family,
+        activation="tanh",
+        gradient=gradient,
+        n_batches=1,
+        n_training_draws=n_draws,
+        kl_warm_up=0.5,
+    )
+    members = engine.members(plan, SEEDS + seed, KEEP, 1.0, TAU, n_epochs=1)
+    rows = engine.rows(plan, len(SEEDS), seed)
+    q = engine.start(plan, members)
+    trained = train(plan, members, rows, q)
+
+    priors = priors_of(plan, members, q)
+    objective = Objective.of(
+        plan.likelihood, priors, members.tau, rows.mean_weight, rows.total_weight
+    )
+    noise = engine.noise(members, 0)
+    [batch] = [Batch(*taken) for taken in rows.batches(torch.arange(23)[None], 23)]
+    found = [
+        DATA_GRADIENTS[gradient](objective, q, batch._replace(x=batch.x.clone()), noise)
+        for _ in range(n_draws)
+    ]
+    nll = torch.stack([of_draw[0] for of_draw in found]).mean((0, 2))
+    torch.testing.assert_close(torch.as_tensor(trained.nll[0]), nll)
+    for i, layer in enumerate(q.layers):
+        for name in layer:
+            expected = torch.stack([of_draw[1][i][name] for of_draw in found]).mean(0)
+            moment = trained.optimizer[f"exp_avg/{i}/{name}"] / (1 - BETA_1)
+            torch.testing.assert_close(torch.as_tensor(moment), expected)
 
 
 @pytest.mark.parametrize("pattern", [[0, 0, 0, 0], [0, 1, 2, 3]], ids=str)
