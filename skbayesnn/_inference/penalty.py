@@ -2,7 +2,7 @@
 
 import torch
 
-from skbayesnn._families import Noise
+from skbayesnn._families import Noise, Params
 from skbayesnn._inference.objective import Objective
 from skbayesnn._inference.optimizer import FlatParameters
 from skbayesnn._inference.posterior import Posterior
@@ -23,6 +23,11 @@ class Penalty:
     objective : Objective
     noise : Noise
         Of whole networks, for families that estimate their KL by a draw.
+
+    Attributes
+    ----------
+    curvature : list of dict of tensor, or None
+        Where the KL is quadratic: its second derivatives, like the parameters.
     """
 
     def __init__(
@@ -34,6 +39,7 @@ class Penalty:
         self._quadratic = q.network.quadratic_kl
         # Where it is: its minimum, or None where that is zero.
         self._centre: torch.Tensor | None = None
+        self.curvature: list[Params] | None = None
         if self._quadratic:
             ones = torch.ones_like(flat.values)
             at_zero = self._kl_gradient(flat.posterior(torch.zeros_like(ones)))
@@ -42,6 +48,7 @@ class Penalty:
             centre = torch.where(pulled, -at_zero / slope, 0.0)
             if centre.any():
                 self._centre = centre
+            self.curvature = flat.posterior(slope).layers
             self._factor.mul_(slope)
             # What is left of the KL where it pulls to.
             rest = torch.where(pulled, centre, flat.values)

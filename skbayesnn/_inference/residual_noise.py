@@ -24,10 +24,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from skbayesnn._inference.mean_noise import MeanNoise, mean_weights
-from skbayesnn._inference.plan import Members, Plan, Rows
+from skbayesnn._families import Params
+from skbayesnn._inference.mean_noise import mean_weights
+from skbayesnn._inference.plan import Plan, Rows
 from skbayesnn._inference.posterior import Posterior
-from skbayesnn._inference.priors import priors_of
 
 # Rows whose residuals are looked at, and the draws whose mean is taken there. A draw is
 # off in the same direction on many rows: many rows do not stand for many draws.
@@ -45,7 +45,7 @@ _NUMBERS = 1 << 22
 
 
 def with_residual_noise(
-    plan: Plan, members: Members, rows: Rows, posterior: Posterior
+    plan: Plan, rows: Rows, posterior: Posterior, curvature: list[Params] | None
 ) -> Posterior:
     """The posterior with the noise of the residuals, where they say it.
 
@@ -53,19 +53,21 @@ def with_residual_noise(
     where the training has ended with the weights at their mode, as it does not with
     early stopping; and where the rows are all that were seen, and bear no noise of the
     members' own.
+
+    curvature : of the KL, like the parameters; None where it is not quadratic
     """
     likelihood = plan.likelihood
     if not (
         plan.residual_noise
         and likelihood.has_residual_noise
-        and posterior.network.quadratic_kl
+        and curvature is not None
         and plan.patience is None
         and plan.horizon is None
         and not plan.perturbed
     ):
         return posterior
     squares, level, of_y = _residuals(plan, rows, posterior)
-    gamma = _effective_parameters(plan, members, rows, posterior)
+    gamma = _effective_parameters(rows, posterior, curvature)
     n_rows = _exact(rows.total_weight).unsqueeze(1).cpu()
     factor = (squares + of_y / level) / (n_rows - gamma + 1)
     # Weights that are far from their mode leave residuals that are no noise.
@@ -160,20 +162,21 @@ def _residuals(plan: Plan, rows: Rows, posterior: Posterior):
 
 
 def _effective_parameters(
-    plan: Plan, members: Members, rows: Rows, posterior: Posterior
+    rows: Rows, posterior: Posterior, curvature: list[Params]
 ) -> torch.Tensor:
     """gamma of every member and target, (members, targets)."""
-    n_targets = members.tau.shape[1]
+    n_targets = posterior.likelihood.gaussian_targets
     most = (_ROWS_TIMES_TRACED // rows.n_rows).clip(_FEWEST_TRACED, _MOST_TRACED)
     x, _, weights = _some_rows(rows, (most // n_targets).clip(min=1))
-    variances = _prior_variances(plan, members, posterior)
+    variances = _prior_variances(posterior, curvature)
     gammas = []
     for part in _parts(posterior.n_members, (x.shape[1] * n_targets) ** 2):
         one, of_part = posterior.select(part), torch.as_tensor(part)
-        outputs = one.network.apply(mean_weights(one), _of(x, part))
+        weights_of_mean = mean_weights(one)
+        outputs = one.network.apply(weights_of_mean, _of(x, part))
         noise = _exact(one.components(outputs)[1][0])
         kernel = one.network.tangent_kernel(
-            [(_exact(weight), _exact(bias)) for weight, bias in mean_weights(one)],
+            [(_exact(weight), _exact(bias)) for weight, bias in weights_of_mean],
             [(_exact(v[of_part]), _exact(b[of_part])) for v, b in variances],
             _exact(_of(x, part)),
             n_targets,
@@ -200,34 +203,23 @@ def _traces(root: torch.Tensor, kernel: torch.Tensor) -> torch.Tensor:
     return 1 - inverse.diagonal(dim1=1, dim2=2)
 
 
-def _prior_variances(plan: Plan, members: Members, posterior: Posterior):
+def _prior_variances(posterior: Posterior, curvature: list[Params]):
     """Variances of E W and E b under the prior, per group, (members,) each.
 
-    The KL is quadratic in the parameters, E W a multiple of them. A flat prior is one
-    that is wide.
+    E W is a multiple of the mean parameters. A flat prior is one that is wide.
     """
-    ones, zeros = (_filled(posterior, value) for value in (1.0, 0.0))
-    priors, noise = priors_of(plan, members, posterior), MeanNoise(posterior.keep[0])
-    at_one, at_zero = (
-        posterior.network.kl_gradient(q.layers, q.keep, priors, noise)
-        for q in (ones, zeros)
-    )
-    found = []
-    for (weight, _), one, zero in zip(mean_weights(ones), at_one, at_zero, strict=True):
-        of_weight, of_bias = (
-            1 / _first(one[name] - zero[name]).clamp(min=_FLAT)
-            for name in ("mean", "bias")
-        )
-        found.append((_first(weight[0]).square() * of_weight, of_bias))
-    return found
-
-
-def _filled(posterior: Posterior, value: float) -> Posterior:
     layers = [
-        params | {n: torch.full_like(params[n], value) for n in ("mean", "bias")}
+        params | {"mean": torch.ones_like(params["mean"])}
         for params in posterior.layers
     ]
-    return replace(posterior, layers=layers)
+    multiples = mean_weights(replace(posterior, layers=layers))
+    found = []
+    for (multiple, _), of_kl in zip(multiples, curvature, strict=True):
+        of_mean, of_bias = (
+            1 / _first(of_kl[name]).clamp(min=_FLAT) for name in ("mean", "bias")
+        )
+        found.append((_first(multiple[0]).square() * of_mean, of_bias))
+    return found
 
 
 def _first(values: torch.Tensor) -> torch.Tensor:

@@ -206,7 +206,8 @@ class _Run:
         posterior = self.step.parameters.posterior(best.values)
         for hook in hooks:
             posterior = hook.training_end(posterior)
-        posterior = with_residual_noise(self.plan, self.members, self.rows, posterior)
+        curvature = self.step.penalty.curvature
+        posterior = with_residual_noise(self.plan, self.rows, posterior, curvature)
         nll, kl, validation = record.history()
         return Trained(
             posterior=posterior,
