@@ -24,11 +24,17 @@ refusal
     share of that of all of them.
 
     python benchmarks/epistemic.py --questions gap,drift
+
+NGBoost, whose std per row stands for both, and CatBoost's virtual ensembles take part
+where they are installed.
 """
 
 import warnings
+from functools import partial
+from importlib.util import find_spec
 
 import numpy as np
+from _leaderboard import regressors
 from common import command_line, environment, table
 from scipy.stats import spearmanr
 from sklearn.ensemble import IsolationForest
@@ -87,6 +93,41 @@ class Process:
         return mean[:, None] + 1.6449 * std[:, None] * [-1, 1]
 
 
+class Other:
+    """One of the leaderboard's contestants from other packages.
+
+    A single Gaussian per row has no epistemic part: its std stands for it.
+
+    contestant : of ``_leaderboard.regressors``
+    """
+
+    def __init__(self, contestant, random_state):
+        self.contestant, self.random_state = contestant, random_state
+
+    def fit(self, X, y):
+        fit = self.contestant(self.random_state, threads=1)
+        self.moments = fit(np.asarray(X, dtype=np.float64), y)
+        return self
+
+    def _gaussians(self, X):
+        """Means and variances, (components, rows)."""
+        found = self.moments(np.asarray(X, dtype=np.float64))
+        return np.atleast_2d(found["mean"]), np.atleast_2d(found["std"]) ** 2
+
+    def predict(self, X):
+        return self._gaussians(X)[0].mean(0)
+
+    def predict_uncertainty(self, X, kind):
+        mean, variance = self._gaussians(X)
+        if kind == "epistemic" and len(mean) > 1:
+            return mean.std(0)
+        return np.sqrt(mean.var(0) + variance.mean(0))
+
+    def predict_interval(self, X):
+        std = self.predict_uncertainty(X, "total")
+        return self.predict(X)[:, None] + 1.6449 * std[:, None] * [-1, 1]
+
+
 MODELS = {
     "BayesianStackingRegressor": BayesianStackingRegressor,
     "AnchoredEnsembleRegressor": AnchoredEnsembleRegressor,
@@ -98,6 +139,16 @@ MODELS = {
     "BBBRegressor": BBBRegressor,
     "VariationalDropoutRegressor": VariationalDropoutRegressor,
     "Gaussian process": lambda random_state: Process(),
+}
+# Where they are installed.
+OTHERS = {
+    "ngboost": ("NGBoost", regressors.ngboost),
+    "catboost": ("CatBoost, virtual ensembles", regressors.catboost_ensemble),
+}
+MODELS |= {
+    said: partial(Other, contestant)
+    for package, (said, contestant) in OTHERS.items()
+    if find_spec(package)
 }
 
 

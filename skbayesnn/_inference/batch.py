@@ -20,3 +20,7 @@ class Batch(NamedTuple):
     y: torch.Tensor
     weights: torch.Tensor | None
     noise_on_y: torch.Tensor | None = None
+
+    def with_own_x(self) -> "Batch":
+        """The same with a copy of x, to be overwritten."""
+        return Batch(self.x.clone(), self.y, self.weights, self.noise_on_y)

@@ -102,7 +102,7 @@ class Step:
         found = []
         for left in reversed(range(self._n_draws)):
             # A gradient may overwrite x.
-            own = batch._replace(x=batch.x.clone()) if left else batch
+            own = batch.with_own_x() if left else batch
             nll, of_layers, of_likelihood = self._data_gradient(
                 self._objective, self.posterior, own, self.noise
             )

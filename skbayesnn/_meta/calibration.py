@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._meta.functions import open_predictive
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator
 from skbayesnn._predictive.mixin import (
+    PredictiveMixin,
     RegressionPredictiveMixin,
     mean_and_covariance,
 )
@@ -148,11 +149,21 @@ class CalibratedUncertaintyRegressor(
             Only with ``return_cov=True``; its diagonal is std^2.
         """
         check_is_fitted(self)
-        mean = self.estimator_.predict(X)
         if return_cov:
             check_one_of_std_and_cov(return_std)
+        if not (return_std or return_cov):
+            return self.estimator_.predict(X)
+        if self._scales_moments:  # of one look at the draws
+            mean, spread = self.estimator_.predict(
+                X, return_std=return_std, return_cov=return_cov
+            )
+            scale = np.atleast_1d(self.scale_)
+            scale = np.outer(scale, scale) if return_cov else np.asarray(self.scale_)
+            return mean, (spread * scale).astype(spread.dtype)
+        mean = self.estimator_.predict(X)
+        if return_cov:
             return mean, mean_and_covariance(self._open_predictive(X))[1]
-        return (mean, self.predict_uncertainty(X)) if return_std else mean
+        return mean, self.predict_uncertainty(X)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -171,6 +182,12 @@ class CalibratedUncertaintyRegressor(
         if hasattr(self, "quantile_maps_"):
             return scaled.mapped(self.quantile_maps_)
         return scaled
+
+    @property
+    def _scales_moments(self):
+        """Whether the estimator's own mean stays, and its spread is multiplied."""
+        mapped = hasattr(self, "quantile_maps_")
+        return isinstance(self.estimator_, PredictiveMixin) and not mapped
 
 
 def _predicted(held_out, X, y):

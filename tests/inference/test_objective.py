@@ -307,7 +307,7 @@ def test_other_gradients_have_the_mean_of_the_pathwise_one(
         """(copies * repeats, 1 + parameters): the loss and its gradients."""
         values = []
         for _ in range(n_repeats):
-            own = batch._replace(x=batch.x.clone())
+            own = batch.with_own_x()
             nll, of_layers, of_noise = gradient(objective, q, own, noise)
             groups = [{"nll": nll}, *of_layers, of_noise]
             parts = [v.view(n_copies, -1) for group in groups for v in group.values()]

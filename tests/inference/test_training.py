@@ -162,7 +162,7 @@ def test_several_draws_average_their_gradients(engine, seed, gradient):
     noise = engine.noise(members, 0)
     [batch] = [Batch(*taken) for taken in rows.batches(torch.arange(23)[None], 23)]
     found = [
-        DATA_GRADIENTS[gradient](objective, q, batch._replace(x=batch.x.clone()), noise)
+        DATA_GRADIENTS[gradient](objective, q, batch.with_own_x(), noise)
         for _ in range(n_draws)
     ]
     nll = torch.stack([of_draw[0] for of_draw in found]).mean((0, 2))

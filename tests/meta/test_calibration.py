@@ -28,6 +28,7 @@ from skbayesnn import (
     predict_uncertainty,
     sample_y,
 )
+from skbayesnn._inference.predictive import OpenPosterior
 from skbayesnn._predictive.recalibration import QuantileMap
 from skbayesnn.scoring import log_density_scorer, neg_coverage_error_scorer
 from tests.linear_gaussian import LinearGaussian
@@ -268,8 +269,43 @@ def test_point_predictions_stay(data, fitted):
     np.testing.assert_array_equal(fitted.predict(data.X_new), plain.predict(data.X_new))
     mean, std = fitted.predict(data.X_new, return_std=True)
     np.testing.assert_array_equal(mean, plain.predict(data.X_new))
-    np.testing.assert_array_equal(std, fitted.predict_uncertainty(data.X_new))
+    # Moments of draws, scaled; moments of scaled draws: rounding.
+    again = fitted.predict_uncertainty(data.X_new)
+    np.testing.assert_allclose(std, again, rtol=1e-12)
     assert std.shape == (FRESH,)
+
+
+ASKED = {
+    "predict": lambda model, X, y: model.predict(X),
+    "std": lambda model, X, y: model.predict(X, return_std=True),
+    "cov": lambda model, X, y: model.predict(X, return_cov=True),
+    "uncertainty": lambda model, X, y: model.predict_uncertainty(X, "all"),
+    "interval": lambda model, X, y: model.predict_interval(X),
+    "quantile": lambda model, X, y: model.predict_quantile(X, [0.1, 0.5]),
+    "cdf": lambda model, X, y: model.predictive_cdf(X, y),
+    "density": lambda model, X, y: model.log_predictive_density(X, y),
+    "crps": lambda model, X, y: model.crps(X, y),
+    "samples": lambda model, X, y: model.sample_y(X, 3),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_the_posterior_is_opened_once(data, fitted, monkeypatch, asked):
+    """By the estimator inside, and by the one around it.
+
+    Where levels are mapped the mean is still the estimator's own, the spread is not.
+    """
+    opened, init = [], OpenPosterior.__init__
+    monkeypatch.setattr(
+        OpenPosterior,
+        "__init__",
+        lambda self, *arguments: (opened.append(self), init(self, *arguments))[1],
+    )
+    ASKED[asked](fitted.estimator_, data.X_new, data.y_new)
+    assert len(opened) == 1
+    ASKED[asked](fitted, data.X_new, data.y_new)
+    mapped = fitted.method == "isotonic" and asked in ("std", "cov")
+    assert len(opened) == (3 if mapped else 2)
 
 
 def test_scale_multiplies_every_std(data):
