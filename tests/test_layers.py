@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,34 @@ def _imports(path):
 
 def _name(path):
     return str(path.relative_to(PACKAGE))
+
+
+def test_the_drawing_shows_these_floors():
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawing = text.split("import statements:")[1].split("```")[1]
+    # The names of a floor stand before two spaces, over one or two lines.
+    names = [
+        re.findall(r"^  (\S.*?)(?:  |$)", floor, re.MULTILINE)
+        for floor in drawing.split("       v\n")
+    ]
+    drawn = [set(re.findall(r"\w+", " ".join(of_floor))) for of_floor in names]
+    assert drawn[::-1] == [*FLOORS, {"_stacking"}]
+
+
+def test_functions_are_short():
+    """At most fifty lines of code, without signature, docstring and comments."""
+    for path in MODULES:
+        text = path.read_text(encoding="utf-8")
+        lines = text.split("\n")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                described = ast.get_docstring(node) is not None
+                before = (
+                    node.body[0].end_lineno if described else node.body[0].lineno - 1
+                )
+                body = [line.strip() for line in lines[before : node.end_lineno]]
+                code = [line for line in body if line and line[0] != "#"]
+                assert len(code) <= 50, f"{_name(path)}: {node.name}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=_name)

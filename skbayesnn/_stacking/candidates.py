@@ -133,7 +133,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class HeldOut:
+class Predicted:
     """A candidate that has not seen some rows, and what it says of them.
 
     Parameters
@@ -154,7 +154,7 @@ class HeldOutPredictor:
     splits: Sequence[tuple]
 
     def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
-        """Each outcome gets its :class:`HeldOut`."""
+        """Each outcome gets its :class:`Predicted`."""
         for (_, fold), outcome in outcomes.items():
             if outcome.estimator is None:
                 continue
@@ -163,7 +163,7 @@ class HeldOutPredictor:
             try:
                 X, _ = safe_split(model, self.rows.X, self.rows.y, test, train)
                 predictive = open_predictive(model, X).whole()
-                outcome.scores = [HeldOut(model, predictive)]
+                outcome.scores = [Predicted(model, predictive)]
             except Exception as error:
                 outcome.error = without_frames(error)
 
@@ -172,7 +172,7 @@ def held_out(
     candidates: Sequence[Candidate],
     rows: Rows,
     splits: Sequence[tuple],
-    known: dict[Key, HeldOut | Exception],
+    known: dict[Key, Predicted | Exception],
     resources: Resources,
 ) -> Iterator[int]:
     """Put into ``known`` what is missing; yields how many were trained so far."""

@@ -19,7 +19,7 @@ from skbayesnn.estimators._base import BayesianNetwork
 THRESHOLD = 3.0
 
 
-def n_weights(sizes) -> int:
+def n_connections(sizes) -> int:
     """Weights of one network, biases apart."""
     return sum(a * b for a, b in pairwise(sizes))
 

@@ -63,7 +63,7 @@ class _VariationalDropout(_pruning.Prunable):
     def sparsity_(self):
         """Share of the weights that are noise (log alpha > 3), or pruned."""
         used = _pruning.n_used(self._plain_posterior(), _pruning.THRESHOLD)
-        return 1 - used / _pruning.n_weights(self._sizes_of_fit())
+        return 1 - used / _pruning.n_connections(self._sizes_of_fit())
 
     def prune(self, threshold=_pruning.THRESHOLD, X=None, y=None):
         """Drop the weights that are noise, and the hidden units that nothing uses.
