@@ -29,13 +29,16 @@ class LabelPredictive:
     of_classes = True
 
     @classmethod
-    def pooled(cls, parts, classes, n_draws=None):
+    def pooled(cls, parts, classes=None, n_draws=None):
         """The mixture of mixtures, which weigh alike.
 
-        A member may know only some of the classes.
+        A member may know only some of the classes; by default they are all that any
+        knows.
 
         n_draws : of each part, which then weighs as many; a sequence of int
         """
+        if classes is None:
+            classes = _all_classes(parts)
         widened = [part._widened(classes) for part in parts]
         if n_draws is None:
             n_draws = [math.lcm(*(one.n_draws for one in widened))] * len(widened)
@@ -45,7 +48,7 @@ class LabelPredictive:
     @classmethod
     def of_other_rows(cls, parts):
         """One predictive of the rows of several, one after the other."""
-        classes = np.unique(np.concatenate([part.classes for part in parts]))
+        classes = _all_classes(parts)
         n_draws = max(part.n_draws for part in parts)
         widened = [part._widened(classes).resized(n_draws) for part in parts]
         return cls(Labels.concatenated(widened, axis=1).probability, classes)
@@ -76,6 +79,14 @@ class LabelPredictive:
         return replace(
             self, probability=probability / probability.sum(-1, keepdims=True)
         )
+
+    def corrected(self, factor):
+        """With a temperature, (1,)."""
+        return self.tempered(1 / factor.item())
+
+    def densities_of_factor(self, y):
+        """Log temperature -> log probability of the labels y, (rows,); in a list."""
+        return [lambda log_t: self.tempered(np.exp(-log_t)).log_density(y)]
 
     @property
     def n_draws(self) -> int:
@@ -108,6 +119,10 @@ class LabelPredictive:
         """Log of the mean probability of the labels y, (rows,)."""
         with np.errstate(divide="ignore"):
             return label_log_density(np.log(self.probability.mean(0)), self.classes, y)
+
+
+def _all_classes(parts) -> np.ndarray:
+    return np.unique(np.concatenate([part.classes for part in parts]))
 
 
 def label_log_density(log_probability, classes, y) -> np.ndarray:

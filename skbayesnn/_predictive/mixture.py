@@ -16,7 +16,7 @@ from skbayesnn._data.scaling import Scaling
 from skbayesnn._distributions.base import Components
 from skbayesnn._distributions.crps import crps_by_quantiles, weighted_sample_crps
 from skbayesnn._distributions.quantiles import intervals
-from skbayesnn._predictive.recalibration import QuantileMap
+from skbayesnn._predictive.recalibration import QuantileMap, log_density_of_scale
 from skbayesnn._predictive.summaries import REGRESSION_KINDS
 
 # Quadrature nodes per component, for moments behind a target transform.
@@ -146,6 +146,22 @@ class MixturePredictive:
         own = self.in_units_of_target()
         components = own.components.spread(own.components.mean.mean(0), factor)
         return replace(own, components=components)
+
+    def corrected(self, factor):
+        """``scaled``, by what ``densities_of_factor`` is of."""
+        return self.scaled(factor)
+
+    def densities_of_factor(self, y):
+        """Log factor of the spread -> log density of y, (rows,), for every target.
+
+        None where a spread is nothing that can be multiplied.
+        """
+        if self.components.discrete or self.transform is not None:
+            return []
+        return [
+            log_density_of_scale(self.components.targets(slice(j, j + 1)), column)
+            for j, column in enumerate(self.standard(y).T)
+        ]
 
     def mapped(self, maps):
         """With the levels of every target recalibrated."""

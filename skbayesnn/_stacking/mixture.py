@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skbayesnn._predictive.labels import LabelPredictive
-from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._predictive.recalibration import log_density_of_scale, lowest
+from skbayesnn._predictive.recalibration import lowest
 from skbayesnn._stacking.summary import LOWEST
 from skbayesnn._stacking.weights import few_weights, whole_numbers
 
@@ -121,19 +119,12 @@ class OutOfFold:
 
 def pooled(parts, n_draws):
     """The mixture of predictives, each with so many draws."""
-    if parts[0].of_classes:
-        classes = np.unique(np.concatenate([part.classes for part in parts]))
-        return LabelPredictive.pooled(parts, classes, n_draws)
-    return MixturePredictive.pooled(parts, n_draws)
+    return type(parts[0]).pooled(parts, n_draws=n_draws)
 
 
 def corrected(mixture, factor):
     """The mixture, spread by factors per target, or with probabilities to a power."""
-    if np.all(factor == 1):
-        return mixture
-    if mixture.of_classes:
-        return mixture.tempered(1 / factor.item())
-    return mixture.scaled(factor)
+    return mixture if np.all(factor == 1) else mixture.corrected(factor)
 
 
 def best_factor(mixture, y, weights) -> np.ndarray:
@@ -143,20 +134,10 @@ def best_factor(mixture, y, weights) -> np.ndarray:
     that are less likely than most by ``OUTLIER`` do not speak, so that one of them does
     not widen all.
     """
-    if mixture.of_classes:
-        return np.array([_likeliest(lambda x: _tempered(mixture, y, -x), weights)])
-    if mixture.components.discrete or mixture.transform is not None:
+    densities = mixture.densities_of_factor(y)
+    if not densities:
         return np.ones(1)
-    columns = mixture.standard(y)
-    densities = [
-        log_density_of_scale(mixture.components.targets(slice(j, j + 1)), column)
-        for j, column in enumerate(columns.T)
-    ]
     return np.array([_likeliest(density, weights) for density in densities])
-
-
-def _tempered(mixture, y, log_power):
-    return mixture.tempered(np.exp(log_power)).log_density(y)
 
 
 def _likeliest(density, weights) -> float:
