@@ -21,7 +21,8 @@ shrinking
     that of the true error, from few rows to many.
 refusal
     The RMSE of those half of the test rows that have the least total uncertainty, as a
-    share of that of all of them.
+    share of the standard deviation of y; and the root of the area under the
+    risk-coverage curve of all shares, mean over the sets.
 
     python benchmarks/epistemic.py --questions gap,drift
 
@@ -51,7 +52,12 @@ from skbayesnn import (
     MCDropoutRegressor,
     VariationalDropoutRegressor,
 )
-from skbayesnn.metrics import interval_coverage, ood_auroc
+from skbayesnn.metrics import (
+    area_under_risk_coverage,
+    interval_coverage,
+    ood_auroc,
+    risk_coverage_curve,
+)
 
 MOST_ROWS, MOST_TEST_ROWS = 2_000, 500
 SEEDS = (0, 1, 2)
@@ -251,16 +257,17 @@ def shrinking(make):
 
 
 def refusal(make):
-    """RMSE of the surest half over that of all, of every set, and their mean."""
-    shares = []
+    """RMSE of the surest half of every set, their mean, and that of the areas."""
+    halves, areas = [], []
     for name in REFUSAL_SETS:
         X, y, [train], [test] = load(name, 1)
         model = make(random_state=0).fit(X[train[:MOST_ROWS]], y[train[:MOST_ROWS]])
-        squares = np.square(model.predict(X[test]) - y[test])
-        order = np.argsort(model.predict_uncertainty(X[test], "total"))
-        surest = squares[order[: len(order) // 2]]
-        shares.append(np.sqrt(surest.mean() / squares.mean()))
-    return [f"{value:.2f}" for value in (*shares, np.mean(shares))]
+        squares = np.square(model.predict(X[test]) - y[test]) / y[test].var()
+        std = model.predict_uncertainty(X[test], "total")
+        coverage, risk, _ = risk_coverage_curve(squares, std)
+        halves.append(np.sqrt(np.interp(0.5, coverage, risk)))
+        areas.append(np.sqrt(area_under_risk_coverage(squares, std)))
+    return [f"{value:.3f}" for value in (*halves, np.mean(halves), np.mean(areas))]
 
 
 QUESTIONS = {
@@ -270,7 +277,7 @@ QUESTIONS = {
     ],
     drift: ["+ 1 sd", "+ 3 sd", "shuffled", *DRIFT_SETS],
     shrinking: [f"{n_rows:,} rows" for n_rows in ROWS],
-    refusal: [*REFUSAL_SETS, "mean"],
+    refusal: [*REFUSAL_SETS, "mean", "root of the area"],
 }
 
 
