@@ -2,7 +2,7 @@
 
 import torch
 
-from skbayesnn._networks.mlp import ACTIVATIONS
+from skbayesnn._networks.activations import ACTIVATIONS
 
 
 def forward(network, layers, keep, x, noise):

@@ -56,12 +56,17 @@ FAMILIES: dict[str, type[Family]] = {
 def describe_family(family: Family) -> dict[str, Any]:
     """Its name in the table and its options, plain values."""
     [name] = [name for name, kind in FAMILIES.items() if type(family) is kind]
-    return {"name": name} | asdict(family)
+    options = {key: value for key, value in asdict(family).items() if value is not None}
+    return {"name": name} | options
 
 
 def family_from(about: dict[str, Any]) -> Family:
     """Undo ``describe_family``."""
-    options = {key: value for key, value in about.items() if key != "name"}
+    options = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in about.items()
+        if key != "name"
+    }
     return FAMILIES[about["name"]](**options)
 
 

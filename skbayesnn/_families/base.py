@@ -17,8 +17,9 @@ from skbayesnn._priors import Prior
 
 Params = dict[str, torch.Tensor]
 # Weights (draws, members, inputs, outputs); biases (draws, members, outputs), or
-# (members, outputs) where they are the same in all draws.
-Draw = tuple[torch.Tensor, torch.Tensor]
+# (members, outputs) where they are the same in all draws. Third, where masks are placed
+# on something else than the inputs of the map: these, (draws, members, *units).
+Draw = tuple[torch.Tensor, ...]
 
 
 class Needed(IntEnum):
@@ -141,6 +142,22 @@ class Family(ABC):
     @abstractmethod
     def draw(self, params: Params, keep: torch.Tensor, noise: Noise) -> Draw:
         """Weights and biases, one draw serves all rows (prediction)."""
+
+    def held(
+        self, params: Params, keep: torch.Tensor, noise: Noise, n_rows: int
+    ) -> Draw:
+        """A draw for training that a network uses in several places of a row.
+
+        Of weights, the same for all rows of the step; or of masks, which every row has
+        of its own: (members or 1, n_rows, \\*units), third. With autograd.
+
+        returns : weights (members, inputs, outputs), biases (members, outputs)
+        """
+        return self.draw(params, keep, noise.of_weights)
+
+    def placed(self, units: tuple[int, ...]) -> "Family":
+        """The family with its masks, if it has some, on units of this shape."""
+        return self
 
     @abstractmethod
     def kl(

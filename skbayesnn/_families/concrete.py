@@ -15,13 +15,14 @@ import torch
 from torch.nn import functional
 
 from skbayesnn._families.affine import affine, affine_vjp, spread
-from skbayesnn._families.base import Family, Needed, per_input
+from skbayesnn._families.base import Needed, per_input, per_member
+from skbayesnn._families.input_noise import Masked
 
 TEMPERATURE = 0.1
 
 
 @dataclass(frozen=True)
-class Concrete(Family):
+class Concrete(Masked):
     """Bernoulli masks of a learned rate; ``keep`` is where learning starts."""
 
     learns_keep = True
@@ -40,12 +41,12 @@ class Concrete(Family):
 
     def linear(self, params, keep, x, noise, layout=None):
         """A fresh relaxed mask per row."""
-        mask = _relaxed_mask(params["logit"], noise, x, layout)
+        mask = _relaxed(params["logit"], per_input(x, layout, noise.uniform))
         return affine(x * mask, params["mean"], params["bias"])
 
     def linear_vjp(self, params, keep, x, noise, layout=None):
         mean = params["mean"]
-        mask = _relaxed_mask(params["logit"], noise, x, layout)
+        mask = _relaxed(params["logit"], per_input(x, layout, noise.uniform))
         masked = spread(x * mask, len(mean))
         outputs, back = affine_vjp(masked, mean, params["bias"])
 
@@ -59,9 +60,13 @@ class Concrete(Family):
 
     def draw(self, params, keep, noise):
         """One true mask per draw, on the rows of M."""
-        mean = params["mean"]
-        mask = noise.bernoulli(params["logit"].sigmoid(), mean.shape[1])
-        return mask.unsqueeze(-1) * mean, params["bias"]
+        p = params["logit"].sigmoid()
+        return self.masked(noise.bernoulli(p, *self.mask_shape(params)), params)
+
+    def held(self, params, keep, noise, n_rows):
+        """Relaxed masks of every row."""
+        uniform = noise.uniform(n_rows, *self.mask_shape(params))
+        return params["mean"], params["bias"], _relaxed(params["logit"], uniform)
 
     def kl(self, params, keep, prior, noise):
         """(p l^2 / 2) ||M||^2 - K H(p), and of the biases, (members,), nats."""
@@ -70,7 +75,7 @@ class Concrete(Family):
         weights = prior.weight.energy(p * mean, p * (1 - p) * mean.square())
         entropy = functional.softplus(logit) - logit * logit.sigmoid()
         biases = prior.bias.energy(params["bias"])
-        return weights - mean.shape[1] * entropy + biases
+        return weights - self.n_masks(params) * entropy + biases
 
     def kl_constant(self, params, keep, prior):
         """The prior's normaliser."""
@@ -86,18 +91,17 @@ class Concrete(Family):
         return {
             "mean": of_mean,
             "bias": prior.bias.precision * params["bias"],
-            "logit": p * (1 - p) * (of_p + mean.shape[1] * logit),
+            "logit": p * (1 - p) * (of_p + self.n_masks(params) * logit),
         }
 
 
-def _relaxed_mask(logit, noise, x, layout):
-    """(members, rows, units), in (0, 1); logit (members,)."""
-    uniform = per_input(x, layout, noise.uniform)
+def _relaxed(logit, uniform):
+    """Masks (members, rows, ...) in (0, 1), of uniform numbers; logit (members,)."""
     smallest = torch.finfo(uniform.dtype).eps
     return (
         uniform.clamp_(smallest, 1 - smallest)
         .logit_()
-        .add(logit.view(-1, 1, 1))
+        .add(per_member(logit, uniform.ndim - 1))
         .div(TEMPERATURE)
         .sigmoid()
     )

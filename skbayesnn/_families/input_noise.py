@@ -1,16 +1,58 @@
 """Noise on the rows of W, W = diag(z) M: the mask multiplies the layer's inputs."""
 
+import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from skbayesnn._families.affine import affine, affine_vjp
-from skbayesnn._families.base import Family, Needed, Noise, per_input
+from skbayesnn._families.base import (
+    Draw,
+    Family,
+    Needed,
+    Noise,
+    Params,
+    per_input,
+)
 
 
 @dataclass(frozen=True)
-class InputNoise(Family):
+class Masked(Family):
+    """W = diag(z) M with masks z, of which E z = p = keep.
+
+    Parameters
+    ----------
+    units : tuple of int, or None
+        Shape of what is masked, where a network uses M in several places (channels, or
+        units of an image): the masks are then no part of the weights. None: the
+        inputs of the map, one mask for each.
+    """
+
+    units: tuple[int, ...] | None = None
+
+    def placed(self, units):
+        """The same, with masks on units of this shape."""
+        return replace(self, units=units)
+
+    def mask_shape(self, params: Params) -> tuple[int, ...]:
+        """Of one z."""
+        return self.units or (params["mean"].shape[1],)
+
+    def n_masks(self, params: Params) -> int:
+        """Random numbers of one draw."""
+        return math.prod(self.mask_shape(params))
+
+    def masked(self, mask: torch.Tensor, params: Params) -> Draw:
+        """A draw, of masks (draws, members, \\*mask shape)."""
+        mean, bias = params["mean"], params["bias"]
+        if self.units is None:
+            return mask.unsqueeze(-1) * mean, bias
+        return mean.unsqueeze(0), bias, mask
+
+
+@dataclass(frozen=True)
+class InputNoise(Masked):
     """W = diag(z) M with E z = p and Var z = p (1 - p), p = keep.
 
     The masks are *not* rescaled: E W = p M, and eq. 4's factor p stands as it is.
@@ -44,9 +86,12 @@ class InputNoise(Family):
 
     def draw(self, params, keep, noise):
         """One mask per draw, on the rows of M."""
-        mean = params["mean"]
-        mask = self.mask(keep, noise, mean.shape[1])
-        return mask.unsqueeze(-1) * mean, params["bias"]
+        return self.masked(self.mask(keep, noise, *self.mask_shape(params)), params)
+
+    def held(self, params, keep, noise, n_rows):
+        """Masks of every row."""
+        mask = self.mask(keep, noise, n_rows, *self.mask_shape(params))
+        return params["mean"], params["bias"], mask
 
     def kl(self, params, keep, prior, noise):
         """(p l^2 / 2) ||M||^2 + (l^2 / 2) ||b||^2, (members,), nats: eq. 4."""
@@ -63,7 +108,7 @@ class InputNoise(Family):
         """The masks' entropy, and the prior's normaliser."""
         mean = params["mean"]
         of_biases = super().kl_constant(params, keep, prior)
-        of_masks = mean.shape[1] * self.entropy(keep)
+        of_masks = self.n_masks(params) * self.entropy(keep)
         return of_biases - prior.weight.log_scale(mean) - of_masks
 
 

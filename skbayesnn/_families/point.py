@@ -34,6 +34,10 @@ class Point(Family):
         """One draw, whatever is asked for: (1, members, inputs, outputs)."""
         return params["mean"].unsqueeze(0), params["bias"]
 
+    def held(self, params, keep, noise, n_rows):
+        """Weights and biases."""
+        return params["mean"], params["bias"]
+
     def kl(self, params, keep, prior, noise):
         """(l^2 / 2) (||M||^2 + ||b||^2), (members,), nats."""
         return prior.weight.energy(params["mean"]) + prior.bias.energy(params["bias"])

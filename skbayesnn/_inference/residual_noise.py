@@ -176,7 +176,7 @@ def _effective_parameters(
         outputs = one.network.apply(weights_of_mean, _of(x, part))
         noise = _exact(one.components(outputs)[1][0])
         kernel = one.network.tangent_kernel(
-            [(_exact(weight), _exact(bias)) for weight, bias in weights_of_mean],
+            [tuple(map(_exact, of_group)) for of_group in weights_of_mean],
             [(_exact(v[of_part]), _exact(b[of_part])) for v, b in variances],
             _exact(_of(x, part)),
             n_targets,

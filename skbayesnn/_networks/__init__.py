@@ -3,9 +3,15 @@
 from typing import Any
 
 from skbayesnn._networks.base import Keep, Network, NetworkPullback, StartNormal
+from skbayesnn._networks.convolutional import Convolutional
 from skbayesnn._networks.mlp import MLP
+from skbayesnn._networks.recurrent import Recurrent
 
-NETWORKS: dict[str, type[Network]] = {"mlp": MLP}
+NETWORKS: dict[str, type[Network]] = {
+    "mlp": MLP,
+    "convolutional": Convolutional,
+    "recurrent": Recurrent,
+}
 
 
 def network_from(about: dict[str, Any]) -> Network:
@@ -16,9 +22,11 @@ def network_from(about: dict[str, Any]) -> Network:
 __all__ = [
     "MLP",
     "NETWORKS",
+    "Convolutional",
     "Keep",
     "Network",
     "NetworkPullback",
+    "Recurrent",
     "StartNormal",
     "network_from",
 ]

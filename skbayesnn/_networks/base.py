@@ -5,9 +5,11 @@ a keep probability and a prior of its own. How the maps are wired is the network
 matter: the engine trains, draws and stores groups.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any, Protocol, cast
 
 import torch
 
@@ -107,6 +109,10 @@ class Network(ABC):
             for all
         """
 
+    def with_families(self, families: tuple[Family, ...]) -> "Network":
+        """The same maps with other families."""
+        return replace(cast(Any, self), families=families)
+
     def draw(self, layers: list[Params], keep: Keep, noise: Noise) -> list[Draw]:
         """Weights (draws, members, inputs, outputs) and biases of every group.
 
@@ -134,14 +140,18 @@ class Network(ABC):
         kernels = []
         for i in range(weights[0][0].shape[1]):
             own = [
-                (w[:, [i]].requires_grad_(), b.flatten(0, -2)[[i]].requires_grad_())
-                for w, b in weights
+                (
+                    w[:, [i]].requires_grad_(),
+                    b.flatten(0, -2)[[i]].requires_grad_(),
+                    *(mask[:, [i]] for mask in masks),
+                )
+                for w, b, *masks in weights
             ]
             with torch.enable_grad():
                 rows = x if len(x) == 1 else x[[i]]
                 outputs = self.apply(own, rows)[0, 0, :, :n_outputs].mT.flatten()
             every = torch.eye(len(outputs), dtype=x.dtype, device=x.device)
-            leaves = [value for group in own for value in group]
+            leaves = [value for group in own for value in group[:2]]
             of_leaves = [value[i] for group in variances for value in group]
             slopes = torch.autograd.grad(outputs, leaves, every, is_grads_batched=True)
             kernel = x.new_zeros(())
@@ -211,3 +221,29 @@ class Network(ABC):
             params | {name: of_other[name] for name in family.constants}
             for family, params, of_other in groups
         ]
+
+
+def start_values(
+    families: Sequence[Family],
+    fan_ins: Sequence[int],
+    fan_outs: Sequence[int],
+    gains: Sequence[float],
+    normal: StartNormal,
+    keep: Keep,
+) -> list[Params]:
+    """Of maps with weights of variance gain / inputs.
+
+    A row of numbers beside those of the weights starts the biases, so that units bend
+    at different places; those of the outputs, the last map, start at zero.
+    """
+    layers = []
+    last = len(families) - 1
+    for i, (family, n_in, n_out) in enumerate(
+        zip(families, fan_ins, fan_outs, strict=True)
+    ):
+        scale = math.sqrt(gains[i] / n_in)
+        bias_std = math.sqrt(1 / (3 * n_in)) if i < last else 0.0
+        numbers = normal(i, n_in + 1, n_out)
+        mean, bias = numbers[:, :-1] * scale, numbers[:, -1] * bias_std
+        layers.append(family.init(mean, scale, bias, keep[i]))
+    return layers

@@ -1,10 +1,9 @@
 """Multi-layer perceptron over the members axis."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -17,57 +16,14 @@ from skbayesnn._families import (
     describe_family,
     family_from,
 )
-from skbayesnn._networks.base import Keep, Network, NetworkPullback, StartNormal
-
-
-class Activation(NamedTuple):
-    """A function of the units, its gradient, and its start scale.
-
-    ``pullback`` takes the gradient and the function's values; it works in place.
-    ``needed`` says at which values it looks at the gradient, ``smooth`` whether the
-    function is without kinks.
-    """
-
-    function: Callable[[torch.Tensor], torch.Tensor]
-    in_place: Callable[[torch.Tensor], torch.Tensor]
-    pullback: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-    gain: float  # of the variance of the weights behind it
-    needed: Needed = Needed.ALL
-    smooth: bool = True
-
-
-_aten = torch.ops.aten
-
-ACTIVATIONS = {
-    "relu": Activation(
-        torch.relu,
-        torch.relu_,
-        lambda g, h: _aten.threshold_backward.grad_input(g, h, 0, grad_input=g),
-        2.0,
-        Needed.WHERE_NONZERO,
-        smooth=False,
-    ),
-    "tanh": Activation(
-        torch.tanh,
-        torch.tanh_,
-        lambda g, h: _aten.tanh_backward.grad_input(g, h, grad_input=g),
-        1.0,
-    ),
-    "logistic": Activation(
-        torch.sigmoid,
-        torch.sigmoid_,
-        lambda g, h: _aten.sigmoid_backward.grad_input(g, h, grad_input=g),
-        1.0,
-    ),
-    "erf": Activation(torch.erf, torch.erf_, lambda g, h: _erf_back(g, h), 1.0),
-    "identity": Activation(lambda x: x, lambda x: x, lambda g, h: g, 1.0),
-}
-
-
-def _erf_back(gradient: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """2 / sqrt(pi) exp(-x^2), of x = erfinv(values); 0 where these are 1."""
-    slope = values.erfinv().square_().neg_().exp_()
-    return gradient.mul_(slope.mul_(2 / math.sqrt(math.pi)))
+from skbayesnn._networks.activations import ACTIVATIONS
+from skbayesnn._networks.base import (
+    Keep,
+    Network,
+    NetworkPullback,
+    StartNormal,
+    start_values,
+)
 
 
 @dataclass(frozen=True)
@@ -86,7 +42,7 @@ class MLP(Network):
 
     sizes: tuple[int, ...]
     activation: str
-    families: tuple[Family, ...]
+    families: tuple[Family, ...] = ()
 
     @property
     def fan_ins(self) -> tuple[int, ...]:
@@ -132,21 +88,12 @@ class MLP(Network):
         )
 
     def init(self, normal: StartNormal, keep: Keep) -> list[Params]:
-        """Start values of every layer (He et al. 2015, arXiv 1502.01852, eq. 10).
-
-        A row of numbers beside those of the weights starts the biases, so that units
-        bend at different places.
-        """
-        layers = []
+        """Start values of every layer (He et al. 2015, arXiv 1502.01852, eq. 10)."""
         gain = ACTIVATIONS[self.activation].gain
-        last = len(self.families) - 1
-        for i, family in enumerate(self.families):
-            scale = math.sqrt((gain if i < last else 1.0) / self.fan_ins[i])
-            bias_std = math.sqrt(1 / (3 * self.fan_ins[i])) if i < last else 0.0
-            numbers = normal(i, self.sizes[i] + 1, self.sizes[i + 1])
-            mean, bias = numbers[:, :-1] * scale, numbers[:, -1] * bias_std
-            layers.append(family.init(mean, scale, bias, keep[i]))
-        return layers
+        gains = *(gain for _ in self.sizes[2:]), 1.0
+        return start_values(
+            self.families, self.fan_ins, self.sizes[1:], gains, normal, keep
+        )
 
     def vjp(
         self, layers: list[Params], keep: Keep, x: torch.Tensor, noise: Noise

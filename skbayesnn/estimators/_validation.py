@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
-from skbayesnn._networks.mlp import ACTIVATIONS
+from skbayesnn._networks.activations import ACTIVATIONS
 
 LARGEST_LAYER = 1_000_000
 

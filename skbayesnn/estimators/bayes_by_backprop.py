@@ -3,7 +3,7 @@
 import numpy as np
 
 from skbayesnn._families import MeanField
-from skbayesnn._networks.mlp import ACTIVATIONS
+from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn.estimators import _pruning, _validation
 from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._regression import BayesianRegressor

@@ -10,7 +10,7 @@ from skbayesnn._families import Bernoulli, Concrete, MeanField, Point
 from skbayesnn._inference.noise import DrawNoise, initial_normal
 from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn._networks import MLP, network_from
-from skbayesnn._networks.mlp import ACTIVATIONS
+from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn._priors import GaussianPrior
 from tests.families.cases import LAWS, label
 from tests.reference import forward

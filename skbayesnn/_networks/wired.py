@@ -1,0 +1,102 @@
+"""Networks that are one function of their maps' weights; the rest is derived."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+import torch
+
+from skbayesnn._families import Draw, Noise, Params
+from skbayesnn._networks.base import Keep, Network, NetworkPullback
+
+
+class Wired(Network):
+    """One function says how the maps are wired, in training and at prediction.
+
+    In training the weights are a draw of the step, or masks are each row's own (see
+    ``Family.held``): whatever a map is used for, it is the same one at all places of a
+    row. Gradients come from autograd.
+    """
+
+    @abstractmethod
+    def outputs(self, maps: Sequence[Draw], x: torch.Tensor) -> torch.Tensor:
+        """Several networks on the same or on their own rows.
+
+        Axes of length 1 stand for all.
+
+        maps : of every group weights (networks, inputs, outputs), biases (networks,
+            outputs) and, of masks that are not in the weights, these (networks, rows,
+            \\*units)
+        x : (networks, rows, inputs); not changed
+        returns : (networks, rows, outputs)
+        """
+
+    def vjp(
+        self, layers: list[Params], keep: Keep, x: torch.Tensor, noise: Noise
+    ) -> tuple[torch.Tensor, NetworkPullback]:
+        """One pass with what is held of each family, and its pullback."""
+        leaves = [
+            {
+                name: value.detach().requires_grad_(name not in family.constants)
+                for name, value in params.items()
+            }
+            for family, params in zip(self.families, layers, strict=True)
+        ]
+        groups = zip(self.families, leaves, keep, strict=True)
+        with torch.enable_grad():
+            maps = [family.held(own, p, noise, x.shape[1]) for family, own, p in groups]
+            outputs = self.outputs(maps, x.detach())
+        learned = [
+            (i, name)
+            for i, own in enumerate(leaves)
+            for name, value in own.items()
+            if value.requires_grad
+        ]
+
+        def gradients(gradient: torch.Tensor) -> list[Params]:
+            flat = torch.autograd.grad(
+                outputs,
+                [leaves[i][name] for i, name in learned],
+                gradient,
+                materialize_grads=True,
+            )
+            found: list[Params] = [{} for _ in leaves]
+            for (i, name), value in zip(learned, flat, strict=True):
+                found[i][name] = value
+            return found
+
+        return outputs.detach(), gradients
+
+    def apply(self, weights: list[Draw], x: torch.Tensor) -> torch.Tensor:
+        """Draws times members are so many networks."""
+        n_draws = max(len(value) for w, _, *masks in weights for value in (w, *masks))
+        n_members = max(weights[0][0].shape[1], len(x))
+        lead = n_draws, n_members
+        maps = [
+            (
+                _networks(weight, lead),
+                _networks(bias if bias.ndim == 3 else bias.unsqueeze(0), lead),
+                # A mask of a draw is that of all rows.
+                *(_networks(mask, lead).unsqueeze(1) for mask in masks),
+            )
+            for weight, bias, *masks in weights
+        ]
+        outputs = self.outputs(maps, _networks(x.unsqueeze(0), lead))
+        if len(outputs) == 1:
+            return outputs.unsqueeze(0)
+        return outputs.unflatten(0, lead)
+
+
+def _networks(values: torch.Tensor, lead: tuple[int, int]) -> torch.Tensor:
+    """(draws or 1, members or 1, ...) -> (draws * members, ...), or 1 for all."""
+    if values.shape[:2] == (1, 1):
+        return values[0]
+    return values.expand(*lead, *values.shape[2:]).flatten(0, 1)
+
+
+def affine(h: torch.Tensor, map_: Draw) -> torch.Tensor:
+    """(networks, rows, inputs) -> (networks, rows, outputs), of masked inputs."""
+    weight, bias, *masks = map_
+    for mask in masks:
+        h = h * mask
+    product = h @ (weight[0] if len(weight) == 1 else weight)
+    return product + bias.unsqueeze(1)
