@@ -15,10 +15,11 @@ PACKAGE = Path(skbayesnn.__file__).parent
 
 # Floors from the ground up; what is not named here is on top.
 FLOORS = [
-    {"_sklearn_compat", "_warnings"},
+    {"_parameters", "_sklearn_compat", "_warnings"},
     {"_distributions"},
     {"_families", "_likelihoods", "_priors", "gradient_estimators"},
     {"_networks"},
+    {"networks"},
     {"_inference"},
     {"_data", "_predictive", "metrics", "preprocessing"},
     {"estimators"},

@@ -14,6 +14,7 @@ from skbayesnn._distributions.base import Components
 
 # Shift and factor from one scale to another: (values - shift) * factor.
 Affine = tuple[np.ndarray, np.ndarray]
+Alike = tuple[tuple[int, ...], int]
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,16 @@ class Scaling:
     y_scale: np.ndarray
 
     @classmethod
-    def of(cls, X, y, weights: np.ndarray, *, inputs: bool, targets: bool):
+    def of(
+        cls,
+        X,
+        y,
+        weights: np.ndarray,
+        *,
+        inputs: bool,
+        targets: bool,
+        alike: Alike | None = None,
+    ):
         """Weighted mean and std of some rows; constant columns get scale 1.
 
         Parameters
@@ -43,11 +53,14 @@ class Scaling:
         weights : ndarray of shape (rows,)
         inputs, targets : bool
             Whether these are standardised.
+        alike : tuple, optional
+            Inputs with one mean and one scale: a shape of a row, and the axis along
+            which they are.
         """
         none = cls.none(X.shape[1], 1 if y.ndim == 1 else y.shape[1])
         of_x, of_y = (none.x_mean, none.x_scale), (none.y_mean, none.y_scale)
         if inputs:
-            of_x = _mean_and_scale(X, weights)
+            of_x = _mean_and_scale(X, weights, alike)
         if targets:
             of_y = _mean_and_scale(y, weights)
         return cls(*of_x, *of_y)
@@ -133,8 +146,21 @@ def _affine(mean, scale, other_mean, other_scale) -> Affine:
     return (other_mean - mean) / scale, scale / other_scale
 
 
-def _mean_and_scale(values, weights):
+def _mean_and_scale(values, weights, alike: Alike | None = None):
     """Weighted mean and std per column, by scikit-learn's StandardScaler."""
     scaler = StandardScaler(with_mean=not sparse.issparse(values))
     scaler.fit(values, sample_weight=weights)
-    return scaler.mean_, scaler.scale_
+    if alike is None:
+        return scaler.mean_, scaler.scale_
+    return _pooled(scaler.mean_, scaler.var_, *alike)
+
+
+def _pooled(means, variances, shape: tuple[int, ...], axis: int):
+    """Mean and std of columns put together, of every column."""
+    of_each = means.reshape(shape)
+    mean = of_each.mean(axis, keepdims=True)
+    spread = variances.reshape(shape) + np.square(of_each - mean)
+    scale = np.sqrt(spread.mean(axis, keepdims=True))
+    # Of constants, rounding is all the spread there is.
+    scale[scale <= 10 * np.finfo(scale.dtype).eps * np.abs(mean)] = 1
+    return tuple(np.broadcast_to(v, shape).ravel().copy() for v in (mean, scale))

@@ -15,6 +15,7 @@ from sklearn.utils.validation import (
 )
 
 from skbayesnn._sklearn_compat import check_sample_weight
+from skbayesnn.networks import flat_rows
 
 FLOATS = (np.float64, np.float32)
 
@@ -77,6 +78,7 @@ def check_inputs(estimator, X, *, reset):
         not numbers (the message names them).
     """
     _refuse_columns_that_are_not_numbers(X)
+    X = flat_rows(getattr(estimator, "network", None), X)
     X = validate_data(
         estimator, X, reset=reset, dtype=list(FLOATS), accept_sparse="csr", order="C"
     )

@@ -214,7 +214,7 @@ def _prior_variances(posterior: Posterior, curvature: list[Params]):
     ]
     multiples = mean_weights(replace(posterior, layers=layers))
     found = []
-    for (multiple, _), of_kl in zip(multiples, curvature, strict=True):
+    for (multiple, *_), of_kl in zip(multiples, curvature, strict=True):
         of_mean, of_bias = (
             1 / _first(of_kl[name]).clamp(min=_FLAT) for name in ("mean", "bias")
         )

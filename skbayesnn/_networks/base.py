@@ -64,6 +64,14 @@ class Network(ABC):
         """Numbers of one row that ``apply`` holds at once, its inputs apart."""
 
     @property
+    def alike_inputs(self) -> tuple[tuple[int, ...], int] | None:
+        """A shape of a row of inputs, and the axis along which they are of one kind.
+
+        None: each is of its own kind.
+        """
+        return None
+
+    @property
     def stochastic(self) -> bool:
         """Whether two draws of the weights can differ."""
         return any(family.stochastic for family in self.families)

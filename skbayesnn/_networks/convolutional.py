@@ -88,6 +88,12 @@ class Convolutional(Wired):
         )
 
     @property
+    def alike_inputs(self) -> tuple[tuple[int, ...], int]:
+        """All pixels of a channel."""
+        n_channels, height, width = self.image_shape
+        return (n_channels, height * width), 1
+
+    @property
     def n_units(self) -> int:
         """Of the images, before and after they are pooled, and of all layers."""
         pooled = sum(map(math.prod, self.images[:-1]))

@@ -111,6 +111,11 @@ class Recurrent(Wired):
         )
 
     @property
+    def alike_inputs(self) -> tuple[tuple[int, ...], int]:
+        """An input at all steps."""
+        return (self.n_steps, self.n_inputs), 0
+
+    @property
     def n_units(self) -> int:
         """Inputs, sums and states of all steps, and the layers."""
         per_step = self.n_inputs + 3 * self._n_sums + 2 * self.hidden_size

@@ -23,6 +23,7 @@ from skbayesnn.estimators import (
 )
 from skbayesnn.estimators._prepared import Prepared, prepare
 from skbayesnn.estimators._variational_spec import VariationalSpec
+from skbayesnn.networks import NetworkDescription
 
 
 class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
@@ -38,6 +39,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     total_weight_: float
     # Of likelihoods that have some; a class without the parameter has none to give.
     likelihood_options: dict | None = None
+    network: NetworkDescription | None = None
     # Whether the KL may outweigh the data: then `fit` compares itself with a line.
     _can_collapse = False
 

@@ -73,7 +73,10 @@ def prepare(
     table, of_y = estimator._check(X, y, sample_weight, reset=reset)
     likelihood = LIKELIHOODS.get(estimator.likelihood)
     has_noise = likelihood is not None and not likelihood.tempered
-    _warn_of_constants(table, has_noise)
+    if estimator.network is None or not estimator.network.row_shapes:
+        _warn_of_constant_columns(table)
+    if has_noise:
+        _warn_of_constant_targets(table)
     rows = np.flatnonzero(table.sample_weight > 0)
     table, validation = _with_validation(estimator, table, X_val, y_val, of_y)
     return Prepared(table, rows, validation, of_y)
@@ -104,8 +107,8 @@ def _given(value):
     return None if value is None else type(value).__name__
 
 
-def _warn_of_constants(table: Table, has_noise: bool) -> None:
-    """Constant columns and targets can be fitted, but what they tell is doubtful."""
+def _warn_of_constant_columns(table: Table) -> None:
+    """They can be fitted, but what they tell is doubtful."""
     used = table.sample_weight > 0
     X = table.X if used.all() else table.X[used]
     span = X.max(axis=0) - X.min(axis=0)
@@ -118,7 +121,11 @@ def _warn_of_constants(table: Table, has_noise: bool) -> None:
             "values at prediction give arbitrary results. Remove them, for instance "
             "with sklearn.feature_selection.VarianceThreshold.",
         )
-    if has_noise and (table.y[used] == table.y[used][0]).all(0).any():
+
+
+def _warn_of_constant_targets(table: Table) -> None:
+    y = table.y[table.sample_weight > 0]
+    if (y == y[0]).all(0).any():
         warn(
             "y is constant in the training rows: its noise cannot be told, and the "
             "predicted uncertainty is that of the smallest noise allowed.",

@@ -124,6 +124,11 @@ class Prunable(BayesianNetwork):
         rule : what it goes by, for ``pruning_``
         """
         check_is_fitted(self)
+        if self.network_["name"] != "mlp":
+            raise ValueError(
+                "`prune` removes units of perceptrons; got "
+                f"{type(self.network).__name__}. Fit it with network=None."
+            )
         if (X is None) != (y is None):
             raise ValueError(
                 "`X` and `y` are the rows to score and must be given together; got "

@@ -7,7 +7,7 @@ import torch
 from sklearn.model_selection import train_test_split
 
 from skbayesnn._likelihoods import LIKELIHOODS, Likelihood
-from skbayesnn._networks import MLP, Network
+from skbayesnn._networks import Network
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._prepared import Prepared
 from skbayesnn.estimators._variational_spec import VariationalSpec
@@ -133,15 +133,16 @@ def _likelihood(estimator, prepared) -> tuple[Likelihood, np.ndarray | None]:
 
 
 def _network(estimator, prepared, likelihood) -> tuple[Network, VariationalSpec]:
-    hidden = _validation.hidden_sizes(estimator.hidden_layer_sizes)
-    fan_ins = prepared.table.X.shape[1], *hidden
-    variational = estimator._variational(fan_ins)
-    network = MLP(
-        sizes=(*fan_ins, likelihood.n_outputs),
-        activation=_validation.activation_name(estimator.activation),
-        families=variational.families,
+    description = _validation.network_of(
+        estimator.network, estimator.hidden_layer_sizes
     )
-    return network, variational
+    network = description.build(
+        prepared.table.X.shape[1],
+        likelihood.n_outputs,
+        _validation.activation_name(estimator.activation),
+    )
+    variational = estimator._variational(network.fan_ins)
+    return network.with_families(variational.families), variational
 
 
 def _schedule(estimator, *, stops_early: bool) -> dict:

@@ -3,42 +3,22 @@
 import secrets
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 import torch
 from sklearn.utils import check_random_state
 
 from skbayesnn._networks.activations import ACTIVATIONS
-
-LARGEST_LAYER = 1_000_000
+from skbayesnn._parameters import check_bool as check_bool
+from skbayesnn._parameters import check_number, check_option
+from skbayesnn.networks import MLP, NetworkDescription
 
 # Epochs of `max_iter="auto"`, at least: large tables see every row often enough.
 FEWEST_EPOCHS = 10
 # `batch_size="auto"`: this many batches to an epoch, within the bounds.
 BATCHES_PER_EPOCH = 40
 BATCH_BOUNDS = (128, 1024)
-
-
-def check_number(name, value, *, kind=Real, low=None, high=None, open_low=False):
-    """``value``, if it is a number of the kind inside [low, high).
-
-    Raises
-    ------
-    TypeError, ValueError
-        With the rule and the value.
-    """
-    word = "an integer" if kind is Integral else "a number"
-    if isinstance(value, bool | np.bool_) or not isinstance(value, kind):
-        raise TypeError(f"`{name}` must be {word}; got {value!r}.")
-    value = int(value) if kind is Integral else float(value)
-    too_low = low is not None and (value < low or (open_low and value == low))
-    too_high = high is not None and value >= high
-    if too_low or too_high or not np.isfinite(value):
-        raise ValueError(
-            f"`{name}` must be {_interval(low, high, open_low)}; got {value!r}."
-        )
-    return value
 
 
 def check_one_of_std_and_cov(return_std) -> None:
@@ -50,56 +30,14 @@ def check_one_of_std_and_cov(return_std) -> None:
         )
 
 
-def _interval(low, high, open_low):
-    if high is not None:
-        return f"in {'(' if open_low else '['}{low}, {high})"
-    if low is None:
-        return "finite"
-    return f"finite and {'>' if open_low else '>='} {low}"
-
-
-def check_option(name, value, options):
-    """``value``, if it is one of the options."""
-    if not isinstance(value, str) or value not in options:
-        wanted = ", ".join(repr(option) for option in options)
-        raise ValueError(f"`{name}` must be one of {wanted}; got {value!r}.")
-    return value
-
-
-def check_bool(name, value):
-    """``value``, if it is True or False."""
-    if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"`{name}` must be True or False; got {value!r}.")
-    return bool(value)
-
-
-def hidden_sizes(value) -> tuple[int, ...]:
-    """`hidden_layer_sizes`: units of each hidden layer; () is a linear model."""
-    values = [value] if isinstance(value, Integral) else value
-    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
-        raise TypeError(
-            f"`hidden_layer_sizes` must be an integer or a sequence of them; got "
-            f"{value!r}."
-        )
-    sizes = []
-    for size in values:
-        size = check_number("hidden_layer_sizes", size, kind=Integral, low=1)
-        if size > LARGEST_LAYER:
-            raise ValueError(
-                f"`hidden_layer_sizes` must be at most {LARGEST_LAYER} per layer; got "
-                f"{size}. Weights grow with the product of neighbouring layers."
-            )
-        sizes.append(size)
-    return tuple(sizes)
-
-
 def per_layer(name, value, n_layers, *, low, high=None) -> np.ndarray:
     """A number for all weight layers, or one for each; (layers,)."""
     if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
         if len(value) != n_layers:
             raise ValueError(
                 f"`{name}` must be a number or hold one per weight layer, the "
-                f"input's first: {n_layers} here (hidden layers + 1); got "
+                f"input's first: {n_layers} here (hidden layers + 1; of other "
+                "networks, convolutions, or maps of a cell, count too); got "
                 f"{len(value)}: {value!r}."
             )
         values = value
@@ -261,3 +199,8 @@ def _why_absent(device: torch.device) -> str:
     if device.type == "mps" and not torch.backends.mps.is_available():
         return "torch sees no Apple GPU"
     return ""
+
+
+def network_of(network, hidden_layer_sizes) -> NetworkDescription:
+    """`network`; None is a perceptron of `hidden_layer_sizes`."""
+    return MLP(hidden_layer_sizes) if network is None else network

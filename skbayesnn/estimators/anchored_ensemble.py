@@ -79,6 +79,8 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
     hidden_layer_sizes : int or sequence of int, default=(100,)
         Units of each hidden layer; () is a linear model.
     activation : {"tanh", "relu", "logistic", "erf", "identity"}, default="tanh"
+    network : None, MLP, ConvNet or RecurrentNet, default=None
+        As in :class:`MCDropoutRegressor`.
     dropout : float in [0, 1) or sequence of float, default=0
         Probability that a unit is dropped, as in :class:`MCDropoutRegressor`; masks
         add to the members' spread.
@@ -162,6 +164,7 @@ x_scale_, y_mean_, y_scale_
         hidden_layer_sizes=(100,),
         activation="tanh",
         *,
+        network=None,
         dropout=0.0,
         length_scale="auto",
         bias_length_scale="auto",
@@ -248,6 +251,7 @@ x_mean_, x_scale_
         hidden_layer_sizes=(100,),
         activation="tanh",
         *,
+        network=None,
         dropout=0.0,
         length_scale="auto",
         bias_length_scale="auto",

@@ -144,6 +144,8 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
     activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
+    network : None, MLP, ConvNet or RecurrentNet, default=None
+        As in :class:`MCDropoutRegressor`.
     dropout : float in [0, 1) or sequence of float, default=0
         Probability that a unit's mean weights are dropped: the posterior is then the
         spike and slab p N(m, sigma^2) + (1 - p) N(0, sigma^2) per row of a weight
@@ -229,6 +231,7 @@ x_scale_, y_mean_, y_scale_
         hidden_layer_sizes=(50, 50),
         activation="relu",
         *,
+        network=None,
         dropout=0.0,
         prior="gaussian",
         pi=0.5,
@@ -297,6 +300,8 @@ class BBBClassifier(_BayesByBackprop, BayesianClassifier):
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
     activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
+    network : None, MLP, ConvNet or RecurrentNet, default=None
+        As in :class:`MCDropoutRegressor`.
     dropout, prior, pi, s1, s2, kl, kl_weighting, kl_warm_up, gradient
         As in :class:`BBBRegressor`.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default=1.0
@@ -344,6 +349,7 @@ x_scale_
         hidden_layer_sizes=(50, 50),
         activation="relu",
         *,
+        network=None,
         dropout=0.0,
         prior="gaussian",
         pi=0.5,

@@ -59,6 +59,9 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Units of each hidden layer; () is a linear model.
     activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
         Under ``"erf"``, the error function, wide layers have the arc-sine kernel [9]_.
+    network : None, MLP, ConvNet or RecurrentNet, default=None
+        Another network than the perceptron of ``hidden_layer_sizes``, which then is not
+        looked at: see :mod:`skbayesnn.networks`.
     dropout : float in [0, 1), sequence of float or "auto", default=0.01
         Probability that a unit is dropped; a sequence gives one for the inputs of
         each weight layer (hidden layers + 1), the network's inputs first. Higher rates
@@ -226,6 +229,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         hidden_layer_sizes=(50, 50),
         activation="relu",
         *,
+        network=None,
         dropout=0.01,
         noise="bernoulli",
         length_scale="auto",
@@ -270,6 +274,8 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
     activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
+    network : None, MLP, ConvNet or RecurrentNet, default=None
+        As in :class:`MCDropoutRegressor`.
     dropout : float in [0, 1), sequence of float or "auto", default=0.1
         Probability that a unit is dropped; a sequence gives one for the inputs of
         each weight layer (hidden layers + 1), the network's inputs first. ``"auto"``
@@ -344,6 +350,7 @@ x_mean_, x_scale_
         hidden_layer_sizes=(50, 50),
         activation="relu",
         *,
+        network=None,
         dropout=0.1,
         noise="bernoulli",
         length_scale=1.0,

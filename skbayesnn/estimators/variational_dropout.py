@@ -111,6 +111,8 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
     activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
+    network : None, MLP, ConvNet or RecurrentNet, default=None
+        As in :class:`MCDropoutRegressor`.
     dropout : float in [0, 1) or sequence of float, default=0.1
         Where learning starts: alpha = dropout / (1 - dropout). 0 leaves a layer
         without noise.
@@ -185,6 +187,7 @@ x_scale_, y_mean_, y_scale_
         hidden_layer_sizes=(50, 50),
         activation="relu",
         *,
+        network=None,
         dropout=0.1,
         noise="correlated",
         alpha_per="unit",
@@ -227,6 +230,8 @@ class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
     activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
+    network : None, MLP, ConvNet or RecurrentNet, default=None
+        As in :class:`MCDropoutRegressor`.
     dropout, noise, alpha_per, prior, kl_approximation, kl_warm_up, length_scale
         As in :class:`VariationalDropoutRegressor`.
     tau, class_weight
@@ -270,6 +275,7 @@ x_scale_
         hidden_layer_sizes=(50, 50),
         activation="relu",
         *,
+        network=None,
         dropout=0.1,
         noise="correlated",
         alpha_per="unit",

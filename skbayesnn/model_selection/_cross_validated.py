@@ -32,7 +32,7 @@ class MCDropoutRegressorCV(TauPathCV, MCDropoutRegressor):
         noise as well as at the mean.
     n_jobs : int, default=None
         As in :class:`BatchedGridSearchCV`.
-    hidden_layer_sizes, activation, dropout, noise, length_scale, likelihood, \
+    hidden_layer_sizes, activation, network, dropout, noise, length_scale, likelihood, \
 likelihood_options, n_estimators, n_draws, n_training_draws, standardize, batch_size, \
 learning_rate, learning_rate_init, max_iter, early_stopping, validation_fraction, \
 n_iter_no_change, tol, device, dtype
@@ -97,6 +97,7 @@ x_scale_, y_mean_, y_scale_
         hidden_layer_sizes=(50, 50),
         activation="relu",
         *,
+        network=None,
         taus=10,
         cv=None,
         scoring=None,
@@ -147,7 +148,7 @@ class MCDropoutClassifierCV(TauPathCV, MCDropoutClassifier):
         rows' labels (``skbayesnn.scoring.log_density_scorer``), a proper score.
     n_jobs : int, default=None
         As in :class:`BatchedGridSearchCV`.
-    hidden_layer_sizes, activation, dropout, noise, length_scale, likelihood, \
+    hidden_layer_sizes, activation, network, dropout, noise, length_scale, likelihood, \
 class_weight, n_estimators, n_draws, n_training_draws, standardize, batch_size, \
 learning_rate, learning_rate_init, max_iter, early_stopping, validation_fraction, \
 n_iter_no_change, tol, device, dtype
@@ -196,6 +197,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         hidden_layer_sizes=(50, 50),
         activation="relu",
         *,
+        network=None,
         taus=9,
         cv=None,
         scoring=None,
@@ -235,10 +237,11 @@ class BBBRegressorCV(TauPathCV, BBBRegressor):
     ----------
     taus, cv, scoring, n_jobs, verbose, random_state
         As in :class:`MCDropoutRegressorCV`.
-    hidden_layer_sizes, activation, dropout, prior, pi, s1, s2, kl, kl_weighting, \
-kl_warm_up, gradient, length_scale, likelihood, likelihood_options, n_estimators, \
-n_draws, n_training_draws, standardize, batch_size, learning_rate, learning_rate_init, \
-max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, device, dtype
+    hidden_layer_sizes, activation, network, dropout, prior, pi, s1, s2, kl, \
+kl_weighting, kl_warm_up, gradient, length_scale, likelihood, likelihood_options, \
+n_estimators, n_draws, n_training_draws, standardize, batch_size, learning_rate, \
+learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
+tol, device, dtype
         As in :class:`BBBRegressor`.
 
     Attributes
@@ -273,6 +276,7 @@ seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
         hidden_layer_sizes=(50, 50),
         activation="relu",
         *,
+        network=None,
         taus=10,
         cv=None,
         scoring=None,
@@ -320,10 +324,11 @@ class BBBClassifierCV(TauPathCV, BBBClassifier):
     ----------
     taus, cv, scoring, n_jobs, verbose, random_state
         As in :class:`MCDropoutClassifierCV`.
-    hidden_layer_sizes, activation, dropout, prior, pi, s1, s2, kl, kl_weighting, \
-kl_warm_up, gradient, length_scale, likelihood, class_weight, n_estimators, n_draws, \
-n_training_draws, standardize, batch_size, learning_rate, learning_rate_init, \
-max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, device, dtype
+    hidden_layer_sizes, activation, network, dropout, prior, pi, s1, s2, kl, \
+kl_weighting, kl_warm_up, gradient, length_scale, likelihood, class_weight, \
+n_estimators, n_draws, n_training_draws, standardize, batch_size, learning_rate, \
+learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
+tol, device, dtype
         As in :class:`BBBClassifier`.
 
     Attributes
@@ -358,6 +363,7 @@ seeds_, optimizer_, x_mean_, x_scale_
         hidden_layer_sizes=(50, 50),
         activation="relu",
         *,
+        network=None,
         taus=9,
         cv=None,
         scoring=None,
@@ -404,7 +410,7 @@ class VariationalDropoutRegressorCV(TauPathCV, VariationalDropoutRegressor):
     ----------
     taus, cv, scoring, n_jobs, verbose, random_state
         As in :class:`MCDropoutRegressorCV`.
-    hidden_layer_sizes, activation, dropout, noise, alpha_per, prior, \
+    hidden_layer_sizes, activation, network, dropout, noise, alpha_per, prior, \
 kl_approximation, kl_warm_up, length_scale, likelihood, likelihood_options, \
 n_estimators, n_draws, n_training_draws, standardize, batch_size, learning_rate, \
 learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
@@ -443,6 +449,7 @@ seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
         hidden_layer_sizes=(50, 50),
         activation="relu",
         *,
+        network=None,
         taus=10,
         cv=None,
         scoring=None,
@@ -487,7 +494,7 @@ class VariationalDropoutClassifierCV(TauPathCV, VariationalDropoutClassifier):
     ----------
     taus, cv, scoring, n_jobs, verbose, random_state
         As in :class:`MCDropoutClassifierCV`.
-    hidden_layer_sizes, activation, dropout, noise, alpha_per, prior, \
+    hidden_layer_sizes, activation, network, dropout, noise, alpha_per, prior, \
 kl_approximation, kl_warm_up, length_scale, likelihood, class_weight, n_estimators, \
 n_draws, n_training_draws, standardize, batch_size, learning_rate, learning_rate_init, \
 max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, device, dtype
@@ -525,6 +532,7 @@ seeds_, optimizer_, x_mean_, x_scale_
         hidden_layer_sizes=(50, 50),
         activation="relu",
         *,
+        network=None,
         taus=9,
         cv=None,
         scoring=None,

@@ -6,6 +6,8 @@ and as classifiers.
 
 from dataclasses import dataclass
 
+from sklearn.base import clone
+
 from skbayesnn import (
     AnchoredEnsembleClassifier,
     AnchoredEnsembleRegressor,
@@ -16,11 +18,16 @@ from skbayesnn import (
     VariationalDropoutClassifier,
     VariationalDropoutRegressor,
 )
+from skbayesnn.networks import ConvNet, RecurrentNet
 
 MC_DROPOUT = MCDropoutRegressor, MCDropoutClassifier
 BBB = BBBRegressor, BBBClassifier
 ANCHORED = AnchoredEnsembleRegressor, AnchoredEnsembleClassifier
 VARIATIONAL = VariationalDropoutRegressor, VariationalDropoutClassifier
+
+# Of tables with four columns, each of three maps as the perceptrons are.
+IMAGES = ConvNet((1, 2, 2), channels=(3, 2), pool=(2, 1), hidden_layer_sizes=())
+SEQUENCES = RecurrentNet(2, 2, hidden_size=3, cell="gru")
 
 # Both estimators, and the parameters that make the posterior.
 POSTERIORS = {
@@ -50,6 +57,17 @@ POSTERIORS = {
     "type A, gaussian prior": (
         VARIATIONAL,
         {"noise": "independent", "alpha_per": "weight", "prior": "gaussian"},
+    ),
+    "images": (MC_DROPOUT, {"dropout": 0.1, "network": IMAGES, "activation": "tanh"}),
+    "images, channels": (
+        MC_DROPOUT,
+        {"dropout": "auto", "network": clone(IMAGES).set_params(mask_per="channel")},
+    ),
+    "images, type B": (VARIATIONAL, {"network": IMAGES}),
+    "sequences": (MC_DROPOUT, {"dropout": 0.1, "network": SEQUENCES}),
+    "sequences, mean field": (
+        BBB,
+        {"network": clone(SEQUENCES).set_params(cell="lstm")},
     ),
     "anchored": (ANCHORED, {}),
     "anchored, same rows": (ANCHORED, {"noisy_targets": False}),

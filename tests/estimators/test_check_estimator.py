@@ -14,6 +14,7 @@ from skbayesnn import (
     VariationalDropoutClassifier,
     VariationalDropoutRegressor,
 )
+from tests.estimators.any_width import AnyImage, AnySequence
 
 # 50 epochs are not many, and some of the checks' data are pure noise.
 pytestmark = pytest.mark.filterwarnings(
@@ -41,7 +42,8 @@ ESTIMATORS = [
     ),
     MCDropoutClassifier(),
     BBBRegressor(**SHORT, prior="scale_mixture", kl="sampled"),
-    BBBClassifier(**SHORT),
+    BBBClassifier(**SHORT, network=AnySequence()),
+    MCDropoutRegressor(**SHORT, network=AnyImage()),
     VariationalDropoutRegressor(**SHORT, noise="independent", alpha_per="weight"),
     VariationalDropoutClassifier(**SHORT),
     AnchoredEnsembleRegressor(max_iter=50, n_estimators=3),

@@ -137,8 +137,8 @@ def test_stored_model_predicts_bit_by_bit(fitted, data):
     assert_same(predictions(pickle.loads(pickle.dumps(fitted)), data.X_new), whole)
     stored = skops.dumps(fitted)
     untrusted = skops.get_untrusted_types(data=stored)
-    ours = f"{type(fitted).__module__}.{type(fitted).__name__}"
-    assert untrusted in ([], [ours])  # plain arrays, and nothing of torch
+    # Plain arrays, and nothing of torch.
+    assert all(name.startswith("skbayesnn.") for name in untrusted)
     again = skops.loads(stored, trusted=untrusted)
     assert_same(predictions(again, data.X_new), whole)
     # Training goes on alike, too.
@@ -521,7 +521,7 @@ def test_clone_and_parameters(case, data, small):
     for name, value in case.chosen.items():
         assert copied.get_params()[name] == value
     # Every parameter is stored as it is given, and can be set.
-    for name, value in model.get_params().items():
+    for name, value in model.get_params(deep=False).items():
         assert getattr(model, name) is value
         model.set_params(**{name: value})
     fitted = model.fit(data.X, target(case, data))

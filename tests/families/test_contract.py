@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from skbayesnn._families import (
-    FAMILIES,
     Concrete,
     Family,
     Needed,
@@ -23,7 +22,7 @@ from skbayesnn._families.variational import Variational
 from skbayesnn._inference.noise import DrawNoise
 from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn._priors import PRIORS
-from tests.families.cases import CASES, LAWS, VARIANTS, Case, label, name_of
+from tests.families.cases import CASES, LAWS, VARIANTS, Case, label
 
 MEMBERS, ROWS, INPUTS, OUTPUTS, DRAWS = 3, 5, 4, 2, 7
 SCALE = 0.7  # standard deviation of the start weights

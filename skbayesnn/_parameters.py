@@ -1,0 +1,72 @@
+"""Values of parameters -> checked ones, with one kind of message."""
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+
+import numpy as np
+
+LARGEST_LAYER = 1_000_000
+
+
+def check_number(name, value, *, kind=Real, low=None, high=None, open_low=False):
+    """``value``, if it is a number of the kind inside [low, high).
+
+    Raises
+    ------
+    TypeError, ValueError
+        With the rule and the value.
+    """
+    word = "an integer" if kind is Integral else "a number"
+    if isinstance(value, bool | np.bool_) or not isinstance(value, kind):
+        raise TypeError(f"`{name}` must be {word}; got {value!r}.")
+    value = int(value) if kind is Integral else float(value)
+    too_low = low is not None and (value < low or (open_low and value == low))
+    too_high = high is not None and value >= high
+    if too_low or too_high or not np.isfinite(value):
+        raise ValueError(
+            f"`{name}` must be {_interval(low, high, open_low)}; got {value!r}."
+        )
+    return value
+
+
+def _interval(low, high, open_low):
+    if high is not None:
+        return f"in {'(' if open_low else '['}{low}, {high})"
+    if low is None:
+        return "finite"
+    return f"finite and {'>' if open_low else '>='} {low}"
+
+
+def check_option(name, value, options):
+    """``value``, if it is one of the options."""
+    if not isinstance(value, str) or value not in options:
+        wanted = ", ".join(repr(option) for option in options)
+        raise ValueError(f"`{name}` must be one of {wanted}; got {value!r}.")
+    return value
+
+
+def check_bool(name, value):
+    """``value``, if it is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"`{name}` must be True or False; got {value!r}.")
+    return bool(value)
+
+
+def hidden_sizes(value) -> tuple[int, ...]:
+    """`hidden_layer_sizes`: units of each hidden layer; () is a linear model."""
+    values = [value] if isinstance(value, Integral) else value
+    if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
+        raise TypeError(
+            f"`hidden_layer_sizes` must be an integer or a sequence of them; got "
+            f"{value!r}."
+        )
+    sizes = []
+    for size in values:
+        size = check_number("hidden_layer_sizes", size, kind=Integral, low=1)
+        if size > LARGEST_LAYER:
+            raise ValueError(
+                f"`hidden_layer_sizes` must be at most {LARGEST_LAYER} per layer; got "
+                f"{size}. Weights grow with the product of neighbouring layers."
+            )
+        sizes.append(size)
+    return tuple(sizes)

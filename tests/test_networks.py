@@ -1,0 +1,248 @@
+"""`skbayesnn.networks` as a user meets them: shapes, messages, searches, wrappers."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skbayesnn import (
+    BayesianStackingClassifier,
+    BBBClassifier,
+    CalibratedUncertaintyRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    VariationalDropoutClassifier,
+    predict_interval,
+)
+from skbayesnn.model_selection import BatchedGridSearchCV
+from skbayesnn.networks import MLP, ConvNet, NetworkDescription, RecurrentNet
+from tests.conftest import SEED
+
+ROWS = 37
+SMALL = {
+    "max_iter": 4,
+    "n_draws": 6,
+    "random_state": SEED,
+    "dtype": "float64",
+    "device": "cpu",
+}
+IMAGES = ConvNet((1, 4, 6), channels=(3, 2), pool=(2, 1), hidden_layer_sizes=(5,))
+COLOURS = ConvNet((2, 4, 3), channels=(3,), hidden_layer_sizes=())
+SEQUENCES = RecurrentNet(n_steps=8, n_inputs=3, hidden_size=4)
+NETWORKS = {"images": IMAGES, "colours": COLOURS, "sequences": SEQUENCES}
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the network explains", "ignore:predictions differ"
+)
+
+
+@pytest.fixture(params=NETWORKS)
+def network(request):
+    return clone(NETWORKS[request.param])
+
+
+@pytest.fixture
+def table(seed):
+    """X (37, 24), y (37,), labels (37,)."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(ROWS, 24)) * 3 + 2
+    y = X[:, :8].sum(1) + 0.1 * random.normal(size=ROWS)
+    return X, y, np.where(y > np.median(y), "high", "low")
+
+
+# ---- shapes
+
+
+def test_own_shape_is_the_flat_one(network, table):
+    """Bit by bit; an image of one channel may come without it."""
+    X, y, _ = table
+    model = MCDropoutRegressor(network=network, **SMALL).fit(X, y)
+    for shape in network.row_shapes:
+        own = X.reshape(ROWS, *shape)
+        again = clone(model).fit(own, y)
+        assert again.n_features_in_ == 24
+        np.testing.assert_array_equal(again.predict(own), model.predict(X))
+        np.testing.assert_array_equal(
+            model.predict_interval(own[:5]), again.predict_interval(X[:5])
+        )
+    assert len(network.row_shapes) == (2 if network == IMAGES else 1)
+
+
+def test_lists_and_held_out_rows_have_the_own_shape_too(table):
+    X, y, _ = table
+    own = X.reshape(ROWS, 8, 3)
+    model = MCDropoutRegressor(network=SEQUENCES, early_stopping=True, **SMALL)
+    model.fit(own[:30].tolist(), y[:30], X_val=own[30:], y_val=y[30:])
+    flat = clone(model).fit(X[:30], y[:30], X_val=X[30:], y_val=y[30:])
+    np.testing.assert_array_equal(model.predict(own), flat.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("network", "shape", "said"),
+    [
+        (IMAGES, (4, 6, 1), r"\(n_features,\) or \(1, 4, 6\) or \(4, 6\).*\(4, 6, 1\)"),
+        (COLOURS, (4, 6), r"\(n_features,\) or \(2, 4, 3\) for ConvNet.*got \(4, 6\)"),
+        (SEQUENCES, (3, 8), r"\(n_features,\) or \(8, 3\) for Recur.*got \(3, 8\)"),
+        (IMAGES, (23,), r"image_shape=\(1, 4, 6\), which is 24 num.*n_features=23"),
+        (SEQUENCES, (12,), r"n_steps=8, n_inputs=3, which is 24 .*n_features=12"),
+        (MLP(), (4, 6), r"\(n_features,\) for MLP.*got \(4, 6\)"),
+        (None, (4, 6), "dim 3"),
+    ],
+)
+def test_other_shapes_are_refused(network, shape, said, table):
+    X = np.zeros((9, *shape))
+    with pytest.raises(ValueError, match=said):
+        MCDropoutRegressor(network=network, **SMALL).fit(X, np.arange(9.0))
+
+
+def test_prediction_of_another_shape_is_refused(table):
+    X, y, _ = table
+    model = MCDropoutRegressor(network=SEQUENCES, **SMALL).fit(X, y)
+    with pytest.raises(ValueError, match=r"\(8, 3\).*got \(3, 8\)"):
+        model.predict(X.reshape(ROWS, 3, 8))
+    with pytest.raises(ValueError, match="features"):
+        model.predict(X[:, :9])
+
+
+@pytest.mark.parametrize(
+    ("network", "error", "said"),
+    [
+        ("mlp", TypeError, "`network` must be None or an object of skbayesnn.networks"),
+        (ConvNet, TypeError, "`network` must be None or an object"),
+        (ConvNet((24,)), ValueError, r"`image_shape` must be \(channels, height, wid"),
+        (ConvNet((1, 4, 0)), ValueError, "`image_shape` must be finite and >= 1"),
+        (ConvNet("146"), TypeError, "`image_shape` must be a sequence of integers"),
+        (ConvNet((1, 4, 6), channels=()), ValueError, "`channels` must name at least"),
+        (ConvNet((1, 4, 6), channels=8), TypeError, "`channels` must be a sequence"),
+        (ConvNet((1, 4, 6), pool=5), ValueError, "`pool` of convolution 1 .* 4 x 6"),
+        (ConvNet((1, 4, 6), pool=3), ValueError, "`pool` of convolution 2 .* 1 x 2"),
+        (ConvNet((1, 4, 6), kernel_size=(3,)), ValueError, "one for each conv.*2 here"),
+        (ConvNet((1, 4, 6), mask_per="pixel"), ValueError, "'unit', 'channel'; got"),
+        (RecurrentNet(8, 3, cell="elman"), ValueError, "`cell` must be one of 'rnn'"),
+        (RecurrentNet(8, 3, hidden_size=0), ValueError, "`hidden_size` must be finite"),
+        (RecurrentNet(8.0, 3), TypeError, "`n_steps` must be an integer; got 8.0"),
+    ],
+)
+def test_bad_networks_are_refused(network, error, said, table):
+    X, y, _ = table
+    with pytest.raises(error, match=said):
+        MCDropoutRegressor(network=network, **SMALL).fit(X, y)
+
+
+def test_one_number_per_map_counts_those_of_the_network(table):
+    X, y, _ = table
+    with pytest.raises(ValueError, match=r"4 here.*convolutions.*got 2"):
+        MCDropoutRegressor(network=IMAGES, dropout=[0.1, 0.2], **SMALL).fit(X, y)
+    model = MCDropoutRegressor(network=IMAGES, dropout=[0.0, 0.1, 0.2, 0.3], **SMALL)
+    np.testing.assert_allclose(model.fit(X, y).dropout_, [0.0, 0.1, 0.2, 0.3])
+
+
+# ---- what is alike is scaled alike
+
+
+def test_a_channel_has_one_scale(table):
+    """And an input at all steps; a pixel that never changes is nothing to warn of."""
+    X, y, _ = table
+    X[:, 5] = 1.0
+    weights = np.linspace(0.5, 2, ROWS)
+    for network, shape, axes in [
+        (COLOURS, (2, 4, 3), (0, 2, 3)),
+        (SEQUENCES, (8, 3), (0, 1)),
+    ]:
+        model = MCDropoutRegressor(network=network, **SMALL).fit(X, y, weights)
+        own = X.reshape(ROWS, *shape)
+        each = np.broadcast_to(weights.reshape(-1, *(1,) * len(shape)), own.shape)
+        mean = np.average(own, axis=axes, weights=each, keepdims=True)
+        square = np.average((own - mean) ** 2, axis=axes, weights=each, keepdims=True)
+        for found, expected in [
+            (model.x_mean_, mean),
+            (model.x_scale_, np.sqrt(square)),
+        ]:
+            spread = np.broadcast_to(expected, (1, *shape)).ravel()
+            np.testing.assert_allclose(found, spread)
+
+
+def test_a_channel_of_constants_has_scale_one(table):
+    X, y, _ = table
+    X[:, :12] = 0.1
+    model = MCDropoutRegressor(network=COLOURS, **SMALL).fit(X, y)
+    assert (model.x_scale_[:12] == 1).all() and (model.x_scale_[12:] != 1).all()
+
+
+# ---- parameters, searches, wrappers
+
+
+def test_perceptron_is_that_of_hidden_layer_sizes(table):
+    X, y, _ = table
+    plain = MCDropoutRegressor((7, 5), **SMALL).fit(X, y)
+    said = MCDropoutRegressor(network=MLP((7, 5)), **SMALL).fit(X, y)
+    np.testing.assert_array_equal(plain.predict(X), said.predict(X))
+
+
+def test_parameters_can_be_set_and_compared():
+    model = MCDropoutClassifier(network=ConvNet((1, 4, 6)))
+    model.set_params(network__channels=(2,), network__pool=1)
+    assert model.network == ConvNet((1, 4, 6), channels=(2,), pool=1)
+    assert clone(model).network is not model.network
+    assert clone(model).network == model.network != ConvNet((1, 4, 6))
+    assert pickle.loads(pickle.dumps(model.network)) == model.network
+    assert "channels=(2,)" in repr(model)
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [
+        {"network__hidden_size": [3, 4], "tau": [0.5, 2.0]},
+        {"network": [None, SEQUENCES, IMAGES]},
+    ],
+    ids=["its parameters", "networks"],
+)
+def test_batched_search_is_the_search(grid, table):
+    """Folds of unequal sizes, flat rows."""
+    X, y, _ = table
+    model = MCDropoutRegressor(network=SEQUENCES, **SMALL)
+    batched = BatchedGridSearchCV(model, grid, cv=3).fit(X, y)
+    plain = GridSearchCV(model, grid, cv=3).fit(X, y)
+    for name in ("split0_test_score", "split2_test_score"):
+        np.testing.assert_allclose(
+            batched.cv_results_[name], plain.cv_results_[name], rtol=1e-6
+        )
+
+
+def test_rows_of_own_shape_go_through_wrappers(table):
+    X, y, _ = table
+    own = X.reshape(ROWS, 8, 3)
+    model = MCDropoutRegressor(network=SEQUENCES, **SMALL)
+    search = BatchedGridSearchCV(model, {"tau": [0.5, 2.0]}, cv=2).fit(own, y)
+    assert search.predict(own).shape == (ROWS,)
+    calibrated = CalibratedUncertaintyRegressor(model, cv=2).fit(own, y)
+    assert calibrated.predict_interval(own).shape == (ROWS, 2)
+    piped = make_pipeline(FunctionTransformer(lambda x: x / 2), model).fit(own, y)
+    assert predict_interval(piped, own).shape == (ROWS, 2)
+    assert cross_val_predict(model, own, y, cv=2).shape == (ROWS,)
+
+
+def test_stack_of_networks(table):
+    """Images and sequences of the same columns, beside a perceptron."""
+    X, _, labels = table
+    model = MCDropoutClassifier(**SMALL)
+    pool = [("all", model, {"network": [None, IMAGES, SEQUENCES]})]
+    stack = BayesianStackingClassifier(pool, cv=2, n_refits=1, random_state=SEED)
+    assert stack.fit(X, labels).predict_proba(X).shape == (ROWS, 2)
+    assert len(stack.weights_) == 3
+
+
+@pytest.mark.parametrize("kind", [BBBClassifier, VariationalDropoutClassifier])
+def test_pruning_is_of_perceptrons(kind, table):
+    X, _, labels = table
+    model = kind(network=IMAGES, **SMALL).fit(X, labels)
+    with pytest.raises(ValueError, match=r"perceptron.*got ConvNet"):
+        model.prune()
+
+
+def test_every_network_is_a_description():
+    assert all(isinstance(net, NetworkDescription) for net in NETWORKS.values())
