@@ -17,11 +17,16 @@ from skbayesnn._networks import Convolutional, Network, Recurrent
 from skbayesnn._networks.recurrent import CELLS
 from skbayesnn._parameters import check_number, check_option, hidden_sizes
 
-__all__ = ["MLP", "ConvNet", "RecurrentNet"]
+__all__ = ["MLP", "ConvNet", "NetworkDescription", "RecurrentNet"]
 
 
 class NetworkDescription(BaseEstimator, ABC):
-    """Base of the networks: what they are, before there are data."""
+    """Base of the networks: what they are, before there are data.
+
+    Parameters
+    ----------
+    Of each its own, stored by ``__init__`` as they are given.
+    """
 
     def __eq__(self, other):
         """Of the same kind, with equal parameters."""
@@ -257,39 +262,6 @@ class RecurrentNet(NetworkDescription):
             n_outputs=n_outputs,
             activation=activation,
         )
-
-
-def flat_rows(network: NetworkDescription | None, X):
-    """X of a network's own shape as (n_samples, n_features); any other as it is.
-
-    Raises
-    ------
-    TypeError
-        A network that is none.
-    ValueError
-        More than two dimensions, of other sizes than the network's.
-    """
-    if network is None:
-        return X
-    if not isinstance(network, NetworkDescription):
-        raise TypeError(
-            "`network` must be None or an object of skbayesnn.networks (MLP, ConvNet, "
-            f"RecurrentNet); got {network!r}."
-        )
-    if isinstance(X, Sequence):
-        X = np.asarray(X)
-    shape = tuple(getattr(X, "shape", ()))
-    if len(shape) < 3:
-        return X
-    shapes = network.row_shapes
-    if shape[1:] not in shapes:
-        own = " or ".join(map(str, ["(n_features,)", *shapes]))
-        raise ValueError(
-            f"each row of `X` must be of shape {own} for "
-            f"{type(network).__name__}; got "
-            f"{shape[1:]}, of X with shape {shape}."
-        )
-    return X.reshape(shape[0], -1)
 
 
 def _check_columns(said: str, wanted: int, n_features: int) -> None:

@@ -16,6 +16,7 @@ PACKAGES = {
         "inspection",
         "metrics",
         "model_selection",
+        "networks",
         "plotting",
         "preprocessing",
         "scoring",
@@ -33,6 +34,7 @@ PACKAGES = {
 }
 MODULES = [
     "skbayesnn.gradient_estimators",
+    "skbayesnn.networks",
     "skbayesnn.preprocessing",
     "skbayesnn.scoring",
 ]

@@ -15,7 +15,7 @@ from sklearn.utils.validation import (
 )
 
 from skbayesnn._sklearn_compat import check_sample_weight
-from skbayesnn.networks import flat_rows
+from skbayesnn.networks import NetworkDescription
 
 FLOATS = (np.float64, np.float32)
 
@@ -78,7 +78,7 @@ def check_inputs(estimator, X, *, reset):
         not numbers (the message names them).
     """
     _refuse_columns_that_are_not_numbers(X)
-    X = flat_rows(getattr(estimator, "network", None), X)
+    X = _flat_rows(getattr(estimator, "network", None), X)
     X = validate_data(
         estimator, X, reset=reset, dtype=list(FLOATS), accept_sparse="csr", order="C"
     )
@@ -217,3 +217,36 @@ def _refuse_labels(estimator, y):
                 f"`y` must hold numbers for {type(estimator).__name__}; got "
                 f"{np.asarray(y).dtype}. For labels there are the classifiers."
             ) from error
+
+
+def _flat_rows(network: NetworkDescription | None, X):
+    """X of a network's own shape as (n_samples, n_features); any other as it is.
+
+    Raises
+    ------
+    TypeError
+        A network that is none.
+    ValueError
+        More than two dimensions, of other sizes than the network's.
+    """
+    if network is None:
+        return X
+    if not isinstance(network, NetworkDescription):
+        raise TypeError(
+            "`network` must be None or an object of skbayesnn.networks (MLP, ConvNet, "
+            f"RecurrentNet); got {network!r}."
+        )
+    if isinstance(X, Sequence):
+        X = np.asarray(X)
+    shape = tuple(getattr(X, "shape", ()))
+    if len(shape) < 3:
+        return X
+    shapes = network.row_shapes
+    if shape[1:] not in shapes:
+        own = " or ".join(map(str, ["(n_features,)", *shapes]))
+        raise ValueError(
+            f"each row of `X` must be of shape {own} for "
+            f"{type(network).__name__}; got "
+            f"{shape[1:]}, of X with shape {shape}."
+        )
+    return X.reshape(shape[0], -1)

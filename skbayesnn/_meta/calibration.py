@@ -117,6 +117,7 @@ class CalibratedUncertaintyRegressor(
         held_out = [
             (model, rows[weights[rows] > 0])
             for model, rows in self._cross_fit(X, y, routed)
+            if weights[rows].any()
         ]
         every = -(-sum(len(rows) for _, rows in held_out) // MOST_ROWS)
         held_out = [(model, rows[::every]) for model, rows in held_out]

@@ -64,6 +64,11 @@ class Network(ABC):
         """Numbers of one row that ``apply`` holds at once, its inputs apart."""
 
     @property
+    def n_slopes(self) -> int:
+        """Numbers that ``tangent_kernel`` holds of a row and output."""
+        return self.n_weights
+
+    @property
     def alike_inputs(self) -> tuple[tuple[int, ...], int] | None:
         """A shape of a row of inputs, and the axis along which they are of one kind.
 
@@ -134,9 +139,9 @@ class Network(ABC):
         weights: list[Draw],
         variances: Sequence[tuple[torch.Tensor, torch.Tensor]],
         x: torch.Tensor,
-        n_outputs: int,
+        outputs: slice,
     ) -> torch.Tensor:
-        """Covariance of the first outputs over rows, if the weights varied a little.
+        """Covariance of some outputs over rows, if the weights varied a little.
 
         To first order about one draw: J V J^T, by autograd, one member at a time.
 
@@ -157,11 +162,11 @@ class Network(ABC):
             ]
             with torch.enable_grad():
                 rows = x if len(x) == 1 else x[[i]]
-                outputs = self.apply(own, rows)[0, 0, :, :n_outputs].mT.flatten()
-            every = torch.eye(len(outputs), dtype=x.dtype, device=x.device)
+                values = self.apply(own, rows)[0, 0, :, outputs].mT.flatten()
+            every = torch.eye(len(values), dtype=x.dtype, device=x.device)
             leaves = [value for group in own for value in group[:2]]
             of_leaves = [value[i] for group in variances for value in group]
-            slopes = torch.autograd.grad(outputs, leaves, every, is_grads_batched=True)
+            slopes = torch.autograd.grad(values, leaves, every, is_grads_batched=True)
             kernel = x.new_zeros(())
             for slope, variance in zip(slopes, of_leaves, strict=True):
                 kernel = kernel + variance * slope.flatten(1) @ slope.flatten(1).mT

@@ -60,6 +60,11 @@ class MLP(Network):
         return sum(self.sizes)
 
     @property
+    def n_slopes(self) -> int:
+        """By hand: units, not weights."""
+        return self.n_units
+
+    @property
     def widest(self) -> int:
         """Units of the widest layer, or the inputs."""
         return max(self.sizes)
@@ -143,7 +148,7 @@ class MLP(Network):
         weights: list[Draw],
         variances: Sequence[tuple[torch.Tensor, torch.Tensor]],
         x: torch.Tensor,
-        n_outputs: int,
+        outputs: slice,
     ) -> torch.Tensor:
         """By hand: of a layer, products of its units times those of their slopes."""
         activation = ACTIVATIONS[self.activation]
@@ -151,7 +156,8 @@ class MLP(Network):
         for weight, bias in weights[:-1]:
             sums = units[-1] @ weight[0] + bias.flatten(0, -2).unsqueeze(1)
             units.append(activation.in_place(sums))
-        slope = torch.eye(self.sizes[-1], dtype=x.dtype, device=x.device)[:n_outputs]
+        slope = torch.eye(self.sizes[-1], dtype=x.dtype, device=x.device)[outputs]
+        n_outputs = len(slope)
         # (members or 1, outputs, rows, units of the layer)
         slope = slope.view(1, n_outputs, 1, -1).expand(1, -1, x.shape[1], -1)
         kernel = x.new_zeros(())

@@ -51,7 +51,8 @@ def _own_folds(n_folds, y, of_classes: bool, seed: int):
     n_rows = len(y)
     counts = np.unique(y, return_counts=True)[1] if of_classes else np.array([0])
     if n_folds is None and n_rows >= FOLDS_BELOW:
-        once = StratifiedShuffleSplit if counts.min() >= 2 else ShuffleSplit
+        all_classes = counts.min() >= 2 and n_rows / N_FOLDS >= len(counts)
+        once = StratifiedShuffleSplit if all_classes else ShuffleSplit
         return once(1, test_size=1 / N_FOLDS, random_state=seed)
     if n_folds is None:
         n_folds = min(N_FOLDS, n_rows)

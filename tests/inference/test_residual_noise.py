@@ -81,6 +81,17 @@ def test_ridge(seed, weighted, standardize):
     )
 
 
+def test_many_targets_have_the_noise_of_a_few(seed):
+    """Linear ones share no weights: copies in other groups have the same noise."""
+    X, Y, _ = table(seed)
+    n_copies = 1 + 2 * 700 // (ROWS * TARGETS)
+    many = linear(seed, max_iter=1000).fit(X, np.tile(Y, n_copies))
+    noise = many.noise_std_.reshape(n_copies, TARGETS)
+    few = linear(seed, max_iter=1000).fit(X, Y).noise_std_
+    # Both are near their optimum, where the noise is flat in the weights.
+    np.testing.assert_allclose(noise, np.tile(few, (n_copies, 1)), rtol=1e-3)
+
+
 def test_without_a_prior_it_is_that_of_least_squares(seed):
     """RSS / (N - P), but for the one row of y's own variance."""
     X, Y, _ = table(seed)
@@ -172,9 +183,13 @@ def test_tangent_kernel_is_that_of_autograd(seed, activation, rows_of_members):
     weights = [(normal(1, members, a, b), normal(members, b)) for a, b in pairs]
     variances = [(normal(members) ** 2, normal(members) ** 2) for _ in pairs]
     x = normal(rows_of_members, rows, sizes[0])
-    by_hand = network.tangent_kernel(weights, variances, x, outputs)
+    by_hand = network.tangent_kernel(weights, variances, x, slice(0, outputs))
     assert by_hand.shape == (members, outputs * rows, outputs * rows)
-    by_autograd = Network.tangent_kernel(network, weights, variances, x, outputs)
+    by_autograd = Network.tangent_kernel(
+        network, weights, variances, x, slice(0, outputs)
+    )
+    last = network.tangent_kernel(weights, variances, x, slice(1, outputs))
+    torch.testing.assert_close(last, by_hand[:, rows:, rows:])
     torch.testing.assert_close(by_hand, by_autograd, rtol=1e-10, atol=1e-10)
 
 

@@ -360,6 +360,20 @@ def test_rows_of_no_weight_are_absent(data, method):
     assert weighted.scale_ == pytest.approx(rms(residuals, weight), rel=OPTIMUM)
 
 
+def test_a_fold_of_absent_rows_says_nothing(data):
+    """The others do, as if it were not among the folds."""
+    weight = np.ones(ROWS)
+    folds = list(KFold(3).split(data.X))
+    weight[folds[1][1]] = 0
+    found, expected = (
+        CalibratedUncertaintyRegressor(LinearGaussian(), cv=cv).fit(
+            data.X, data.y, sample_weight=weight
+        )
+        for cv in (folds, folds[::2])
+    )
+    assert found.scale_ == expected.scale_
+
+
 def test_weights_reach_the_estimator(data):
     """All fits have the weights of their rows: no row of weight zero is seen."""
     weight = np.random.default_rng([SEED, 25]).integers(0, 3, size=ROWS).astype(float)

@@ -354,7 +354,7 @@ def test_kernel_of_small_changes_is_that_of_finite_ones(wiring, seed):
         (torch.full((MEMBERS,), 0.3 + i).double(), torch.full((MEMBERS,), 0.2).double())
         for i in range(len(weights))
     ]
-    found = network.tangent_kernel(weights, variances, x, OUTPUTS)
+    found = network.tangent_kernel(weights, variances, x, slice(OUTPUTS))
     assert found.shape == (MEMBERS, OUTPUTS * ROWS, OUTPUTS * ROWS)
     step, expected = 1e-6, torch.zeros(MEMBERS, OUTPUTS * ROWS, dtype=F64)
     for group, (weight, bias, *_) in enumerate(weights):

@@ -31,9 +31,11 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
+from skbayesnn._data.validate import Table
 from skbayesnn._distributions.gaussian import Gaussians
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base
+from skbayesnn._stacking.folds import folds_of
 from skbayesnn._stacking.mixture import best_factor
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
@@ -208,6 +210,16 @@ def test_few_rows_are_folded_and_many_are_held_out_once(monkeypatch, table):
     monkeypatch.setattr("skbayesnn._stacking.folds.FOLDS_BELOW", 40)
     model = regressor(cv=None).fit(X, y)
     assert np.isfinite(model.oof_prediction_).sum() == 9  # A fifth, rounded up.
+
+
+def test_more_classes_than_are_held_out(monkeypatch, seed):
+    """Not each can be among the rows that are held out once."""
+    monkeypatch.setattr("skbayesnn._stacking.folds.FOLDS_BELOW", 40)
+    codes = np.repeat(np.arange(15), 3)
+    [(train, test)] = folds_of(
+        None, Table(np.zeros((45, 2)), codes, None), None, of_classes=True, seed=seed
+    )
+    assert (len(train), len(test)) == (36, 9)
 
 
 # ---- the mixture
