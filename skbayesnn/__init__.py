@@ -26,6 +26,7 @@ from skbayesnn.estimators.variational_dropout import (
     VariationalDropoutClassifier,
     VariationalDropoutRegressor,
 )
+from skbayesnn.estimators.variational_gp import VariationalGPRegressor
 
 __version__ = "0.1.0"
 
@@ -44,6 +45,7 @@ __all__ = [
     "MCDropoutRegressor",
     "VariationalDropoutClassifier",
     "VariationalDropoutRegressor",
+    "VariationalGPRegressor",
     "crps",
     "log_predictive_density",
     "predict_interval",

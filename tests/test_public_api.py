@@ -26,6 +26,7 @@ PACKAGES = {
         "bayes_by_backprop",
         "mc_dropout",
         "variational_dropout",
+        "variational_gp",
     },
     "skbayesnn.inspection": set(),
     "skbayesnn.metrics": set(),

@@ -34,6 +34,7 @@ from skbayesnn._families.base import (
 from skbayesnn._families.bernoulli import Bernoulli
 from skbayesnn._families.concrete import Concrete
 from skbayesnn._families.dropconnect import DropConnect
+from skbayesnn._families.fixed_width import FixedWidth
 from skbayesnn._families.gaussian import Gaussian
 from skbayesnn._families.mean_field import MeanField
 from skbayesnn._families.point import Point
@@ -48,6 +49,7 @@ FAMILIES: dict[str, type[Family]] = {
     "additive": Additive,
     "concrete": Concrete,
     "mean_field": MeanField,
+    "fixed_width": FixedWidth,
     "variational_independent": Independent,
     "variational_correlated": Correlated,
 }
@@ -79,6 +81,7 @@ __all__ = [
     "Draw",
     "DropConnect",
     "Family",
+    "FixedWidth",
     "Gaussian",
     "Independent",
     "MaskLayout",

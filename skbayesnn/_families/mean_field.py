@@ -50,7 +50,7 @@ class MeanField(Family):
     def init(self, mean, scale, bias, keep):
         """sigma^2 starts at ``START_SHARE`` scale^2, the means at the rest of it."""
         keep = keep.view(-1, 1, 1) if self.spike else 1.0
-        rho = _inverse_softplus(math.sqrt(START_SHARE) * scale)
+        rho = inverse_softplus(math.sqrt(START_SHARE) * scale)
         return {
             "mean": mean * math.sqrt(1 - START_SHARE) / keep**0.5,
             "rho": torch.full_like(mean, rho),
@@ -219,5 +219,5 @@ def _normal_log_density(deviation, sigma):
     return -(0.5 * squares + sigma.log() + 0.5 * math.log(2 * math.pi)).sum(-1)
 
 
-def _inverse_softplus(value: float) -> float:
+def inverse_softplus(value: float) -> float:
     return math.log(math.expm1(value))

@@ -55,6 +55,12 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """`length_scale="auto"` of every layer for N rows, (layers,)."""
         return np.sqrt(fan_ins)
 
+    def _length_scales(self, fan_ins, total_weight: float) -> np.ndarray:
+        """The prior's scale of every layer for N rows, checked, (layers,)."""
+        return _validation.length_scales(
+            self.length_scale, fan_ins, self._auto_length_scale(fan_ins, total_weight)
+        )
+
     def _store(self, arguments: dict) -> None:
         """A constructor's ``locals()`` as attributes.
 

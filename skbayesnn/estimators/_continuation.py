@@ -5,7 +5,6 @@ import numpy as np
 from skbayesnn._data.design import Design
 from skbayesnn.estimators import _program, _serialization, _validation
 from skbayesnn.estimators._prepared import Prepared
-from skbayesnn.estimators._specification import length_scale_of
 
 # Steps of `partial_fit` after which the likelihood's warm-up is over.
 PARTIAL_FIT_HORIZON = 2000
@@ -32,7 +31,7 @@ def go_on(estimator, prepared: Prepared, how: str) -> _program.Fitted:
         task = task.for_streaming(PARTIAL_FIT_HORIZON)
         n_rows = estimator.total_weight_ + task.total_weight
         task = task.of_length_scale(
-            length_scale_of(estimator, task.plan.network, n_rows)
+            estimator._length_scales(task.plan.network.fan_ins, n_rows)
         )
     estimator._check_can_go_on(task, prepared.of_y)
     task = task.going_on(_serialization.scaling_of(estimator), estimator.seeds_)

@@ -81,7 +81,7 @@ def specify(estimator, prepared: Prepared) -> Specification:
         network=network,
         likelihood=likelihood,
         variational=variational,
-        length_scale=length_scale_of(estimator, network, float(weights.sum())),
+        length_scale=estimator._length_scales(network.fan_ins, float(weights.sum())),
         tau=tau,
         standardize=_validation.check_bool("standardize", estimator.standardize),
         rows=rows,
@@ -100,15 +100,6 @@ def likelihood_class(name, *, of_classes: bool) -> type[Likelihood]:
     """The likelihood of that name, if it is one of classes, or of numbers."""
     options = [n for n, one in LIKELIHOODS.items() if one.of_classes == of_classes]
     return LIKELIHOODS[_validation.check_option("likelihood", name, options)]
-
-
-def length_scale_of(estimator, network: Network, total_weight: float) -> np.ndarray:
-    """The prior's scale of every layer for rows of so much weight, (layers,)."""
-    return _validation.length_scales(
-        estimator.length_scale,
-        network.fan_ins,
-        estimator._auto_length_scale(network.fan_ins, total_weight),
-    )
 
 
 def _likelihood(estimator, prepared) -> tuple[Likelihood, np.ndarray | None]:

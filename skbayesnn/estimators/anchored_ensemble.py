@@ -33,9 +33,7 @@ class _AnchoredEnsemble(BayesianNetwork):
         )
 
     def _bias_length_scale(self, fan_ins):
-        of_weights = _validation.length_scales(
-            self.length_scale, fan_ins, self._auto_length_scale(fan_ins, math.inf)
-        )
+        of_weights = self._length_scales(fan_ins, math.inf)
         of_biases = of_weights / np.sqrt(fan_ins)
         if isinstance(self.bias_length_scale, str):
             _validation.check_option(

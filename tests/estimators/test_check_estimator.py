@@ -13,6 +13,7 @@ from skbayesnn import (
     MCDropoutRegressor,
     VariationalDropoutClassifier,
     VariationalDropoutRegressor,
+    VariationalGPRegressor,
 )
 from tests.estimators.any_width import AnyImage, AnySequence
 
@@ -47,6 +48,7 @@ ESTIMATORS = [
     VariationalDropoutRegressor(**SHORT, noise="independent", alpha_per="weight"),
     VariationalDropoutClassifier(**SHORT),
     AnchoredEnsembleRegressor(max_iter=50, n_estimators=3),
+    VariationalGPRegressor(**SHORT),
     AnchoredEnsembleClassifier(max_iter=50, n_estimators=3),
 ]
 

@@ -15,6 +15,7 @@ OPTIONS = {
         {"spike": spike, "shared_draw": shared_draw, "sampled_kl": sampled_kl}
         for spike, shared_draw, sampled_kl in product([False, True], repeat=3)
     ],
+    "fixed_width": [{"spike": True, "sigma": 0.2}, {"shared_draw": True}],
     "variational_independent": [
         {"alpha": alpha, "approximation": approximation}
         for alpha, approximation in product(
@@ -70,7 +71,7 @@ def label(family: Family) -> str:
     """Its name and its options, for the names of tests."""
     options = {f.name: getattr(family, f.name) for f in fields(family)}
     said = [
-        (key if value else "") if isinstance(value, bool) else value
+        (key if value else "") if isinstance(value, bool) else str(value or "")
         for key, value in options.items()
     ]
     return " ".join([name_of(family), *filter(None, said)])

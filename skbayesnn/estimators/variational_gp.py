@@ -1,0 +1,173 @@
+"""The Gaussian process behind dropout [GG16 appendix 3], by random features."""
+
+import numpy as np
+
+from skbayesnn._families import Bernoulli, Family, FixedWidth, MeanField, Point
+from skbayesnn.estimators import _validation
+from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators._regression import BayesianRegressor
+from skbayesnn.estimators._variational_spec import VariationalSpec
+
+
+class _VariationalGP(BayesianNetwork):
+    """A perceptron of one layer, whose prior is that of random features."""
+
+    @property
+    def hidden_layer_sizes(self):
+        """The features are one hidden layer."""
+        return (self._n_features(),)
+
+    def _n_features(self):
+        return _validation.check_number(
+            "n_features", self.n_features, kind=_validation.Integral, low=1
+        )
+
+    def _length_scales(self, fan_ins, total_weight):
+        """Of the features, and 1 / K as the variance of what weighs them."""
+        of_features = _validation.check_number(
+            "length_scale", self.length_scale, low=0, open_low=True
+        )
+        return np.array([of_features, np.sqrt(fan_ins[1])])
+
+    def _variational(self, fan_ins):
+        rates = _validation.dropout_rates(self.dropout, len(fan_ins))
+        scales = self._length_scales(fan_ins, np.inf)
+        families = tuple(map(_family, rates, self._widths(), scales))
+        return VariationalSpec(
+            rates, families, n_training_draws=_validation.training_draws(self)
+        )
+
+    def _widths(self) -> list[float | str]:
+        """Of both maps, as shares of the prior's."""
+        given = self.sigma
+        if isinstance(given, str | float | int):
+            given = (given, given)
+        if len(given) != 2:
+            raise ValueError(
+                "`sigma` must be a number, 'auto', or one of these for the features "
+                f"and one for their weights; got {self.sigma!r}."
+            )
+        return [
+            _validation.check_option("sigma", each, ["auto"])
+            if isinstance(each, str)
+            else _validation.check_number("sigma", each, low=0)
+            for each in given
+        ]
+
+
+def _family(rate: float, width: float | str, length_scale: float) -> Family:
+    """Of one map; without width dropout is left, or a point."""
+    if isinstance(width, str):
+        return MeanField(spike=bool(rate > 0))
+    if width > 0:
+        return FixedWidth(spike=bool(rate > 0), sigma=float(width / length_scale))
+    return Bernoulli() if rate > 0 else Point()
+
+
+class VariationalGPRegressor(_VariationalGP, BayesianRegressor):
+    """The Gaussian process that dropout approximates, by variational inference.
+
+    The covariance function is that of infinitely many features sigma(w x + b) with w
+    and b drawn from a prior; K of them stand for it [1]_:
+
+        f(x) = sqrt(1 / K) sum_k v_k sigma(w_k x + b_k),  v_k ~ N(0, 1),
+        w_k, b_k ~ N(0, 1 / length_scale^2).
+
+    The posterior over w and v has mixtures of two normal distributions, p N(m, s^2) +
+    (1 - p) N(0, s^2), p = 1 - dropout, for all features that use a column, and for all
+    targets that use a feature; over b it is normal. As s goes to zero this is MC
+    dropout in one hidden layer. Trained on the evidence lower bound, whose data term is
+    estimated by draws.
+
+    Parameters
+    ----------
+    n_features : int, default=100
+        K, units of the hidden layer.
+    activation : {"erf", "tanh", "relu", "logistic", "identity"}, default="erf"
+        sigma. The error function makes the arc-sine kernel [2]_, ``"relu"`` the
+        arc-cosine kernel of degree one [3]_.
+    dropout : float in [0, 1) or sequence of 2 floats, default=0
+        1 - p of the rows of w, and of those of v.
+    length_scale : float > 0, default=1.0
+        l, for standardised columns: features change slowly where it is large. The
+        precision of their weights is K.
+    tau : "auto", float > 0 or sequence of float, default="auto"
+        Precision of the noise, 1 / variance in y's own units, as in
+        :class:`MCDropoutRegressor`.
+    sigma : float >= 0, "auto", or two of these, default=0.1
+        s, as a share of the prior's standard deviation; two are of w and b, and of v.
+        ``"auto"`` learns one for every weight, as :class:`BBBRegressor` does. 0 has no
+        width: dropout, or a point.
+    likelihood, likelihood_options, n_estimators, n_draws, n_training_draws, \
+standardize, batch_size, learning_rate, learning_rate_init, max_iter, early_stopping, \
+validation_fraction, n_iter_no_change, tol, warm_start, device, dtype, verbose, \
+random_state
+        As in :class:`MCDropoutRegressor`.
+
+    Attributes
+    ----------
+    length_scale_ : ndarray of shape (2,)
+        Of the features, and sqrt(K) of their weights.
+    elbo_ : float
+        Evidence lower bound in nats and y's units; comparable over ``length_scale``,
+        ``tau``, ``dropout`` and ``sigma`` > 0.
+    tau_, noise_std_, dropout_, weight_decay_, history_, loss_curve_, n_iter_, \
+n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
+x_scale_, y_mean_, y_scale_
+        As in :class:`MCDropoutRegressor`.
+
+    See Also
+    --------
+    MCDropoutRegressor : The limit of this, with any number of layers.
+    sklearn.gaussian_process.GaussianProcessRegressor : Without approximation, for some
+        thousand rows.
+
+    References
+    ----------
+    .. [1] Gal & Ghahramani (2016), "Dropout as a Bayesian approximation: appendix",
+       arXiv:1506.02157, section 3.
+    .. [2] Williams (1998), "Computation with infinite neural networks", Neural
+       Computation 10.
+    .. [3] Cho & Saul (2009), "Kernel methods for deep learning", NeurIPS.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skbayesnn import VariationalGPRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = VariationalGPRegressor(max_iter=50, random_state=0).fit(X, y)
+    >>> mean, std = model.predict(X[:3], return_std=True)
+    >>> mean.shape, std.shape
+    ((3,), (3,))
+    """
+
+    def __init__(
+        self,
+        n_features=100,
+        activation="erf",
+        *,
+        dropout=0.0,
+        length_scale=1.0,
+        tau="auto",
+        sigma=0.1,
+        likelihood="gaussian",
+        likelihood_options=None,
+        n_estimators=1,
+        n_draws=200,
+        n_training_draws=1,
+        standardize=True,
+        batch_size="auto",
+        learning_rate="cosine",
+        learning_rate_init=0.01,
+        max_iter="auto",
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=10,
+        tol=1e-4,
+        warm_start=False,
+        device="auto",
+        dtype="float32",
+        verbose=False,
+        random_state=None,
+    ):
+        self._store(locals())

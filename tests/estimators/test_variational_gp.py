@@ -1,0 +1,217 @@
+"""The variational Gaussian process: its prior, its exact limits, its options."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import erf
+
+from skbayesnn import MCDropoutRegressor, VariationalGPRegressor
+from skbayesnn._families import Bernoulli, FixedWidth, MeanField, Point
+from skbayesnn.estimators import _serialization
+from skbayesnn.model_selection import BatchedGridSearchCV
+from tests.estimators.test_anchored_ensemble import _arc_cosine, _arc_sine
+
+ROWS, COLUMNS = 40, 3
+
+
+@pytest.fixture
+def rows(seed):
+    random = np.random.default_rng([seed, 31])
+    X = random.normal(size=(ROWS, COLUMNS))
+    return X, np.tanh(X).sum(1) + 0.3 * random.normal(size=ROWS)
+
+
+def gp(seed, **options):
+    options = {"max_iter": 4, "n_draws": 7, "random_state": seed} | options
+    return VariationalGPRegressor(dtype="float64", device="cpu", **options)
+
+
+@pytest.mark.parametrize("activation", ["erf", "relu"])
+def test_prior_has_the_kernel_of_infinitely_many_features(rows, seed, activation):
+    """Over draws of the prior for any K, and of one draw as K grows.
+
+    Weights from N(0, 1 / length_scale_^2) go through the fitted network, whose output
+    bias adds 1 / K. Within six standard errors.
+    """
+    X, y = rows
+    kernel = {"erf": _arc_sine, "relu": _arc_cosine}[activation]
+    generator = torch.Generator().manual_seed(seed)
+    for n_features, draws in [(10, 5_000), (10_000, 1)]:
+        model = gp(
+            seed,
+            n_features=n_features,
+            activation=activation,
+            length_scale=1.5,
+            standardize=False,
+            max_iter=1,
+        ).fit(X, y)
+        q = _serialization.posterior_of(model, torch.device("cpu"), torch.float64)
+        few = torch.as_tensor(X[:4])
+        of_inputs, of_features = model.length_scale_
+
+        def normal(*shape, scale):
+            numbers = torch.randn(shape, generator=generator, dtype=torch.float64)
+            return numbers / scale
+
+        sizes = q.network.sizes
+        first = (
+            normal(draws, 1, *sizes[:2], scale=of_inputs),
+            normal(draws, 1, sizes[1], scale=of_inputs),
+        )
+        expected = kernel((few @ few.T).numpy() / 1.5**2 + 1 / 1.5**2)
+        if draws > 1:
+            last = (
+                normal(draws, 1, *sizes[1:], scale=of_features),
+                normal(draws, 1, 1, scale=of_features),
+            )
+            f = q.network.apply([first, last], few[None])[:, 0, :, 0].numpy()
+            expected = expected + 1 / n_features
+            terms = f[:, :, None] * f[:, None]
+        else:
+            hidden = few @ first[0][0, 0] + first[1][0, 0]
+            units = torch.relu(hidden) if activation == "relu" else torch.erf(hidden)
+            terms = units.T[:, :, None] * units.T[:, None]
+            terms = (terms * n_features / of_features**2).numpy()
+        error = terms.std(0) / np.sqrt(len(terms))
+        assert (abs(terms.mean(0) - expected) < 6 * error).all()
+
+
+def exact(features, y, tau, new):
+    """Bayesian linear regression with weights N(0, 1): mean and variance of f."""
+    precision = np.eye(features.shape[1]) + tau * features.T @ features
+    covariance = np.linalg.inv(precision)
+    mean = tau * covariance @ features.T @ y
+    return new @ mean, np.einsum("ni,ij,nj->n", new, covariance, new)
+
+
+def features_of(model, X):
+    """sqrt(1 / K) (sigma(w x + b), 1), of points w and b; X and y as they are."""
+    arrays = model.parameters_
+    hidden = X @ arrays["layers/0/mean"][0] + arrays["layers/0/bias"][0]
+    units = {"erf": erf, "identity": lambda u: u}[model.activation](hidden)
+    ones = np.ones((len(X), 1))
+    return np.hstack([units, ones]) / np.sqrt(model.n_features)
+
+
+def test_mean_is_that_of_linear_regression_on_the_features(rows, seed):
+    """Where only v is random; of any number of features."""
+    X, y = rows
+    model = gp(
+        seed,
+        n_features=6,
+        sigma=(0.0, "auto"),
+        tau=4.0,
+        standardize=False,
+        max_iter=1500,
+        n_draws=2500,
+    ).fit(X, y)
+    mean, variance = exact(features_of(model, X), y, 4.0, features_of(model, X))
+    # Training is stochastic, and so are 2,500 draws.
+    assert abs(model.predict(X) - mean).max() < 0.1 * np.sqrt(variance.max())
+
+
+def test_predictive_is_that_of_linear_regression_on_one_feature(seed):
+    """Which is centred, so that weight and bias are independent under the posterior."""
+    random = np.random.default_rng([seed, 32])
+    half = random.normal(size=(ROWS // 2, 1))
+    X = np.vstack([half, -half])
+    noise = 0.5 * random.normal(size=ROWS // 2)
+    y = 1.5 * X[:, 0] + np.r_[noise, -noise]
+    model = gp(
+        seed,
+        n_features=1,
+        activation="identity",
+        sigma=(0.0, "auto"),
+        tau=4.0,
+        standardize=False,
+        max_iter=1500,
+        n_draws=2500,
+    ).fit(X, y)
+    mean, variance = exact(features_of(model, X), y, 4.0, features_of(model, X))
+    found, std = model.predict(X, return_std=True)
+    assert abs(found - mean).max() < 0.1 * np.sqrt(variance.max())
+    # A few per cent for training, three for the standard deviation of 2,500 draws.
+    np.testing.assert_allclose(
+        model.predict_uncertainty(X, "epistemic"), np.sqrt(variance), rtol=0.1
+    )
+    np.testing.assert_allclose(std**2, variance + 1 / 4.0, rtol=0.05)
+
+
+def test_without_width_it_is_dropout(rows, seed):
+    """Bit by bit that of a perceptron with the same prior."""
+    X, y = rows
+    model = gp(seed, n_features=9, sigma=0.0, dropout=0.2, length_scale=0.7).fit(X, y)
+    dropout = MCDropoutRegressor(
+        (9,),
+        "erf",
+        dropout=0.2,
+        length_scale=[0.7, 3.0],
+        max_iter=4,
+        n_draws=7,
+        dtype="float64",
+        device="cpu",
+        random_state=seed,
+    ).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), dropout.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("options", "families"),
+    [
+        ({}, [FixedWidth(sigma=0.05), FixedWidth(sigma=0.1 / 3)]),
+        (
+            {"dropout": [0.1, 0.0], "sigma": [0.2, 0.3]},
+            [FixedWidth(spike=True, sigma=0.1), FixedWidth(sigma=0.1)],
+        ),
+        (
+            {"dropout": 0.1, "sigma": ["auto", 0]},
+            [MeanField(spike=True), Bernoulli()],
+        ),
+        ({"sigma": (0.0, "auto")}, [Point(), MeanField()]),
+    ],
+)
+def test_posterior_of_the_options(rows, seed, options, families):
+    """Widths are shares of the prior's standard deviation, 1 / 2 and 1 / 3."""
+    model = gp(seed, n_features=9, length_scale=2.0, **options)
+    found = model._variational((COLUMNS, 9)).families
+    for one, expected in zip(found, families, strict=True):
+        assert type(one) is type(expected)
+        assert getattr(one, "spike", None) == getattr(expected, "spike", None)
+        if isinstance(one, FixedWidth):
+            assert one.sigma == pytest.approx(expected.sigma)
+    model.fit(*rows)
+    np.testing.assert_allclose(model.length_scale_, [2.0, 3.0])
+    assert np.isfinite(model.elbo_)
+
+
+def test_width_stays_as_it_is_given(rows, seed):
+    X, y = rows
+    model = gp(seed, n_features=9, sigma=0.2, length_scale=2.0, max_iter=30).fit(X, y)
+    for i, width in enumerate([0.1, 0.2 / 3]):
+        for name in ("rho", "bias_rho"):
+            sigma = np.logaddexp(0, model.parameters_[f"layers/{i}/{name}"])
+            np.testing.assert_allclose(sigma, width)
+
+
+def test_search_over_the_length_scale(rows, seed):
+    """And over tau, as over those of the others."""
+    grid = {"length_scale": [0.5, 2.0], "tau": [1.0, 9.0], "n_features": [5, 8]}
+    search = BatchedGridSearchCV(gp(seed), grid, cv=2).fit(*rows)
+    assert search.best_params_.keys() == grid.keys()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "said"),
+    [
+        ({"n_features": 0}, ValueError, "`n_features` must be finite and >= 1; got 0"),
+        ({"length_scale": 0.0}, ValueError, "`length_scale` must be finite and > 0"),
+        ({"length_scale": "auto"}, TypeError, "`length_scale` must be a number"),
+        ({"sigma": -0.1}, ValueError, "`sigma` must be finite and >= 0; got -0.1"),
+        ({"sigma": "learned"}, ValueError, "`sigma` must be one of 'auto'"),
+        ({"sigma": [0.1] * 3}, ValueError, r"`sigma` must be a number.*got \[0.1, 0.1"),
+        ({"dropout": [0.1] * 3}, ValueError, "2 here.*got 3"),
+    ],
+)
+def test_bad_options_are_refused(rows, seed, options, error, said):
+    with pytest.raises(error, match=said):
+        gp(seed, **options).fit(*rows)
