@@ -8,6 +8,9 @@ import torch
 from skbayesnn._families import Draw, Noise, Params
 from skbayesnn._networks.base import Keep, Network, NetworkPullback
 
+# Of the widest layer's: these stay in a core's cache.
+_NUMBERS_AT_ONCE = 1 << 21
+
 
 class Wired(Network):
     """One function says how the maps are wired, in training and at prediction.
@@ -44,7 +47,7 @@ class Wired(Network):
         groups = zip(self.families, leaves, keep, strict=True)
         with torch.enable_grad():
             maps = [family.held(own, p, noise, x.shape[1]) for family, own, p in groups]
-            outputs = self.outputs(maps, x.detach())
+            outputs = self._in_parts(maps, x.detach())
         learned = [
             (i, name)
             for i, own in enumerate(leaves)
@@ -66,6 +69,20 @@ class Wired(Network):
 
         return outputs.detach(), gradients
 
+    def _in_parts(self, maps: list[Draw], x: torch.Tensor) -> torch.Tensor:
+        """``outputs``; on a CPU of so many networks at a time as its caches hold."""
+        n_networks = max(len(weight) for weight, *_ in maps)
+        step = max(1, _NUMBERS_AT_ONCE // (x.shape[1] * self.widest))
+        if step >= n_networks or x.device.type != "cpu":
+            return self.outputs(maps, x)
+        split = [[_split(value, step, n_networks) for value in draw] for draw in maps]
+        return torch.cat(
+            [
+                self.outputs([tuple(v[i] for v in draw) for draw in split], own)
+                for i, own in enumerate(_split(x, step, n_networks))
+            ]
+        )
+
     def apply(self, weights: list[Draw], x: torch.Tensor) -> torch.Tensor:
         """Draws times members are so many networks."""
         n_draws = max(len(value) for w, _, *masks in weights for value in (w, *masks))
@@ -84,6 +101,13 @@ class Wired(Network):
         if len(outputs) == 1:
             return outputs.unsqueeze(0)
         return outputs.unflatten(0, lead)
+
+
+def _split(values: torch.Tensor, step: int, n_networks: int):
+    """Parts of the networks; what stands for all is in each of them."""
+    if len(values) == 1:
+        return [values] * -(-n_networks // step)
+    return values.split(step)
 
 
 def _networks(values: torch.Tensor, lead: tuple[int, int]) -> torch.Tensor:

@@ -274,6 +274,30 @@ def test_training_and_prediction_have_the_same_posterior(wiring, family, seed):
         assert ((x.mean(0) - y.mean(0)).abs() <= 5 * error + 1e-9).all()
 
 
+@pytest.mark.parametrize("lead", [1, MEMBERS], ids=["shared rows", "own rows"])
+@pytest.mark.parametrize("together", [1, 2])
+def test_some_networks_at_a_time_are_all_of_them(
+    wiring, seed, lead, together, monkeypatch
+):
+    """With masks, of members of which two share a seed, and with weights."""
+    kinds = (Bernoulli(), MeanField())
+    network = wiring.with_families((*kinds * 4,)[: len(wiring.fan_ins)])
+    layers, keep = _start(network, seed), _keep(network)
+
+    def step():
+        noise = TrainingNoise(np.array([seed, seed, seed + 1]), CPU, F64)
+        noise.start_epoch(0)
+        with torch.no_grad():
+            outputs, back = network.vjp(layers, keep, _x(network, seed, lead), noise)
+            return [outputs, *(v for own in back(outputs) for v in own.values())]
+
+    whole = step()
+    at_once = together * ROWS * network.widest
+    monkeypatch.setattr("skbayesnn._networks.wired._NUMBERS_AT_ONCE", at_once)
+    for value, expected in zip(step(), whole, strict=True):
+        torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-14)
+
+
 # ---- what is placed, and what counts
 
 
