@@ -22,6 +22,7 @@ from skbayesnn.estimators.anchored_ensemble import (
 )
 from skbayesnn.estimators.bayes_by_backprop import BBBClassifier, BBBRegressor
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn.estimators.torch_module import from_torch
 from skbayesnn.estimators.variational_dropout import (
     VariationalDropoutClassifier,
     VariationalDropoutRegressor,
@@ -47,6 +48,7 @@ __all__ = [
     "VariationalDropoutRegressor",
     "VariationalGPRegressor",
     "crps",
+    "from_torch",
     "log_predictive_density",
     "predict_interval",
     "predict_quantile",

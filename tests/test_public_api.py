@@ -25,6 +25,7 @@ PACKAGES = {
         "anchored_ensemble",
         "bayes_by_backprop",
         "mc_dropout",
+        "torch_module",
         "variational_dropout",
         "variational_gp",
     },

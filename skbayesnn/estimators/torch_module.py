@@ -1,0 +1,149 @@
+"""MC dropout of a network that was trained in torch [GG16]: its predictive, as ours."""
+
+import copy
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from numbers import Integral
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from torch import nn
+
+from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._parameters import check_number
+from skbayesnn._predictive import mixin
+from skbayesnn._predictive.labels import LabelPredictive
+from skbayesnn._predictive.mixture import MixturePredictive
+
+# And the axes at the end of which a unit is all.
+_DROPOUTS = {nn.Dropout: 0, nn.Dropout1d: 1, nn.Dropout2d: 2, nn.Dropout3d: 3}
+
+
+@dataclass(eq=False)
+class _TorchModule(BaseEstimator):
+    module: nn.Module
+    X_transform: Callable | None
+    n_draws: int
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def fit(self, X, y=None):
+        """Nothing is done: it is trained already, as a `FrozenEstimator` is."""
+        return self
+
+    def _draws(self, X) -> np.ndarray:
+        """Outputs of all draws, (draws, rows, outputs)."""
+        X = X if self.X_transform is None else self.X_transform(X)
+        first = next(self.module.parameters())
+        x = torch.as_tensor(np.asarray(X)).to(first.device, first.dtype)
+        outputs = []
+        for draw in range(self.n_draws):
+            with torch.inference_mode(), _masks(self.module, draw):
+                outputs.append(self.module(x).double().cpu().numpy())
+        return np.stack(outputs).reshape(self.n_draws, len(x), -1)
+
+
+@dataclass(eq=False)
+class _TorchRegressor(mixin.RegressionPredictiveMixin, RegressorMixin, _TorchModule):
+    noise_std: float
+
+    def _open_predictive(self, X):
+        mean = self._draws(X)
+        variance, flat = np.full_like(mean, self.noise_std**2), mean.shape[2] == 1
+
+        def of_rows(rows):
+            return MixturePredictive(Gaussians(mean[:, rows], variance[:, rows]), flat)
+
+        return mixin.OpenPredictive(mean.shape[1], of_rows)
+
+    def predict(self, X):
+        """Mean over the draws."""
+        return self._open_predictive(X).whole().mean()
+
+
+@dataclass(eq=False)
+class _TorchClassifier(mixin.PredictiveMixin, ClassifierMixin, _TorchModule):
+    classes_: np.ndarray
+
+    def _open_predictive(self, X):
+        p = torch.as_tensor(self._draws(X)).softmax(-1).numpy()
+        return mixin.OpenPredictive(
+            p.shape[1], lambda rows: LabelPredictive(p[:, rows], self.classes_)
+        )
+
+    def predict_proba(self, X):
+        """Mean over the draws."""
+        return self._open_predictive(X).whole().probability.mean(0)
+
+    def predict(self, X):
+        """The likeliest class."""
+        return self.classes_[self.predict_proba(X).argmax(1)]
+
+
+def from_torch(module, X_transform=None, *, classes=None, noise_std=None, n_draws=50):
+    """MC dropout predictions of a trained network, behind the methods of this package.
+
+    Dropout layers stay on, all others are as in evaluation. A draw has one mask for all
+    rows, so that a row's prediction does not depend on the others.
+
+    Parameters
+    ----------
+    module : torch.nn.Module, or a fitted skorch net
+        Rows to means of y, (n_samples[, n_targets]), or to logits (n_samples,
+        n_classes). It is copied.
+    X_transform : callable, default=None
+        From X to what the module takes: scaling, reshaping.
+    classes : array-like of shape (n_classes,), default=None
+        Labels, in the order of the logits: makes a classifier.
+    noise_std : float > 0
+        Needed for a regressor: the noise of y in its units, as held-out rows have it.
+    n_draws : int, default=50
+
+    Returns
+    -------
+    model : object
+        With ``predict``, ``predict_proba`` of classes, and all methods of a predictive.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from skbayesnn import from_torch
+    >>> net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Dropout(), nn.Linear(8, 1))
+    >>> from_torch(net, noise_std=0.1).predict_interval([[1.0, 2.0, 3.0]]).shape
+    (1, 2)
+    """
+    module = copy.deepcopy(getattr(module, "module_", module)).eval()
+    if not any(m.p > 0 for m in module.modules() if type(m) in _DROPOUTS):
+        raise ValueError(
+            "`module` must have a layer torch.nn.Dropout (1d, 2d, 3d) with p > 0; got "
+            "none, so that all draws would be the same. Train it with dropout."
+        )
+    n_draws = check_number("n_draws", n_draws, kind=Integral, low=1)
+    common = module, X_transform, n_draws
+    if classes is not None:
+        return _TorchClassifier(*common, np.asarray(classes))
+    noise_std = check_number("noise_std", noise_std, low=0, open_low=True)
+    return _TorchRegressor(*common, noise_std)
+
+
+@contextmanager
+def _masks(module: nn.Module, draw: int):
+    """Its dropout layers with one mask for all rows."""
+    generator = torch.Generator().manual_seed(draw)
+
+    def masked(layer, inputs, output):
+        n_whole = _DROPOUTS[type(layer)]
+        shape = 1, *output.shape[1 : output.ndim - n_whole], *(1,) * n_whole
+        kept = torch.rand(shape, generator=generator) >= layer.p
+        return output * kept.to(output) / max(1 - layer.p, 1e-12)
+
+    layers = [layer for layer in module.modules() if type(layer) in _DROPOUTS]
+    hooks = [layer.register_forward_hook(masked) for layer in layers]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
