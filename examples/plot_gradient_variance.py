@@ -287,6 +287,7 @@ class Layer:
 def variances_in_training(epochs):
     """{family: (variance in the first layer, in the last)} after so many epochs."""
     X, y = load_digits(return_X_y=True)
+    X = X[:, X.std(0) > 0]
     X = ((X - X.mean()) / X.std()).astype(np.float32)
     model = BBBClassifier((100, 100), standardize=False, max_iter=epochs)
     model.set_params(random_state=0, learning_rate="constant").fit(X, y)
