@@ -21,7 +21,7 @@ from skbayesnn._families import (
 )
 from skbayesnn._inference.noise import DrawNoise, initial_normal
 from skbayesnn._inference.training_noise import TrainingNoise
-from skbayesnn._networks import Convolutional, Recurrent, network_from
+from skbayesnn._networks import Convolutional, Network, Recurrent, network_from
 from skbayesnn._networks.recurrent import CELLS
 from skbayesnn._priors import GaussianPrior
 from tests.families.cases import LAWS, label
@@ -395,6 +395,24 @@ def test_kernel_of_small_changes_is_that_of_finite_ones(wiring, seed):
     torch.testing.assert_close(
         found.diagonal(dim1=1, dim2=2), expected, rtol=1e-5, atol=1e-7
     )
+
+
+@pytest.mark.parametrize("rows_of_members", [1, MEMBERS])
+def test_kernel_is_that_of_autograd_over_all_rows(wiring, seed, rows_of_members):
+    network = wiring.with_families((Point(),) * len(wiring.fan_ins))
+    layers, keep = _start(network, seed), _keep(network)
+    weights = network.draw(layers, keep, DrawNoise(_seeds(seed), range(1), CPU, F64))
+    x = _x(network, seed, rows_of_members)
+    variances = [
+        (torch.full((MEMBERS,), 0.3 + i).double(), torch.arange(1.0, 4.0).double())
+        for i in range(len(weights))
+    ]
+    expected = Network.tangent_kernel(network, weights, variances, x, slice(OUTPUTS))
+    with torch.no_grad():
+        found = network.tangent_kernel(weights, variances, x, slice(OUTPUTS))
+        last = network.tangent_kernel(weights, variances, x, slice(1, OUTPUTS))
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(last, expected[:, ROWS:, ROWS:], rtol=1e-10, atol=1e-10)
 
 
 def test_constants_get_no_gradient(wiring, seed):
