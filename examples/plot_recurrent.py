@@ -1,0 +1,231 @@
+"""Windows of a series: a recurrent network, or a perceptron on the same numbers?
+
+Gal & Ghahramani (2016), "A theoretically grounded application of dropout in recurrent
+neural networks", hold one draw of the weights through all steps of a sequence: a unit
+of the inputs or of the state that is dropped is dropped at every step. They find that
+it keeps recurrent networks from over-fitting, in models of language and of film
+reviews. Here the same network is asked for distributions. Both kinds of network see the
+last 24 steps and say what is measured six steps later: of noisy oscillators, each with
+a period, phase and damping of its own, and of the fine dust in Beijing, from its own
+past, the weather, time of day and season; fitted to 2010 to 2013, asked for 2014.
+
+The recurrent network has the better CRPS, by three per cent of the oscillators and by
+five of the dust (seven, if the perceptron is left at its defaults), with each of three
+seeds; the 90 % intervals of all hold 88 to 90 % of the targets. It has to be given its
+length scale and the number of epochs. With the default prior it under-fits: of other
+oscillators the perceptron's CRPS was lower by seven per cent. With a length scale of
+one it is higher by five, and with twice the epochs the networks are even, since the
+recurrent one has over-fitted. Of the oscillators hardly any dropout is best; of the
+dust it is 5 %, and a noise that depends on the window. To train it takes ten times as
+long as the perceptron on the oscillators, and as long on the dust, where that has 360
+columns and six times the epochs.
+
+Needs pandas and the data (folder pm25 in SKBAYESNN_DATA) for the second part. Writes
+examples/output/recurrent.png and recurrent_pm25.png, and prints the numbers.
+"""
+
+import time
+
+import matplotlib.dates as dates
+import matplotlib.pyplot as plt
+import numpy as np
+from _common import DATA, save, size
+from _forecasts import (
+    COVERAGE,
+    GREY,
+    all_hours,
+    draw_hours,
+    log_normal,
+    on_log_scale,
+    print_table,
+    scored,
+    some_rows,
+)
+
+from skbayesnn import MCDropoutRegressor
+from skbayesnn.metrics import interval_coverage
+from skbayesnn.networks import RecurrentNet
+
+# Colours that colour-blind people can tell apart (Okabe & Ito).
+BLUE, ORANGE = "#0072B2", "#D55E00"
+
+SEEDS = size((0, 1, 2), short=(0,))
+# Steps that are seen, and how far behind the last of them the target is.
+STEPS, AHEAD = 24, 6
+
+SEQUENCES, NOISE = size(2000, short=60), 0.1
+FRESH = size(2000, short=30)
+EVERY = size(3, short=60)
+FIRST_DAY, SHOWN_DAYS = np.datetime64("2014-10-01"), 31
+
+# Chosen by the CRPS: on other sequences than the fresh ones, and on 2013 by networks
+# that have seen the years before. The one input of an oscillator is not dropped: a
+# sequence would be lost with it.
+DEFAULT = {"max_iter": size("auto", short=5)}
+OSCILLATORS = {
+    "recurrent": {
+        "network": RecurrentNet(STEPS, n_inputs=1, cell="gru"),
+        "length_scale": 1,
+        "dropout": (0, 0.003, 0.003),
+        "max_iter": size(100, short=2),
+    },
+    "perceptron": DEFAULT,
+}
+PM25 = {
+    "recurrent": {
+        "network": RecurrentNet(STEPS, n_inputs=15, cell="gru"),
+        "length_scale": 1,
+        "dropout": 0.05,
+        "likelihood": "heteroscedastic",
+        "batch_size": 128,
+        "max_iter": size(20, short=2),
+    },
+    "perceptron": DEFAULT | {"dropout": 0.2, "likelihood": "heteroscedastic"},
+    "its defaults": DEFAULT,
+}
+
+
+def main():
+    """Both series: fit both networks with every seed, print and draw."""
+    windows, y, _ = oscillators(SEQUENCES, seed=0)
+    fresh, fresh_y, fresh_clean = oscillators(FRESH, seed=2)
+    data = windows, y, fresh, fresh_y
+    print(
+        f"Oscillators: {SEQUENCES} windows of {STEPS} steps, the target {AHEAD} steps"
+    )
+    print(f"ahead; {FRESH} fresh ones; noise {NOISE}, in the target too")
+    found = {name: fitted(same, of, data) for name, of in OSCILLATORS.items()}
+    print_table(found, fresh_y, digits=4)
+    plot_oscillators(found, fresh, fresh_y, fresh_clean)
+
+    file = DATA / "pm25" / "beijing_pm25.csv.gz"
+    if not file.is_file():
+        print(f"\nFine dust is left out: it needs {file.name}. Set the environment")
+        print("variable SKBAYESNN_DATA to the folder that holds pm25/.")
+        return
+    windows, y, when = hours(file)
+    train = when < np.datetime64("2014-01-01")
+    data = windows[train], y[train], windows[~train], y[~train]
+    print(
+        f"\nBeijing: {train.sum()} windows of 2010 to 2013, {(~train).sum()} of 2014;"
+    )
+    print(
+        f"{STEPS} hours of {windows.shape[2]} columns, the target {AHEAD} hours ahead"
+    )
+    found = {name: fitted(on_log_scale, of, data) for name, of in PM25.items()}
+    found["as now"] = [as_now(*data)]
+    print_table(found, y[~train], digits=1)
+    plot_month(found, y[~train], when[~train])
+
+
+def same(model):
+    """The model as it is."""
+    return model
+
+
+def oscillators(n, seed):
+    """Windows (n, steps), targets and these without noise."""
+    random = np.random.default_rng(seed)
+    period = random.uniform(6, 24, (n, 1))
+    phase = random.uniform(0, 2 * np.pi, (n, 1))
+    damping = random.uniform(0, 0.05, (n, 1))
+    t = np.arange(STEPS + AHEAD)
+    clean = np.exp(-damping * t) * np.sin(2 * np.pi * t / period + phase)
+    noisy = clean + NOISE * random.standard_normal(clean.shape)
+    return noisy[:, :STEPS].astype(np.float32), noisy[:, -1], clean[:, -1]
+
+
+def hours(file):
+    """Windows (n, steps, 15), y in micrograms per cubic metre and its time stamps.
+
+    Where nothing is missing. The last column is the target's past.
+    """
+    columns, y, when = all_hours(file)
+    columns = np.column_stack([columns, np.log1p(y)]).astype(np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(columns[:-AHEAD], STEPS, axis=0)
+    windows = windows.swapaxes(1, 2)
+    y, when = (of[STEPS - 1 + AHEAD :] for of in (y, when))
+    kept = np.isfinite(y) & np.isfinite(windows).all((1, 2))
+    kept &= np.arange(len(y)) % EVERY == 0
+    return windows[kept], y[kept], when[kept]
+
+
+def fitted(kind, options, data):
+    """What a network says of fresh windows, each a flat row: of every seed."""
+    X, y, X_fresh, fresh_y = data
+    of_seeds = []
+    for seed in SEEDS:
+        model = MCDropoutRegressor(**options, n_draws=50, random_state=seed)
+        model = kind(model)
+        start = time.process_time()
+        model.fit(X.reshape(len(X), -1), y)
+        seconds = time.process_time() - start
+        of = scored(model, X_fresh.reshape(len(X_fresh), -1), fresh_y)
+        of_seeds.append(of | {"seconds": seconds})
+    return of_seeds
+
+
+def as_now(windows, y, fresh, fresh_y):
+    """The same without a network: log(1 + y) is normal, about its last value."""
+    last, fresh_last = (of[:, -1, -1].astype(float) for of in (windows, fresh))
+    change = np.log1p(y) - last
+    std = np.full(len(fresh_y), change.std())
+    return log_normal(fresh_last + change.mean(), std, fresh_y) | {"seconds": 0}
+
+
+def plot_oscillators(found, windows, y, clean):
+    """Six fresh windows, and what both networks say of their target."""
+    figure, all_axes = plt.subplots(
+        2, 3, figsize=(13, 6.5), sharex=True, sharey=True, layout="constrained"
+    )
+    end = STEPS - 1 + AHEAD
+    for i, axes in enumerate(all_axes.flat):
+        axes.plot(np.arange(STEPS), windows[i], ".-", color=GREY, lw=0.8)
+        for name, color, left in (
+            ("recurrent", BLUE, -0.7),
+            ("perceptron", ORANGE, 0.7),
+        ):
+            of = found[name][0]
+            ends = of["interval"][i][:, None] - of["median"][i]
+            axes.errorbar(
+                [end + left],
+                of["median"][[i]],
+                abs(ends),
+                fmt="o",
+                color=color,
+                capsize=4,
+                label=f"{name}: median, {COVERAGE:.0%} interval",
+            )
+        axes.plot(end, y[i], "x", color="black", label="target")
+        axes.plot(end, clean[i], "_", ms=14, color="black", label="without noise")
+        axes.axvline(STEPS - 0.5, color=GREY, ls=":", lw=1)
+    for axes in all_axes[-1]:
+        axes.set_xlabel("step")
+    handles, labels = all_axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    save(figure, "recurrent.png")
+
+
+def plot_month(found, y, when):
+    """A month of 2014: medians, intervals and what was measured."""
+    shown = (when >= FIRST_DAY) & (when < FIRST_DAY + np.timedelta64(SHOWN_DAYS, "D"))
+    figure, all_axes = plt.subplots(
+        2, 1, figsize=(12, 7), sharex=True, sharey=True, layout="constrained"
+    )
+    for axes, name, color in zip(
+        all_axes, ("recurrent", "perceptron"), (BLUE, ORANGE), strict=True
+    ):
+        of = found[name][0]
+        inside = draw_hours(axes, some_rows(of, shown), y[shown], when[shown], color)
+        year = interval_coverage(y, of["interval"])
+        axes.set_title(
+            f"{name}, {AHEAD} hours ahead: {inside:.0%} inside in this month, "
+            f"{year:.0%} in the year; CRPS {of['CRPS'].mean():.1f} in the year"
+        )
+    axes.xaxis.set_major_formatter(dates.DateFormatter("%d %b"))
+    axes.set_xlabel("2014")
+    save(figure, "recurrent_pm25.png")
+
+
+if __name__ == "__main__":
+    main()
