@@ -194,7 +194,10 @@ class RecurrentNet(NetworkDescription):
     One draw of the weights holds for all steps of a sequence [1]_: a unit that is
     dropped is dropped at every step. Where units are dropped (MC dropout), every row
     of a training step has masks of its own, for the inputs and for the state; all gates
-    share them. Of the other posteriors all rows of a training step share a draw.
+    share them. Of the other posteriors all rows of a training step share a draw. A
+    sequence of one input is lost as a whole where that is dropped: ``dropout=(0, 0.01,
+    0.01)`` has no masks on the inputs. ``length_scale="auto"`` and ``"fan_in"`` are 1
+    for the state's weights.
 
     Parameters
     ----------

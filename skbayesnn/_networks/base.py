@@ -44,6 +44,11 @@ class Network(ABC):
         """Inputs of every affine map."""
 
     @property
+    def prior_fan_ins(self) -> tuple[int, ...]:
+        """Inputs of every map as they count in ``length_scale="fan_in"``."""
+        return self.fan_ins
+
+    @property
     @abstractmethod
     def n_weights(self) -> int:
         """Weights and biases of one member, without what families learn beside."""

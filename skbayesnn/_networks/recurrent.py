@@ -99,6 +99,15 @@ class Recurrent(Wired):
         return self.n_inputs, self.hidden_size, *self.sizes[:-1]
 
     @property
+    def prior_fan_ins(self) -> tuple[int, ...]:
+        """The map of the state is used at every step: l = 1, or little is remembered.
+
+        On damped oscillators and on the air of Beijing the root of its inputs costs a
+        tenth, and a twentieth, of the CRPS.
+        """
+        return self.n_inputs, 1, *self.sizes[:-1]
+
+    @property
     def fan_outs(self) -> tuple[int, ...]:
         """Outputs of every map."""
         return self._n_sums, self._n_sums, *self.sizes[1:]
@@ -196,42 +205,6 @@ class Recurrent(Wired):
         for i, map_ in enumerate(layers):
             h = affine(activate(h) if i else h, map_)
         return h
-
-    def tangent_kernel(
-        self,
-        weights: list[Draw],
-        variances: Sequence[tuple[torch.Tensor, torch.Tensor]],
-        x: torch.Tensor,
-        outputs: slice,
-    ) -> torch.Tensor:
-        """As the base class has it, at the cost of one pass over the rows per output.
-
-        Every row is a network of its own, whose gradient is that of their sum.
-        """
-        n_rows, kernels = x.shape[1], []
-        for i in range(weights[0][0].shape[1]):
-            own = [
-                (
-                    w[0, i].expand(n_rows, *w.shape[2:]).detach().requires_grad_(),
-                    b.flatten(0, -2)[i].expand(n_rows, -1).detach().requires_grad_(),
-                    *(mask[0, i] for mask in masks),
-                )
-                for w, b, *masks in weights
-            ]
-            rows = (x[0] if len(x) == 1 else x[i]).unsqueeze(1)
-            with torch.enable_grad():
-                sums = self.outputs(own, rows)[:, 0, outputs].sum(0).unbind()
-            leaves = [value for group in own for value in group[:2]]
-            slopes = [
-                torch.autograd.grad(each, leaves, retain_graph=True) for each in sums
-            ]
-            kernel = x.new_zeros(())
-            of_leaves = [value[i] for group in variances for value in group]
-            for variance, *parts in zip(of_leaves, *slopes, strict=True):
-                slope = torch.cat(parts).flatten(1)
-                kernel = kernel + variance * slope @ slope.mT
-            kernels.append(kernel)
-        return torch.stack(kernels)
 
 
 def _at_every_step(x: torch.Tensor, map_: Draw) -> torch.Tensor:

@@ -31,7 +31,7 @@ def go_on(estimator, prepared: Prepared, how: str) -> _program.Fitted:
         task = task.for_streaming(PARTIAL_FIT_HORIZON)
         n_rows = estimator.total_weight_ + task.total_weight
         task = task.of_length_scale(
-            estimator._length_scales(task.plan.network.fan_ins, n_rows)
+            estimator._length_scales(task.plan.network.prior_fan_ins, n_rows)
         )
     estimator._check_can_go_on(task, prepared.of_y)
     task = task.going_on(_serialization.scaling_of(estimator), estimator.seeds_)

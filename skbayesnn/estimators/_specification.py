@@ -81,7 +81,9 @@ def specify(estimator, prepared: Prepared) -> Specification:
         network=network,
         likelihood=likelihood,
         variational=variational,
-        length_scale=estimator._length_scales(network.fan_ins, float(weights.sum())),
+        length_scale=estimator._length_scales(
+            network.prior_fan_ins, float(weights.sum())
+        ),
         tau=tau,
         standardize=_validation.check_bool("standardize", estimator.standardize),
         rows=rows,
@@ -132,7 +134,7 @@ def _network(estimator, prepared, likelihood) -> tuple[Network, VariationalSpec]
         likelihood.n_outputs,
         _validation.activation_name(estimator.activation),
     )
-    variational = estimator._variational(network.fan_ins)
+    variational = estimator._variational(network.prior_fan_ins)
     return network.with_families(variational.families), variational
 
 
