@@ -2,9 +2,9 @@
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skbayesnn._data.validate import check_target_given
+from skbayesnn._data.validate import check_numbers, check_target_given
 from skbayesnn._predictive.cross_conformal import cross_interval, too_few
 from skbayesnn._predictive.mixin import (
     OpenPredictive,
@@ -226,7 +226,7 @@ class BayesianStackingRegressor(
 
     def _checked_targets(self, y):
         check_target_given(self, y)
-        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        y = check_numbers(self, y)
         return column_or_1d(y, warn=True) if y.shape[1:] == (1,) else y
 
     def _summary(self, mixture, y, weights):

@@ -173,10 +173,13 @@ def explained_entropy(X, codes, weights, log_probability) -> Explained | None:
         return None
     entropy = -(shares * np.log(shares)).sum()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        # Of columns with outliers it may be sure of a wrong class: log 0.
+        for category in (ConvergenceWarning, RuntimeWarning):
+            warnings.simplefilter("ignore", category)
         line = LogisticRegression().fit(X, codes, sample_weight=weights)
+        log_probability_of_line = line.predict_log_proba(X)
     column = np.searchsorted(line.classes_, codes)
-    of_line = line.predict_log_proba(X)[np.arange(n_rows), column]
+    of_line = log_probability_of_line[np.arange(n_rows), column]
     network, linear = (
         np.average(values, weights=weights) for values in (log_probability, of_line)
     )

@@ -497,6 +497,25 @@ def test_rare_classes(counts, seed):
     assert np.isfinite(model.predict_proba(X)).all()
 
 
+@pytest.mark.parametrize("cv", [None, 3])
+def test_a_class_that_cannot_be_held_out(cv):
+    """The only row of one of two classes."""
+    y = np.array(["a"] + 20 * ["b"])
+    message = (
+        "stack of classifiers needs rows of at least 2 classes .*; got class 'a' in 1 "
+        "of 21 rows.*Give each class at least 2 rows"
+    )
+    with pytest.raises(ValueError, match=message):
+        classifier(cv=cv).fit(np.eye(21), y)
+    with pytest.raises(ValueError, match="BayesianStackingClassifier needs rows of at"):
+        classifier(cv=cv).fit(np.eye(21)[1:], y[1:])
+
+
+def test_one_row_cannot_be_held_out():
+    with pytest.raises(ValueError, match=r"a stack needs at least 2 rows, .*; got n_s"):
+        regressor(cv=None).fit(np.ones((1, 2)), np.ones(1))
+
+
 def test_one_row_does_not_widen_all(seed):
     """A row that all deem next to impossible does not speak."""
     random = np.random.default_rng(seed)
