@@ -13,7 +13,7 @@ from skbayesnn._predictive.mixin import (
 )
 from skbayesnn._predictive.summaries import checked_coverages
 from skbayesnn._stacking.base import BayesianStacking
-from skbayesnn._stacking.summary import of_numbers
+from skbayesnn._stacking.summary import of_numbers, warn_if_nothing_is_explained
 from skbayesnn.estimators._validation import check_one_of_std_and_cov, check_option
 
 
@@ -233,6 +233,7 @@ class BayesianStackingRegressor(
         return of_numbers(mixture, y, weights)
 
     def _out_of_fold(self, oof, mixture):
+        warn_if_nothing_is_explained(mixture.mean(), oof.y, oof.weights)
         return {
             "oof_prediction_": oof.by_row(mixture.mean()),
             "oof_std_": oof.by_row(mixture.uncertainty(["total"])["total"]),

@@ -103,13 +103,13 @@ def outliers_in(X, y, likelihood) -> str:
     return found.rstrip()
 
 
-def ordinary_rows(X, y) -> np.ndarray:
+def ordinary_rows(*tables) -> np.ndarray:
     """Those without outliers that press the others flat, (rows,), bool.
 
     Their predictions say nothing of whether those of the others differ.
     """
-    kept = np.ones(len(y), dtype=bool)
-    for values in (X, y):
+    kept = np.ones(tables[0].shape[0], dtype=bool)
+    for values in tables:
         if values.ndim == 2 and not sparse.issparse(values):
             kept &= ~is_outlier(values[:, _swamped(values)])
     return kept
