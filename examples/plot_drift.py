@@ -7,10 +7,10 @@ cannot raise an alarm. What can is how much the networks of an anchored ensemble
 disagree: `DriftMonitor` knows from out-of-fold rows how much they do where nothing has
 drifted. Permutation importance of that uncertainty then says which sensor it is.
 
-The alarm rings in the third week of the drift, when the sensor is 0.9 of its standard
-deviations off, and names it. Errors, which nobody sees, have doubled by then, since
-this sensor matters most; at the end they are five times what they were. Single rows
-are told late: it is all rows of a week together that show small drift.
+The alarm rings in the fifth week of the drift, when the sensor is 1.5 of its standard
+deviations off, and names it. Errors, which nobody sees, are three times what they were
+by then, since this sensor matters most, and at the end five times. Single rows are told
+late: it is all rows of a week together that show small drift.
 
 Writes examples/output/drift.png and prints the numbers.
 """

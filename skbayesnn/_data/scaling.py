@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
+from skbayesnn._data.outliers import common_range
 from skbayesnn._distributions.base import Components
 
 # Shift and factor from one scale to another: (values - shift) * factor.
@@ -42,6 +43,7 @@ class Scaling:
         *,
         inputs: bool,
         targets: bool,
+        robust: bool = False,
         alike: Alike | None = None,
     ):
         """Weighted mean and std of some rows; constant columns get scale 1.
@@ -53,6 +55,8 @@ class Scaling:
         weights : ndarray of shape (rows,)
         inputs, targets : bool
             Whether these are standardised.
+        robust : bool
+            Whether outliers of y count as if they were at the end of its common range.
         alike : tuple, optional
             Inputs with one mean and one scale: a shape of a row, and the axis along
             which they are.
@@ -62,7 +66,8 @@ class Scaling:
         if inputs:
             of_x = _mean_and_scale(X, weights, alike)
         if targets:
-            of_y = _mean_and_scale(y, weights)
+            common = np.clip(y, *common_range(y, weights)) if robust else y
+            of_y = _mean_and_scale(common, weights)
         return cls(*of_x, *of_y)
 
     @classmethod

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     check_array,
     check_consistent_length,
@@ -79,6 +79,7 @@ def check_inputs(estimator, X, *, reset):
     """
     _refuse_columns_that_are_not_numbers(X)
     X = _flat_rows(getattr(estimator, "network", None), X)
+    _refuse_text(X)
     X = validate_data(
         estimator, X, reset=reset, dtype=list(FLOATS), accept_sparse="csr", order="C"
     )
@@ -91,11 +92,10 @@ def check_regression(estimator, X, y, sample_weight, *, reset):
     Raises
     ------
     ValueError
-        As ``check_inputs``; y with NaN or infinity, of another length, or text.
+        As ``check_inputs`` and ``check_numbers``; y of another length.
     """
     X = check_inputs_with_target(estimator, X, y, reset=reset)
-    _refuse_labels(estimator, y)
-    y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+    y = check_numbers(estimator, y)
     if y.ndim > 2:
         raise ValueError(
             "`y` must be of shape (n_samples,) or (n_samples, n_targets); got "
@@ -118,24 +118,16 @@ def check_classification(estimator, X, y, sample_weight, *, reset, classes=None)
     Raises
     ------
     ValueError
-        As ``check_inputs``; y that is continuous, or holds a label that is not
+        As ``check_inputs`` and ``check_labels``; y that holds a label that is not
         among ``classes``, or only one class (rows of weight zero do not count).
     """
     X = check_inputs_with_target(estimator, X, y, reset=reset)
-    y = column_or_1d(y, warn=True)
-    check_classification_targets(y)
+    y = check_labels(y)
     check_consistent_length(X, y)
     weights = check_weights(sample_weight, X)
     if classes is None:
         classes, codes = np.unique(y, return_inverse=True)
-        present = np.unique(codes[weights > 0])
-        if len(present) < 2:
-            seen = [repr(c) for c in classes[present].tolist()]
-            raise ValueError(
-                f"{type(estimator).__name__} needs rows of at least 2 classes; got "
-                f"{len(present)} class: {', '.join(seen) or 'none'} (rows of weight "
-                "zero do not count). Add rows of another class."
-            )
+        refuse_one_class(estimator, classes[np.unique(codes[weights > 0])])
         return Table(X, codes, weights), classes
     unknown = np.setdiff1d(y, classes)
     if len(unknown):
@@ -145,6 +137,79 @@ def check_classification(estimator, X, y, sample_weight, *, reset, classes=None)
             "the rows that `fit` trains on, or `classes` of the first `partial_fit`."
         )
     return Table(X, np.searchsorted(classes, y), weights), classes
+
+
+def check_numbers(estimator, y) -> np.ndarray:
+    """Targets of a regression as float64, of any shape.
+
+    Raises
+    ------
+    ValueError
+        NaN or infinity; text, times, or other objects that are no numbers.
+    """
+    kind = type(estimator).__name__
+    values = np.asarray(y)
+    if values.dtype.kind in "mM":
+        raise ValueError(
+            f"`y` must hold numbers for {kind}; got times ({values.dtype}), whose unit "
+            "would be a guess. Give them as a duration in a unit, for instance "
+            "(y - y.min()) / np.timedelta64(1, 'D')."
+        )
+    if values.dtype.kind in "OUS":
+        try:
+            values.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"`y` must hold numbers for {kind}; got {values.dtype} ({error}). For "
+                "labels there are the classifiers."
+            ) from error
+    return check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+
+
+def check_labels(y) -> np.ndarray:
+    """Labels of a classification, (rows,).
+
+    Raises
+    ------
+    ValueError
+        Numbers that are continuous; labels that are missing, or of kinds that have no
+        order.
+    """
+    y = column_or_1d(y, warn=True)
+    if y.dtype.kind == "O":
+        missing = np.flatnonzero([_is_missing(label) for label in y])
+        if len(missing):
+            raise ValueError(
+                f"`y` must have a label for every row; got {y[missing[0]]!r} in "
+                f"{len(missing)} rows, first in row {missing[0]}. Remove these rows, "
+                "or give them a label of their own."
+            )
+        kinds = {type(label).__name__ for label in y}
+        if len(kinds) > 1 and "str" in kinds:
+            raise ValueError(
+                "`y` must have labels of one kind, which can be sorted; got "
+                f"{' and '.join(sorted(kinds))}. Make all of them strings."
+            )
+    check_classification_targets(y)
+    return y
+
+
+def refuse_one_class(estimator, classes) -> None:
+    """Say that there is nothing to tell apart."""
+    if len(classes) < 2:
+        seen = [repr(c) for c in classes.tolist()]
+        raise ValueError(
+            f"{type(estimator).__name__} needs rows of at least 2 classes; got "
+            f"{len(classes)} class: {', '.join(seen) or 'none'} (rows of weight "
+            "zero do not count). Add rows of another class."
+        )
+
+
+def _is_missing(label) -> bool:
+    """None, NaN, and what pandas has in their place."""
+    if isinstance(label, float):
+        return label != label
+    return label is None or type(label).__name__ in ("NAType", "NaTType")
 
 
 def check_inputs_with_target(estimator, X, y, *, reset):
@@ -192,11 +257,42 @@ def _refuse_columns_that_are_not_numbers(X):
     else:
         return
     if columns:
-        raise ValueError(
-            "every column of X must hold numbers; got columns of other kinds: "
-            f"{', '.join(map(repr, columns))}. Encode them first, for instance with "
-            "sklearn.compose.ColumnTransformer or skrub.TableVectorizer in a pipeline."
-        )
+        _refuse_columns(columns)
+
+
+def _refuse_text(X):
+    """The same message for arrays of objects or text, and for times."""
+    if sparse.issparse(X) or hasattr(X, "columns"):
+        return
+    try:
+        values = np.asarray(X)
+    except ValueError:
+        return  # rows of several lengths, of which check_array tells
+    if values.ndim != 2 or values.dtype.kind not in "OUSmM":
+        return
+    columns = [j for j in range(values.shape[1]) if _is_text_or_time(values[:, j])]
+    if columns:
+        _refuse_columns(columns)
+
+
+def _is_text_or_time(column) -> bool:
+    if column.dtype.kind in "mM":
+        return True
+    try:
+        column.astype(np.float64)
+    except ValueError:
+        return True
+    except TypeError:
+        return False  # another object, of which check_array tells
+    return False
+
+
+def _refuse_columns(columns):
+    raise ValueError(
+        "every column of X must hold numbers; got columns of other kinds: "
+        f"{', '.join(map(repr, columns))}. Encode them first, for instance with "
+        "sklearn.compose.ColumnTransformer or skrub.TableVectorizer in a pipeline."
+    )
 
 
 def _is_numeric(column, dtype):
@@ -204,19 +300,6 @@ def _is_numeric(column, dtype):
     if dtype.kind != "O":
         return dtype.kind in "biuf"
     return all(isinstance(value, numbers.Number) for value in column)
-
-
-def _refuse_labels(estimator, y):
-    """Text and objects are no regression target."""
-    kind = np.asarray(y).dtype.kind
-    if kind in "OUS" and type_of_target(y) not in ("continuous", "unknown"):
-        try:
-            np.asarray(y).astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"`y` must hold numbers for {type(estimator).__name__}; got "
-                f"{np.asarray(y).dtype}. For labels there are the classifiers."
-            ) from error
 
 
 def _flat_rows(network: NetworkDescription | None, X):

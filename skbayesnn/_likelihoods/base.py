@@ -42,6 +42,8 @@ class Likelihood(ABC):
     of_classes: ClassVar[bool] = False
     # Whether y is centred and scaled before the network sees it.
     standardizes_y: ClassVar[bool] = True
+    # Whether it has outliers, which then do not count in how y is scaled.
+    robust: ClassVar[bool] = False
     # Whether tau tempers it, instead of being the precision of its noise.
     tempered: ClassVar[bool] = False
     # Whether its noise is a function of the row.

@@ -95,6 +95,7 @@ class StudentT(Precision):
     """
 
     name = "student_t"
+    robust = True
     components_class = StudentTs
 
     df: float | None = None

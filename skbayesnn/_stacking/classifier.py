@@ -3,10 +3,9 @@
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._data.validate import check_target_given
+from skbayesnn._data.validate import check_labels, check_target_given, refuse_one_class
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.summary import of_classes
 
@@ -157,8 +156,8 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
 
     def _checked_targets(self, y):
         check_target_given(self, y)
-        y = column_or_1d(y, warn=True)
-        check_classification_targets(y)
+        y = check_labels(y)
+        refuse_one_class(self, np.unique(y))
         return y
 
     def _class_weights(self, y):

@@ -39,6 +39,8 @@ def folds_of(cv, rows, groups, *, of_classes: bool, seed: int) -> list[tuple]:
         ]
     if not splits:
         raise ValueError(f"`cv` must have at least one split; got {cv!r}.")
+    if of_classes:
+        _check_classes(y, rows.sample_weight, splits)
     if not own:
         return splits
     # Folds of equally many rows share a program: some train on one row less.
@@ -49,6 +51,11 @@ def folds_of(cv, rows, groups, *, of_classes: bool, seed: int) -> list[tuple]:
 def _own_folds(n_folds, y, of_classes: bool, seed: int):
     """Shuffled; stratified where there are enough rows of the classes."""
     n_rows = len(y)
+    if n_rows < 2:
+        raise ValueError(
+            "a stack needs at least 2 rows, to train on one and hold out the other; "
+            f"got n_samples={n_rows}. A single estimator can be fitted to one row."
+        )
     counts = np.unique(y, return_counts=True)[1] if of_classes else np.array([0])
     if n_folds is None and n_rows >= FOLDS_BELOW:
         all_classes = counts.min() >= 2 and n_rows / N_FOLDS >= len(counts)
@@ -58,3 +65,17 @@ def _own_folds(n_folds, y, of_classes: bool, seed: int):
         n_folds = min(N_FOLDS, n_rows)
     kind = StratifiedKFold if counts.max() >= n_folds else KFold
     return kind(n_folds, shuffle=True, random_state=seed)
+
+
+def _check_classes(y, weights, splits) -> None:
+    """Refuse folds that leave the rows of a single class to train on."""
+    used = np.ones(len(y), dtype=bool) if weights is None else np.asarray(weights) > 0
+    classes, counts = np.unique(y[used], return_counts=True)
+    if any(len(np.unique(y[train][used[train]])) < 2 for train, _ in splits):
+        rarest = counts.argmin()
+        raise ValueError(
+            "a stack of classifiers needs rows of at least 2 classes to train on in "
+            f"every fold; got class {classes.tolist()[rarest]!r} in {counts[rarest]} "
+            f"of {used.sum()} rows. Give each class at least 2 rows, and a `cv` that "
+            "stratifies or shuffles them, or fit a single estimator."
+        )

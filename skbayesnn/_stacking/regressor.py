@@ -2,9 +2,9 @@
 
 import numpy as np
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skbayesnn._data.validate import check_target_given
+from skbayesnn._data.validate import check_numbers, check_target_given
 from skbayesnn._predictive.cross_conformal import cross_interval, too_few
 from skbayesnn._predictive.mixin import (
     OpenPredictive,
@@ -13,7 +13,7 @@ from skbayesnn._predictive.mixin import (
 )
 from skbayesnn._predictive.summaries import checked_coverages
 from skbayesnn._stacking.base import BayesianStacking
-from skbayesnn._stacking.summary import of_numbers
+from skbayesnn._stacking.summary import of_numbers, warn_if_nothing_is_explained
 from skbayesnn.estimators._validation import check_one_of_std_and_cov, check_option
 
 
@@ -226,13 +226,14 @@ class BayesianStackingRegressor(
 
     def _checked_targets(self, y):
         check_target_given(self, y)
-        y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        y = check_numbers(self, y)
         return column_or_1d(y, warn=True) if y.shape[1:] == (1,) else y
 
     def _summary(self, mixture, y, weights):
         return of_numbers(mixture, y, weights)
 
     def _out_of_fold(self, oof, mixture):
+        warn_if_nothing_is_explained(mixture.mean(), oof.y, oof.weights)
         return {
             "oof_prediction_": oof.by_row(mixture.mean()),
             "oof_std_": oof.by_row(mixture.uncertainty(["total"])["total"]),

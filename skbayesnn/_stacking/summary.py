@@ -3,9 +3,15 @@
 from dataclasses import dataclass
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from skbayesnn._warnings import warn
+from skbayesnn.estimators._underfit import ordinary_rows
 
 # A density that is zero to rounding, nats: what one such row can cost a candidate.
 LOWEST = -1e4
+# Of fewer rows nobody expects that anything is explained.
+_FEWEST_TO_EXPLAIN = 30
 
 
 @dataclass(frozen=True)
@@ -32,16 +38,49 @@ class Summary:
 
 def of_numbers(mixture, y, weights) -> Summary:
     """R^2 and coverage of the central 90 % intervals, means over targets."""
-    mean = mixture.mean()
+    level = mixture.cdf(y)
+    inside = np.average(np.abs(level - 0.5) <= 0.45, axis=0, weights=weights)
+    others = {
+        "R^2": _explained(mixture.mean(), y, weights),
+        "90 % intervals cover": float(np.mean(inside)),
+    }
+    return Summary(*_mean(mixture.log_density(y), weights), others)
+
+
+def warn_if_nothing_is_explained(mean, y, weights) -> None:
+    """Where the mixture's mean is no better out of fold than that of y.
+
+    Among rows without outliers of y: no model explains these.
+
+    mean, y : (rows[, targets])
+    """
+    kept = ordinary_rows(y.reshape(len(y), -1))
+    if kept.sum() < _FEWEST_TO_EXPLAIN or not weights[kept].any():
+        return
+    explained = _explained(mean[kept], y[kept], weights[kept])
+    if explained > 0 or np.isnan(explained):
+        return
+    reason = "The columns may say nothing of y, or too little for so few rows."
+    if not kept.all():
+        reason = (
+            f"Outliers of y ({(~kept).sum()} rows) press its other values flat: give "
+            "`estimators` with likelihood='student_t', clip them, or transform y "
+            "(TransformedTargetRegressor)."
+        )
+    warn(
+        f"out of fold the mixture explains no more of y than y's own mean (R^2 "
+        f"{explained:.2g}). {reason}",
+        ConvergenceWarning,
+    )
+
+
+def _explained(mean, y, weights) -> float:
+    """R^2, mean over targets."""
     residual = np.average(np.square(y - mean), axis=0, weights=weights)
     centre = np.average(y, axis=0, weights=weights)
     spread = np.average(np.square(y - centre), axis=0, weights=weights)
-    level = mixture.cdf(y)
-    inside = np.average(np.abs(level - 0.5) <= 0.45, axis=0, weights=weights)
     with np.errstate(divide="ignore", invalid="ignore"):
-        explained = np.mean(1 - residual / spread)
-    others = {"R^2": float(explained), "90 % intervals cover": float(np.mean(inside))}
-    return Summary(*_mean(mixture.log_density(y), weights), others)
+        return float(np.mean(1 - residual / spread))
 
 
 def of_classes(mixture, y, weights) -> Summary:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validate import Table, check_inputs
+from skbayesnn._likelihoods import LIKELIHOODS
 from skbayesnn._sklearn_compat import CallbackSupportMixin, with_callbacks
 from skbayesnn._warnings import warn
 from skbayesnn.estimators import (
@@ -37,6 +38,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     network_: dict
     n_epochs_seen_: int
     total_weight_: float
+    likelihood: str
     # Of likelihoods that have some; a class without the parameter has none to give.
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
@@ -126,8 +128,11 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         return self
 
     @abstractmethod
-    def _spread(self, X, y) -> float:
-        """How much predictions of checked rows differ, as a share of what y does."""
+    def _spread(self, X, y) -> tuple[float, str]:
+        """How much predictions of checked rows differ, and that in words.
+
+        Of the mean weights: the draws of noise differ from row to row.
+        """
 
     def _warn_if_doubtful(self, table, rows, weights):
         """Look at the predictions of some training rows.
@@ -136,7 +141,12 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         good as a linear model's.
         """
         few = _underfit.some_rows(rows, _underfit.FEW_ROWS)
-        _underfit.warn_if_constant(self._spread(table.X[few], table.y[few]))
+        few = few[_underfit.ordinary_rows(table.X[few], table.y[few])]
+        spread, in_words = self._spread(table.X[few], table.y[few])
+        if not _underfit.is_usual(spread):
+            likelihood = LIKELIHOODS[self.likelihood]
+            outliers = _underfit.outliers_in(table.X[rows], table.y[rows], likelihood)
+            _underfit.warn_of_spread(spread, in_words, outliers)
         if not self._can_collapse:
             return
         chosen = _underfit.some_rows(np.arange(len(rows)))

@@ -23,7 +23,7 @@ from skbayesnn.estimators._draws import (
     posterior_by,
     random_functions,
 )
-from skbayesnn.estimators._underfit import FEW_DRAWS, explained_entropy
+from skbayesnn.estimators._underfit import explained_entropy
 
 
 class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
@@ -221,8 +221,12 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return OpenPredictive(X.shape[0], of_rows, opened.row_step)
 
     def _spread(self, X, y):
-        drawn = open_posterior(self, X, n_draws=FEW_DRAWS).whole()
-        return float(drawn.probability.mean(0).std(0).max())
+        probability = self._mean_probability(X, posterior_by(self, X, "mean_weights"))
+        spread = float(probability.std(0).max())
+        return spread, (
+            "over the training rows no class's probability has a standard deviation "
+            f"above {spread:.2g}"
+        )
 
     def _explained(self, X, y, weights):
         probability = self._mean_probability(X)[np.arange(len(y)), y]

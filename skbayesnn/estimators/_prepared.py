@@ -128,5 +128,5 @@ def _warn_of_constant_targets(table: Table) -> None:
     if (y == y[0]).all(0).any():
         warn(
             "y is constant in the training rows: its noise cannot be told, and the "
-            "predicted uncertainty is that of the smallest noise allowed.",
+            "predicted uncertainty means nothing. Are these the right rows and column?",
         )

@@ -222,6 +222,7 @@ def make_task(prepared: Prepared, asked: Specification) -> Task:
         weights,
         inputs=asked.standardize,
         targets=asked.standardize and asked.likelihood.standardizes_y,
+        robust=asked.likelihood.robust,
         alike=asked.network.alike_inputs,
     )
     n_members = len(asked.seeds)

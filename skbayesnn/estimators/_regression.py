@@ -22,7 +22,7 @@ from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._draws import open_posterior, posterior_by, random_functions
 from skbayesnn.estimators._specification import likelihood_class
-from skbayesnn.estimators._underfit import FEW_DRAWS, explained_variance
+from skbayesnn.estimators._underfit import explained_variance
 
 
 class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwork):
@@ -233,10 +233,17 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         return mean, {kind: self._one_target_flat(std) for kind, std in kinds}
 
     def _spread(self, X, y):
-        drawn = open_posterior(self, X, n_draws=FEW_DRAWS).whole()
-        std, of_y = self._scaling.std_from_network(drawn.mean.mean(0).std(0)), y.std(0)
+        outputs = open_posterior(self, X, posterior_by(self, X, "mean_weights")).whole()
+        std, of_y = (
+            self._scaling.std_from_network(outputs.mean.mean(0).std(0)),
+            y.std(0),
+        )
         varies = of_y > 0
-        return float((std[varies] / of_y[varies]).max()) if varies.any() else 1.0
+        spread = float((std[varies] / of_y[varies]).max()) if varies.any() else 1.0
+        return (
+            spread,
+            f"over the training rows they vary by {spread:.1%} of what y does",
+        )
 
     def _explained(self, X, y, weights):
         mean = self._mean_and_stds(X)[0].reshape(y.shape)

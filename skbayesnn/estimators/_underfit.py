@@ -10,17 +10,23 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
+from skbayesnn._data.outliers import common_range, is_outlier
 from skbayesnn._warnings import warn
 
 # Rows that are looked at, evenly spread over the table.
 _ROWS = 2000
-# Rows and draws that tell whether predictions differ at all, and the share of y's
-# standard deviation by which they must.
-FEW_ROWS, FEW_DRAWS = 200, 8
+# Rows that tell whether predictions differ at all, and the share of y's standard
+# deviation by which they must, or the standard deviation of a probability.
+FEW_ROWS = 200
 _CONSTANT = 0.05
+# Nor do they differ by so many times what y does, but for outliers.
+_WILD = 3.0
+# Outliers that make a standard deviation so many times larger press the rest flat.
+_SWAMPED = 3.0
 # Share of y's variance, or of its entropy, by which a network may fall behind: a mean
 # over draws is less sure of a class than one line, however well it tells them apart.
 _MARGIN_OF_VARIANCE = 0.05
@@ -49,21 +55,72 @@ def warn_if_collapsed(explained: Explained) -> None:
         )
 
 
-def warn_if_constant(spread: float) -> None:
-    """Where the predictions of the training rows hardly differ.
+def is_usual(spread: float) -> bool:
+    """Whether predictions differ about as much as y does, or classes may."""
+    return _CONSTANT <= spread <= _WILD
 
-    spread : of the predictions, as a share of y's standard deviation (of classes: the
-        largest standard deviation of a probability)
+
+def warn_of_spread(spread: float, in_words: str, outliers: str) -> None:
+    """Where predictions of the training rows hardly differ, or follow outliers.
+
+    spread, in_words : what is not usual
+    outliers : what ``outliers_in`` has found
     """
     if spread < _CONSTANT:
+        reason = outliers or (
+            "Either the columns say nothing of y, or the prior outweighs the data, as "
+            "it does with few rows: then lower length_scale, take narrower layers, or "
+            "the stack (BayesianStackingRegressor, BayesianStackingClassifier), which "
+            "chooses."
+        )
+        warn(f"the predictions are constant: {in_words}. {reason}", ConvergenceWarning)
+    elif outliers:
         warn(
-            "the predictions are constant: over the training rows they vary by "
-            f"{spread:.1%} of what y does. Either the columns say nothing of y, or the "
-            "prior outweighs the data, as it does with few rows: then lower "
-            "length_scale, take narrower layers, or the stack "
-            "(BayesianStackingRegressor, BayesianStackingClassifier), which chooses.",
+            f"the predictions follow outliers: {in_words}. {outliers}",
             ConvergenceWarning,
         )
+
+
+def outliers_in(X, y, likelihood) -> str:
+    """What lies so far off that the other rows are alike to a network; may be none.
+
+    X, y : as of a ``Table``, the training rows
+    likelihood : class of ``Likelihood``
+    """
+    found = ""
+    if not sparse.issparse(X) and (of_x := np.flatnonzero(_swamped(X))).size:
+        found += (
+            f"Outliers press the other values of {len(of_x)} columns of X flat "
+            f"(numbers {of_x[:10].tolist()}): clip them, or put scikit-learn's "
+            "QuantileTransformer in front. "
+        )
+    scaled = not likelihood.of_classes and likelihood.standardizes_y
+    if scaled and not likelihood.robust and _swamped(y).any():
+        found += (
+            "Outliers of y press its other values flat: give likelihood='student_t', "
+            "clip them, or transform y (TransformedTargetRegressor). "
+        )
+    return found.rstrip()
+
+
+def ordinary_rows(*tables) -> np.ndarray:
+    """Those without outliers that press the others flat, (rows,), bool.
+
+    Their predictions say nothing of whether those of the others differ.
+    """
+    kept = np.ones(tables[0].shape[0], dtype=bool)
+    for values in tables:
+        if values.ndim == 2 and not sparse.issparse(values):
+            kept &= ~is_outlier(values[:, _swamped(values)])
+    return kept
+
+
+def _swamped(values: np.ndarray) -> np.ndarray:
+    """Columns whose standard deviation is that of a few values, (columns,), bool."""
+    some = some_rows(values)
+    low, high = common_range(some)
+    common = np.clip(some, low, high).std(0)
+    return np.isfinite(low) & (values.std(0) > _SWAMPED * common)
 
 
 def some_rows(rows: np.ndarray, most: int = _ROWS) -> np.ndarray:
@@ -116,10 +173,13 @@ def explained_entropy(X, codes, weights, log_probability) -> Explained | None:
         return None
     entropy = -(shares * np.log(shares)).sum()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        # Of columns with outliers it may be sure of a wrong class: log 0.
+        for category in (ConvergenceWarning, RuntimeWarning):
+            warnings.simplefilter("ignore", category)
         line = LogisticRegression().fit(X, codes, sample_weight=weights)
+        log_probability_of_line = line.predict_log_proba(X)
     column = np.searchsorted(line.classes_, codes)
-    of_line = line.predict_log_proba(X)[np.arange(n_rows), column]
+    of_line = log_probability_of_line[np.arange(n_rows), column]
     network, linear = (
         np.average(values, weights=weights) for values in (log_probability, of_line)
     )

@@ -92,12 +92,11 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Noise of y. ``"gaussian"`` is equal everywhere; ``"heteroscedastic"`` depends on
         the input (a second output of the network, learned after a warm-up; ``tau`` is
         then its overall level). ``"student_t"`` has outliers, which move the fit little
-        [5]_ (up to about a thousand stds of the other rows: y is scaled by the std of
-        all of them); ``tau`` is still 1 / variance. ``"poisson"`` is for counts, whose
-        log rate is the network's output [6]_: y is not scaled, ``tau`` is an inverse
-        temperature as a classifier's, 1 for ``"auto"``. ``"mixture"`` is of several
-        peaks or skewed: a few Gaussians that depend on the input [7]_; ``tau`` is the
-        overall level of their noise.
+        [5]_, nor do they the scale of y; ``tau`` is still 1 / variance. ``"poisson"``
+        is for counts, whose log rate is the network's output [6]_: y is not scaled,
+        ``tau`` is an inverse temperature as a classifier's, 1 for ``"auto"``.
+        ``"mixture"`` is of several peaks or skewed: a few Gaussians that depend on the
+        input [7]_; ``tau`` is the overall level of their noise.
     likelihood_options : dict, default=None
         Further parameters of the likelihood, by name. ``"student_t"``: ``df``, degrees
         of freedom > 2, or None: learned, one per target, between 2.1 and 200.

@@ -1,7 +1,7 @@
 """Have rows drifted away from those that a model was fitted to?"""
 
 import numpy as np
-from scipy.stats import mannwhitneyu
+from scipy.stats import norm, rankdata
 from sklearn.base import BaseEstimator, OutlierMixin, is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._sklearn_compat import safe_split
+from skbayesnn._warnings import warn
 from skbayesnn.estimators._validation import check_number
 from skbayesnn.estimators.anchored_ensemble import (
     AnchoredEnsembleClassifier,
@@ -16,6 +17,10 @@ from skbayesnn.estimators.anchored_ensemble import (
 )
 from skbayesnn.inspection._importance import default_kind
 from skbayesnn.model_selection._cross_fit import cross_fitted
+
+# So many new rows, on whose ranks all models agree, are added to those whose agreement
+# is measured: of a few rows it is not known, and too little would be a false alarm.
+_ROWS_AGREED_ON = 10
 
 
 class DriftMonitor(OutlierMixin, BaseEstimator):
@@ -37,7 +42,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         A kind of :func:`skbayesnn.predict_uncertainty`; None is ``"epistemic"`` for
         regressors and ``"mutual_information"`` for classifiers.
     false_alarm_rate : float in (0, 1), default=0.01
-        Share of undrifted rows that ``predict`` tells.
+        Share of undrifted rows that ``predict`` tells. It needs 1 / rate - 1 rows.
     cv : int, splitter or iterable, default=5
         Folds, as in scikit-learn. Rows of a time series want blocks,
         ``KFold(shuffle=False)``, which is what an int is for regressors.
@@ -49,7 +54,10 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     estimators_ : list of fitted estimators
         Each without a fold.
     uncertainty_ : ndarray of shape (n_samples,)
-        Out of fold, of the rows that are in one.
+        Out of fold, of the rows that are in one, fold by fold.
+    held_out_ : list of ndarray of int
+        Numbers of the rows that each of ``estimators_`` has not seen, in the order of
+        ``uncertainty_``.
     offset_ : float
         Minus the uncertainty beyond which a row is told.
 
@@ -108,12 +116,11 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
             check_cv(self.cv, y, classifier=is_classifier(estimator)).split(X, y)
         )
         models = cross_fitted(estimator, X, y, splits)
-        of_rows = np.concatenate(
-            [
-                self._uncertainty(model, safe_split(model, X, y, test, train)[0])
-                for model, (train, test) in zip(models, splits, strict=True)
-            ]
-        )
+        of_folds = [
+            self._uncertainty(model, safe_split(model, X, y, test, train)[0])
+            for model, (train, test) in zip(models, splits, strict=True)
+        ]
+        of_rows = np.concatenate(of_folds)
         if np.ptp(of_rows) == 0:
             raise ValueError(
                 "drift is told by uncertainties that differ from row to row; got "
@@ -121,7 +128,8 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
                 "ensemble, or one with draws."
             )
         self.estimators_, self.uncertainty_ = models, of_rows
-        self.offset_ = -float(np.quantile(of_rows, 1 - rate))
+        self.held_out_ = [np.arange(len(y))[test] for _, test in splits]
+        self.offset_ = -_threshold(of_rows, rate)
         return self
 
     def fit_predict(self, X, y):
@@ -139,9 +147,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         -------
         score : ndarray of shape (n_samples,)
         """
-        check_is_fitted(self)
-        of_models = [self._uncertainty(model, X) for model in self.estimators_]
-        return -np.mean(of_models, axis=0)
+        return -np.mean(self._of_models(X), axis=0)
 
     def decision_function(self, X):
         """``score_samples(X) - offset_``: negative for rows that are told.
@@ -166,9 +172,16 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     def p_value(self, X):
         """Whether rows, taken together, are more uncertain than those of the fit.
 
-        Mann and Whitney's test (one-sided) of their uncertainties against those out of
-        fold: small drift of many rows shows where no single row is told. The rows are
-        to be independent, and not few: ten say little.
+        Mann and Whitney's test (one-sided), stratified by the models of the folds:
+        each ranks the rows among those that it has not seen, and where nothing has
+        drifted all these are alike to it. Small drift of many rows shows where no
+        single row is told. The rows are to be independent, and not few: ten say
+        little.
+
+        The statistic is the mean over the folds' rows; what the new rows contribute to
+        its variance goes with how far the models agree on their ranks (Kendall's W).
+        What the known rows contribute is counted twice: each is in the training rows
+        of other folds' models, so that close rows make each other less uncertain.
 
         Parameters
         ----------
@@ -178,9 +191,23 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         -------
         p : float
         """
-        uncertainty = -self.score_samples(X)
-        test = mannwhitneyu(uncertainty, self.uncertainty_, alternative="greater")
-        return float(test.pvalue)
+        of_models = self._of_models(X)
+        sizes = np.array([len(rows) for rows in self.held_out_])
+        of_folds = np.split(self.uncertainty_, np.cumsum(sizes)[:-1])
+        shares = [
+            _mean_share_below(fold, new)
+            for fold, new in zip(of_folds, of_models, strict=True)
+        ]
+        n_new, n_pairs = len(of_models[0]), len(of_models[0]) * sizes.sum()
+        of_new = _agreement(of_models, sizes) / n_new
+        variance = (of_new + (1 + 1 / n_new) * _share_of_known(self.held_out_)) / 12
+        excess = np.average(shares, weights=sizes) - 0.5 - 0.5 / n_pairs
+        return float(norm.sf(excess / np.sqrt(variance)))
+
+    def _of_models(self, X) -> list[np.ndarray]:
+        """Uncertainty of the rows to the model of every fold."""
+        check_is_fitted(self)
+        return [self._uncertainty(model, X) for model in self.estimators_]
 
     def _estimator(self, y):
         if self.estimator is not None:
@@ -198,3 +225,52 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
                 f"of shape {np.shape(uncertainty)}. Fit a monitor to each target."
             )
         return uncertainty
+
+
+def _threshold(of_rows: np.ndarray, rate: float) -> float:
+    """What another row exceeds with this probability, with a warning of too few rows.
+
+    Of n + 1 such rows each is as likely the largest: rank (n + 1) (1 - rate).
+    """
+    n_rows = len(of_rows)
+    # In floating point 1 / 0.05 - 1 is a little more than 19.
+    if rate * (n_rows + 1) < 1 - 1e-9:
+        warn(
+            f"false_alarm_rate={rate:g} needs at least {1 / rate - 1:.0f} rows that "
+            f"are held out; got {n_rows}: the threshold is the most uncertain one, "
+            f"beyond which {1 / (n_rows + 1):.2g} of undrifted rows are. Give more "
+            "rows, or expect as many false alarms.",
+        )
+    return float(np.quantile(of_rows, 1 - rate, method="weibull"))
+
+
+def _mean_share_below(known, new) -> float:
+    """P(known < new), ties half: Mann and Whitney's statistic, as a share."""
+    known = np.sort(known)
+    below, up_to = (np.searchsorted(known, new, side) for side in ("left", "right"))
+    return float((below + up_to).mean() / (2 * len(known)))
+
+
+def _share_of_known(held_out) -> float:
+    """Variance of the mean rank of the held-out rows, as a share of a rank's.
+
+    Two rows that are close make each other less uncertain, as each is trained on where
+    the other is held out. What is due to pairs of rows is thus alike in both, and has
+    twice the variance of independent ones; without folds that swap there is none.
+    """
+    # Rows that several folds hold out count as often, and are no more rows by it.
+    times = np.bincount(np.concatenate(held_out))
+    share = np.square(times).sum() / np.square(times.sum())
+    return float(share if len(held_out) == 1 else 2 * share)
+
+
+def _agreement(of_models, weights) -> float:
+    """Kendall's W: the variance of the models' mean ranks, as a share of a rank's.
+
+    Of [Kendall & Babington Smith 1939, "The problem of m rankings", Annals of
+    Mathematical Statistics 10], for some more rows than there are.
+    """
+    n_rows = len(of_models[0])
+    ranks = np.average(rankdata(of_models, axis=1), axis=0, weights=weights)
+    total = 12 * ranks.var() / (n_rows**2 - 1) * n_rows if n_rows > 1 else 1.0
+    return float((total + _ROWS_AGREED_ON) / (n_rows + _ROWS_AGREED_ON))

@@ -66,12 +66,7 @@ def uncertainty_importance(
     check_number("n_repeats", n_repeats, kind=Integral, low=1)
     random = random_source(random_state)
     X = _dense("X", X)
-    background = X if background is None else _dense("background", background)
-    if background.shape[1] != X.shape[1]:
-        raise ValueError(
-            "`X` and `background` must have the same columns; got shapes "
-            f"{X.shape} and {background.shape}."
-        )
+    background = _background_of(X, background)
     kind = default_kind(model) if kind is None else kind
     before = _of_one_target(model, X, kind)
     after = np.empty((X.shape[1], n_repeats, X.shape[0]))
@@ -105,6 +100,40 @@ def _dense(name, X):
     if X.ndim != 2:
         raise ValueError(f"`{name}` must have rows and columns; got shape {X.shape}.")
     return X
+
+
+def _background_of(X, background):
+    """Rows from which columns are taken, checked against X."""
+    if background is None:
+        if X.shape[0] < 2:
+            raise ValueError(
+                "`background` must be given for fewer than 2 rows, which cannot be "
+                f"compared with each other; got {X.shape[0]} rows and None. Give the "
+                "training rows."
+            )
+        return X
+    background = _dense("background", background)
+    if hasattr(X, "iloc") != hasattr(background, "iloc"):
+        raise TypeError(
+            "`X` and `background` must be of one kind, so that columns are the same; "
+            f"got {type(X).__name__} and {type(background).__name__}. Give both as "
+            "DataFrames, or both as arrays."
+        )
+    if hasattr(X, "iloc") and list(X.columns) != list(background.columns):
+        raise ValueError(
+            "`X` and `background` must have the same columns in the same order; got "
+            f"{list(X.columns)} and {list(background.columns)}."
+        )
+    if background.shape[1] != X.shape[1]:
+        raise ValueError(
+            "`X` and `background` must have the same columns; got shapes "
+            f"{X.shape} and {background.shape}."
+        )
+    if not background.shape[0]:
+        raise ValueError(
+            "`background` must have at least one row; got none. Give the training rows."
+        )
+    return background
 
 
 def _of_one_target(model, X, kind):

@@ -112,7 +112,7 @@ class TauPathCV(BayesianNetwork):
             kind = likelihood_class(self.likelihood, of_classes=of_classes)
             if kind.tempered:
                 return np.geomspace(*TEMPERED_ENDS, n).tolist()
-            return _spaced(n, prepared).tolist()
+            return _spaced(n, prepared, kind.robust).tolist()
         values = np.asarray(self.taus, dtype=object)
         if values.ndim not in (1, 2) or values.size == 0:
             raise TypeError(
@@ -185,10 +185,11 @@ def _scores_of(search) -> np.ndarray:
     return np.stack([results[f"split{i}_test_score"] for i in range(n)], axis=1)
 
 
-def _spaced(n: int, prepared: Prepared) -> np.ndarray:
+def _spaced(n: int, prepared: Prepared, robust: bool) -> np.ndarray:
     """n precisions with equal ratios, (n,), or (n, targets) where y has several."""
     table, rows = prepared.table, prepared.rows
     weights = table.sample_weight[rows]
-    scaling = prepared.scaling(rows, weights, inputs=True, targets=True)
+    which = {"inputs": True, "targets": True, "robust": robust}
+    scaling = prepared.scaling(rows, weights, **which)
     path = np.geomspace(*NOISE_ENDS, n)[:, None] * scaling.signal_precision()
     return path[:, 0] if path.shape[1] == 1 else path

@@ -11,6 +11,7 @@ from skbayesnn.plotting._shared import (
     axes_for,
     bar_width,
     column,
+    common_limits,
     legend_on_top,
     marker_size,
     one_target,
@@ -20,11 +21,6 @@ from skbayesnn.plotting._shared import (
     styled,
 )
 
-# An axis shows all that is drawn, unless that is so many times longer than what is
-# common: y, and all but so many of the predictions and of the intervals' ends.
-_LONGEST = 4
-_COMMON = (0.02, 0.98)
-
 
 class PredictionIntervalDisplay:
     """Predictions of a regression with nested intervals, and the targets.
@@ -32,8 +28,8 @@ class PredictionIntervalDisplay:
     It is made by :meth:`from_estimator` or :meth:`from_predictions`. Over one feature,
     or with the rows sorted by their prediction; targets outside of the widest interval
     are marked and counted. Intervals without an end, as conformal ones of too few rows,
-    are not drawn. A few rows whose intervals are many times longer than all others
-    leave the picture, which the label of the y axis then says.
+    are not drawn. A few rows whose targets or intervals are so far away that they would
+    press all others flat leave the picture, which the label of the y axis then says.
 
     Parameters
     ----------
@@ -266,19 +262,16 @@ class PredictionIntervalDisplay:
         return self
 
     def _show_what_is_common(self, ax):
-        """Leave out the ends of a few intervals that would press all others flat."""
+        """Leave out a few targets and ends that would press all others flat."""
         drawn = np.column_stack(
             [self.prediction, self.interval.reshape(len(self.prediction), -1)]
         )
-        finite = drawn[np.isfinite(drawn)]
-        if not len(finite) or not ax.get_autoscaley_on():
-            return
-        common = np.quantile(finite, _COMMON)
         if self.y is not None:
-            common = np.append(common, self.y[np.isfinite(self.y)])
-        low, high = common.min(), common.max()
-        if np.ptp(finite) <= _LONGEST * (high - low):
+            drawn = np.column_stack([drawn, self.y])
+        limits = common_limits(drawn)
+        if limits is None or not ax.get_autoscaley_on():
             return
+        low, high = limits
         room = (high - low) / 10
         left_out = ((drawn < low - room) | (drawn > high + room)).any(axis=1).sum()
         # auto=None: what is drawn later still moves the limits.

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skbayesnn._data.outliers import common_range
 from skbayesnn._sklearn_compat import safe_indexing
 
 # Colours that colour-blind people can tell apart (Okabe & Ito), with grey in place of
@@ -21,6 +22,9 @@ COLORS = (
 LINE_STYLES = ("-", "--", "-.", ":")
 # Rows above which points and bars go into a vector graphic as pixels.
 MANY = 1000
+# An axis shows all that is drawn, unless that is so many times longer than all but the
+# outliers.
+LONGEST = 4
 # Space about a legend, in inches.
 LEGEND_PAD = 0.06
 
@@ -186,3 +190,18 @@ def position(x, n_rows):
             f"`x` must have one number per row, shape ({n_rows},); got {x.shape}."
         )
     return x
+
+
+def common_limits(drawn: np.ndarray) -> tuple[float, float] | None:
+    """Ends of an axis that leaves out what would press all else flat, if there is any.
+
+    drawn : (rows, values); values that are not finite do not count
+    """
+    finite = drawn[np.isfinite(drawn)]
+    if not len(finite):
+        return None
+    low, high = common_range(finite[:, None])
+    common = finite[(low <= finite) & (finite <= high)]
+    if np.ptp(finite) <= LONGEST * np.ptp(common):
+        return None
+    return float(common.min()), float(common.max())

@@ -11,6 +11,7 @@ from skbayesnn.plotting._shared import (
     VERMILION,
     axes_for,
     column,
+    common_limits,
     legend_on_top,
     marker_size,
     one_target,
@@ -29,8 +30,6 @@ NAMES = {
         "entropy",
     ),
 }
-# All is shown, unless it is so many times what this share of the rows has at most.
-_LARGEST, _COMMON = 4, 0.98
 UNITS = {"std": "standard deviation, y's units", "entropy": "nats"}
 
 
@@ -242,12 +241,10 @@ class UncertaintyDecompositionDisplay:
 
     def _leave_out_what_explodes(self, ax):
         """A few rows of a huge uncertainty would press all others flat; said on y."""
-        finite = self.total[np.isfinite(self.total)]
-        if not len(finite) or not ax.get_autoscaley_on():
+        limits = common_limits(self.total[:, None])
+        if limits is None or not ax.get_autoscaley_on():
             return
-        top = 1.1 * np.quantile(finite, _COMMON)
-        if finite.max() <= _LARGEST * top:
-            return
+        top = 1.1 * limits[1]
         # auto=None: what is drawn later still moves the limits.
         ax.set_ylim(0, top, auto=None)
         beyond = (self.total > top).sum()

@@ -69,6 +69,22 @@ def test_sparse_inputs_have_the_same_units(data):
     np.testing.assert_allclose(scaling.x_mean, dense.x_mean, rtol=1e-9)
 
 
+def test_outliers_count_alike_however_far_they_are(data):
+    """In a robust scale, which without outliers is the plain one."""
+    X, y, weights = data
+
+    def of(y, robust):
+        return Scaling.of(X, y, weights, inputs=True, targets=True, robust=robust)
+
+    np.testing.assert_array_equal(of(y, True).y_scale, of(y, False).y_scale)
+    far, farther = y.copy(), y.copy()
+    far[0], farther[0] = 1e6, 1e12
+    np.testing.assert_array_equal(of(far, True).y_scale, of(farther, True).y_scale)
+    np.testing.assert_array_equal(of(far, True).y_mean, of(farther, True).y_mean)
+    # A weight of 3 where all are 60 is a share of 0.05, less than 11 stds off.
+    assert (of(far, True).y_scale < 3 * of(y, False).y_scale).all()
+
+
 @pytest.mark.parametrize("axis", [1, -1])
 def test_y_comes_back(data, scaling, axis):
     y = data[1]

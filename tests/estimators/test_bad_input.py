@@ -15,7 +15,12 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.preprocessing import StandardScaler
 
 import skbayesnn
-from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn import (
+    BayesianStackingClassifier,
+    BayesianStackingRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+)
 from skbayesnn._inference.record import Record
 from tests.estimators.posteriors import BBB, MC_DROPOUT, VARIATIONAL
 
@@ -163,6 +168,16 @@ def test_constant_y(data, small, value, likelihood):
     assert np.isfinite(model.predict(data.X_new)).all()
 
 
+@pytest.mark.parametrize("kind", [MC_DROPOUT[1], BBB[1], VARIATIONAL[1]])
+def test_a_column_with_a_value_far_off(data, small, kind):
+    """What it is compared with has log 0 there, which is nobody's business."""
+    X = data.X.copy()
+    X[0, 0] = 1e9
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        kind(**small).fit(X, data.labels)
+
+
 @BOTH
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
 def test_constant_columns(data, small, kind, make):
@@ -198,6 +213,48 @@ def test_no_warning_without_a_reason(data, small, kind):
 
 
 # ---- the kind of y
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[ns]", "timedelta64[D]"])
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, BayesianStackingRegressor])
+def test_times_are_no_targets(data, kind, dtype):
+    """Their number would be that of nanoseconds since 1970."""
+    message = r"`y` must hold numbers for .*; got times .*np.timedelta64\(1, 'D'\)"
+    y = np.arange(41).astype(dtype)
+    with pytest.raises(ValueError, match=message):
+        kind().fit(data.X, y)
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match=message):
+        kind().fit(data.X, pd.Series(y))
+    with pytest.raises(ValueError, match=r"`y` must hold numbers for .* 'Timestamp'"):
+        days = pd.date_range("2020-01-01", periods=41, tz="UTC")
+        kind().fit(data.X, pd.Series(days))
+
+
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, BayesianStackingRegressor])
+def test_text_is_no_target(data, kind):
+    for y in (np.full(41, "a"), np.full(41, "a", dtype=object)):
+        with pytest.raises(ValueError, match=r"`y` must hold numbers .* classifiers"):
+            kind().fit(data.X, y)
+
+
+@pytest.mark.parametrize("kind", [MCDropoutClassifier, BayesianStackingClassifier])
+@pytest.mark.parametrize("missing", [None, float("nan"), "pandas.NA"])
+@pytest.mark.parametrize("labels", [["a", "b"], [1, 2]])
+def test_missing_labels(data, kind, missing, labels):
+    if missing == "pandas.NA":
+        missing = pytest.importorskip("pandas").NA
+    y = np.array(labels, dtype=object)[np.arange(41) % 2]
+    y[5] = y[8] = missing
+    with pytest.raises(ValueError, match=r"label for every row; .* 2 rows, first in"):
+        kind().fit(data.X, y)
+
+
+@pytest.mark.parametrize("kind", [MCDropoutClassifier, BayesianStackingClassifier])
+def test_labels_of_several_kinds(data, kind):
+    y = np.array(["a", 1], dtype=object)[np.arange(41) % 2]
+    with pytest.raises(ValueError, match=r"labels of one kind.*; got int and str"):
+        kind().fit(data.X, y)
 
 
 @pytest.mark.parametrize("labels", [["low"], ["3 m"], ["1", "x"]])
@@ -617,6 +674,30 @@ def test_pandas_missing_values(data, small):
     frame = pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int64"), "b": [1.0, 2, 3]})
     with pytest.raises(ValueError, match="Input X contains NaN"):
         MCDropoutRegressor(**small).fit(frame, [1.0, 2.0, 3.0])
+
+
+@BOTH
+@pytest.mark.parametrize("dtype", [object, "U32"])
+def test_arrays_of_text(data, small, refused, fitted, kind, dtype):
+    """As of frames, with numbers for names; text that is a number is one."""
+    X = data.X.astype(dtype)
+    np.testing.assert_array_equal(
+        kind(**small).fit(X, target(kind, data)).predict(data.X_new),
+        fitted[kind].predict(data.X_new),
+    )
+    X[3, 1] = X[7, 2] = "red"
+    message = WAY_OUT.format("1, 2")
+    refused(kind, X, target(kind, data), ValueError, message)
+    with pytest.raises(ValueError, match=message):
+        fitted[kind].predict(X)
+    with pytest.raises(ValueError, match=message):
+        fitted[kind].predict(X.tolist())
+
+
+def test_columns_of_times(data, refused):
+    X = np.zeros((41, 2), dtype="datetime64[s]")
+    message = WAY_OUT.format("0, 1")
+    refused(MCDropoutRegressor, X, data.y, ValueError, message)
 
 
 # ---- training that fails

@@ -145,6 +145,31 @@ def test_outliers_are_no_reason_to_move(seed):
     assert densities[0] > densities[1] + 0.5
 
 
+@pytest.mark.parametrize("size", [1e3, 1e6])
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, BBBRegressor])
+def test_outliers_of_any_size_count_alike(kind, size, seed):
+    """Neither the fit nor the scale of y knows how far they are."""
+    random = np.random.default_rng([seed, 11])
+    X = random.uniform(-2, 2, size=(TRAIN + TEST, 2))
+    f = np.sin(2 * X[:, 0]) + X[:, 1]
+    y = (f + 0.1 * random.normal(size=len(X)))[:TRAIN]
+    where = random.choice(TRAIN, 6, replace=False)
+    network = kind(
+        (20,), likelihood="student_t", length_scale=1.0, max_iter=200, random_state=seed
+    )
+
+    def rmse(*rows):
+        return np.sqrt(
+            np.square(network.fit(*rows).predict(X[TRAIN:]) - f[TRAIN:]).mean()
+        )
+
+    clean = rmse(np.delete(X[:TRAIN], where, 0), np.delete(y, where))
+    y[where] = size * random.choice([-1, 1], size=6)
+    # Another scale of y is another fit of the same function, whose error is some 0.1;
+    # a constant's is above 1.
+    assert rmse(X[:TRAIN], y) < clean + 0.15
+
+
 def test_noise_std_is_there_where_there_is_a_noise(case, model):
     if case.counts:
         assert not hasattr(model, "noise_std_")

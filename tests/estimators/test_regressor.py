@@ -9,7 +9,7 @@ from scipy.special import ndtri
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 
-from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn import BBBRegressor, MCDropoutClassifier, MCDropoutRegressor
 
 LAYERS = 3  # two hidden layers and the output's
 NETWORKS = 2
@@ -640,3 +640,56 @@ def test_constant_predictions_are_warned_of(kind, seed):
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         model.set_params(length_scale=1.0).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "column", "message"),
+    [
+        ("gaussian", "y", "Outliers of y press .*='student_t'"),
+        ("gaussian", "x", r"of 1 columns of X flat \(numbers \[0\]\): .* Quantile"),
+        ("student_t", "y", None),
+    ],
+)
+def test_outliers_are_named_where_they_are_the_reason(
+    likelihood, column, message, seed
+):
+    """Two of 200 values that are a million stds off."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(200, 1))
+    y = 5 * X[:, 0] + random.normal(size=200)
+    (y if column == "y" else X[:, 0])[[7, 70]] = [1e6, -2e6]
+    model = MCDropoutRegressor(likelihood=likelihood, max_iter=100, random_state=seed)
+    if message is not None:
+        with pytest.warns(
+            ConvergenceWarning, match=f"(constant|outliers): .*{message}"
+        ):
+            model.fit(X, y)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model.fit(X, y)
+
+
+def test_outliers_that_press_nothing_flat_are_no_reason(seed):
+    """Of y with a long tail nobody is warned."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(200, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        MCDropoutRegressor(max_iter=100, random_state=seed).fit(X, np.exp(X[:, 0]))
+
+
+def test_the_noise_of_draws_is_no_variation(seed):
+    """A posterior as wide as its prior, of 15 rows that say nothing."""
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(15, 3)), random.normal(size=15)
+    with pytest.warns(ConvergenceWarning, match="predictions are constant"):
+        BBBRegressor(random_state=seed).fit(X, y)
+
+
+def test_constant_classes_are_told_as_probabilities(seed):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(40, 3))
+    model = MCDropoutClassifier(length_scale=1000.0, max_iter=200, random_state=seed)
+    with pytest.warns(ConvergenceWarning, match=r"no class's probability has a stand"):
+        model.fit(X, X[:, 0] > 0)

@@ -1,11 +1,14 @@
 """A monitor of drift: false alarms, alarms, and scikit-learn's conventions."""
 
+import warnings
+
 import numpy as np
 import pytest
-from scipy.stats import mannwhitneyu
-from sklearn.base import clone
+from scipy.spatial.distance import cdist
+from scipy.stats import binom, mannwhitneyu, norm
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, RepeatedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -62,8 +65,6 @@ def test_conventions(table, seed):
     np.testing.assert_array_equal(
         monitor.predict(X), np.where(score < monitor.offset_, -1, 1)
     )
-    expected = mannwhitneyu(-score, monitor.uncertainty_, alternative="greater")
-    assert monitor.p_value(X) == expected.pvalue
     # Folds in order: each row's uncertainty is that of the model that left it out.
     third = ROWS // 3
     left_out = _model(seed).fit(X[third:ROWS], y[third:ROWS])
@@ -81,7 +82,9 @@ def test_conventions(table, seed):
 def test_default_estimator_is_of_the_labels_kind(table, seed):
     X, y = table
     labels = np.where(y[:60] > 0, "up", "down")
-    monitor = DriftMonitor(cv=2, random_state=seed).fit(X[:60], labels)
+    monitor = DriftMonitor(cv=2, false_alarm_rate=0.1, random_state=seed).fit(
+        X[:60], labels
+    )
     assert isinstance(monitor.estimators_[0], AnchoredEnsembleClassifier)
     kinds = [
         one.predict_uncertainty(X, "mutual_information") for one in monitor.estimators_
@@ -95,7 +98,8 @@ def test_pipelines(table, seed):
     X, y = table
     network = MCDropoutClassifier(max_iter=20, device="cpu", random_state=seed)
     model = make_pipeline(StandardScaler(), network)
-    monitor = DriftMonitor(model, cv=2, kind="entropy").fit(X[:60], y[:60] > 0)
+    monitor = DriftMonitor(model, cv=2, kind="entropy", false_alarm_rate=0.1)
+    monitor.fit(X[:60], y[:60] > 0)
     assert set(monitor.predict(X)) <= {-1, 1}
 
 
@@ -117,3 +121,100 @@ def test_an_estimator_that_is_always_sure(table):
     one = AnchoredEnsembleRegressor(n_estimators=1, max_iter=5, device="cpu")
     with pytest.raises(ValueError, match="differ from row to row; got 0 for all"):
         DriftMonitor(one, cv=2).fit(table[0][:40], table[1][:40])
+
+
+class _Distance(BaseEstimator):
+    """Unsure of rows far from those that it knows: skewed, each fold on its level."""
+
+    def __init__(self, every=9):
+        self.every = every
+
+    def fit(self, X, y):
+        self.known_ = X[:: self.every]
+        self.level_ = 1 + y[:3].sum() ** 2
+        return self
+
+    def predict_uncertainty(self, X, kind):
+        return self.level_ * cdist(X, self.known_).min(axis=1) ** 4
+
+
+@pytest.fixture
+def distances(monkeypatch):
+    """A monitor that costs nothing."""
+    monkeypatch.setattr(
+        "skbayesnn.inspection._drift.predict_uncertainty",
+        lambda model, X, kind: model.predict_uncertainty(X, kind),
+    )
+    return DriftMonitor(_Distance(), kind="distance", false_alarm_rate=0.05)
+
+
+@pytest.mark.parametrize(
+    ("cv", "every", "n_known", "n_new"),
+    [
+        (5, 9, 100, 50),
+        (KFold(2), 9, 100, 6),
+        (RepeatedKFold(n_splits=3, n_repeats=2, random_state=0), 9, 100, 50),
+        # Every row is a neighbour: rows of two folds make each other less uncertain.
+        (5, 1, 60, 150),
+    ],
+)
+def test_size_and_power(distances, cv, every, n_known, n_new, seed):
+    """Where nothing has drifted, p-values below a level are no more than it says."""
+    random = np.random.default_rng(seed)
+    monitor = clone(distances).set_params(cv=cv, estimator__every=every)
+    n_tables = 300
+    p, p_moved = np.empty((2, n_tables))
+    for i in range(n_tables):
+        X = random.normal(size=(n_known + n_new, 3))
+        monitor.fit(X[:n_known], random.normal(size=n_known))
+        p[i] = monitor.p_value(X[n_known:])
+        p_moved[i] = monitor.p_value(X[n_known:] + np.eye(3)[0] * 3)
+    for level in (0.01, 0.05, 0.2):
+        # One seed in a million has more, were the test exact.
+        assert (p < level).sum() <= binom.isf(1e-6, n_tables, level)
+    # It need not be exact; but it is no test that never rejects.
+    assert (p < 0.5).mean() > 0.3
+    assert (p_moved < 0.05).mean() > 0.8
+
+
+def test_one_fold_is_mann_and_whitneys_test(distances, table):
+    X, y = table
+    train, test = np.arange(60), np.arange(60, 97)
+    monitor = distances.set_params(cv=[(train, test)]).fit(X[:97], y[:97])
+    expected = mannwhitneyu(
+        monitor.estimators_[0].predict_uncertainty(X[97:110], "distance"),
+        monitor.uncertainty_,
+        alternative="greater",
+        method="asymptotic",
+    )
+    assert monitor.p_value(X[97:110]) == pytest.approx(expected.pvalue, rel=1e-9)
+
+
+def test_rows_held_out_twice_are_no_more_rows(distances, table):
+    """The same folds again say nothing new."""
+    X, y = table
+    folds = list(KFold(3).split(X[:50]))
+    once, twice = (
+        clone(distances).set_params(cv=cv).fit(X[:50], y[:50])
+        for cv in (folds, folds + folds)
+    )
+    # Equal but for the continuity correction, half of one of 30 x 50 pairs: in units of
+    # the standard deviation, which is above sqrt(1 / 50 / 12), less than 0.01.
+    z_once, z_twice = (norm.isf(one.p_value(X[50:80])) for one in (once, twice))
+    assert z_twice == pytest.approx(z_once, abs=0.01)
+    np.testing.assert_array_equal(
+        np.sort(np.concatenate(twice.held_out_)), np.repeat(np.arange(50), 2)
+    )
+
+
+def test_too_few_rows_for_the_rate(distances, table):
+    """Of 19 rows and another one, each is the most uncertain with probability .05."""
+    X, y = table
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        monitor = clone(distances).fit(X[:19], y[:19])
+    assert monitor.offset_ == -monitor.uncertainty_.max()
+    message = "=0.05 needs at least 19 rows that are held out; got 18: .* 0.053 of"
+    with pytest.warns(UserWarning, match=message):
+        monitor.fit(X[:18], y[:18])
+    assert monitor.offset_ == -monitor.uncertainty_.max()

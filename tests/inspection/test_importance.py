@@ -112,9 +112,27 @@ def test_frames_pipelines_and_classes(rows, seed):
         ({"kind": "entropy"}, "kind"),
         ({"background": np.zeros((4, 2))}, "the same columns"),
         ({"background": np.zeros(3)}, "rows and columns"),
+        ({"background": np.zeros((0, 3))}, "at least one row; got none"),
         ({"background": sparse.eye_array(3)}, "must be dense"),
     ],
 )
 def test_bad_input(model, rows, change, message):
     with pytest.raises((TypeError, ValueError), match=message):
         uncertainty_importance(model, rows[2], **change)
+
+
+def test_rows_without_others(model, rows):
+    with pytest.raises(ValueError, match=r"`background` must be given .*; got 1 rows"):
+        uncertainty_importance(model, rows[2][:1])
+
+
+def test_backgrounds_of_another_kind(model, rows):
+    pandas = pytest.importorskip("pandas")
+    X, _, far = rows
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    with pytest.raises(TypeError, match=r"of one kind.*; got ndarray and DataFrame"):
+        uncertainty_importance(model, far, background=frame)
+    with pytest.raises(TypeError, match=r"of one kind.*; got DataFrame and ndarray"):
+        uncertainty_importance(model, frame, background=X)
+    with pytest.raises(ValueError, match=r"same order; got .* and .*'c', 'b', 'a'"):
+        uncertainty_importance(model, frame, background=frame[["c", "b", "a"]])

@@ -257,12 +257,21 @@ def test_an_axis_that_is_not_much_too_long_shows_all():
     assert display.ax_.get_ylabel() == "y"
 
 
-def test_targets_far_away_stay_in_the_picture():
-    """What is left out are ends of intervals, never a target."""
-    center = np.linspace(-1, 1, 97)
-    y = center.copy()
-    y[50] = 1e4
+@pytest.mark.parametrize("n_rows", [30, 97])
+@pytest.mark.parametrize("what", ["target", "interval", "row"])
+def test_one_row_far_away_does_not_press_the_others_flat(n_rows, what):
+    """Whatever of it is: targets and intervals are treated alike."""
+    center = np.linspace(-1, 1, n_rows)
+    y, reach, prediction = center.copy(), np.ones(n_rows), center.copy()
+    if what == "target":
+        y[7] = 1e4
+    elif what == "interval":
+        reach[7] = 1e4
+    else:
+        prediction[7] = -1e4
     display = PredictionIntervalDisplay.from_predictions(
-        y, center, center[:, None] + [-1, 1], coverage=0.9
+        y, prediction, prediction[:, None] + reach[:, None] * [-1, 1], coverage=0.9
     )
-    assert display.ax_.get_ylim()[1] > 1e4
+    low, high = display.ax_.get_ylim()
+    assert -4 < low < -1.9 and 1.9 < high < 4
+    assert display.ax_.get_ylabel() == f"y (1 of {n_rows} rows reach beyond)"

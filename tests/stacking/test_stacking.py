@@ -509,6 +509,57 @@ def test_rare_classes(counts, seed):
     assert np.isfinite(model.predict_proba(X)).all()
 
 
+@pytest.mark.parametrize("cv", [None, 3])
+def test_a_class_that_cannot_be_held_out(cv):
+    """The only row of one of two classes."""
+    y = np.array(["a"] + 20 * ["b"])
+    message = (
+        "stack of classifiers needs rows of at least 2 classes .*; got class 'a' in 1 "
+        "of 21 rows.*Give each class at least 2 rows"
+    )
+    with pytest.raises(ValueError, match=message):
+        classifier(cv=cv).fit(np.eye(21), y)
+    with pytest.raises(ValueError, match="BayesianStackingClassifier needs rows of at"):
+        classifier(cv=cv).fit(np.eye(21)[1:], y[1:])
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "student_t"])
+def test_a_stack_that_explains_nothing_says_so(likelihood, seed):
+    """Two outliers of a million stds among eighty rows are all that it sees."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(80, 2))
+    y = 3 * X[:, 0] + 0.1 * random.normal(size=80)
+    y[[3, 50]] = [1e6, -3e6]
+    network = MCDropoutRegressor(
+        (), dropout=0.0, likelihood=likelihood, max_iter=300, random_state=seed
+    )
+    stack = BayesianStackingRegressor([("one", network)], n_refits=1, random_state=seed)
+    if likelihood == "gaussian":
+        message = (
+            r"explains no more of y .*Outliers of y \(2 rows\) .*`estimators` with"
+        )
+        with pytest.warns(ConvergenceWarning, match=message):
+            stack.fit(X, y)
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        stack.fit(X, y)
+
+
+def test_columns_that_say_nothing(seed):
+    """A constant prediction out of fold is a little worse than the mean of all rows."""
+    random = np.random.default_rng(seed)
+    network = MCDropoutRegressor((), length_scale=1e3, dropout=0.0, max_iter=300)
+    stack = BayesianStackingRegressor([("one", network)], n_refits=1, random_state=seed)
+    with pytest.warns(ConvergenceWarning, match="The columns may say nothing of y"):
+        stack.fit(random.normal(size=(60, 2)), random.normal(size=60))
+
+
+def test_one_row_cannot_be_held_out():
+    with pytest.raises(ValueError, match=r"a stack needs at least 2 rows, .*; got n_s"):
+        regressor(cv=None).fit(np.ones((1, 2)), np.ones(1))
+
+
 def test_one_row_does_not_widen_all(seed):
     """A row that all deem next to impossible does not speak."""
     random = np.random.default_rng(seed)

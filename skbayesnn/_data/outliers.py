@@ -1,0 +1,36 @@
+"""Which values lie far from where most of them are?"""
+
+import numpy as np
+
+# Beyond the quartiles, in interquartile ranges: 7.4 standard deviations of a Gaussian.
+_REACH = 5.0
+
+
+def common_range(
+    values: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper end per column of all but outliers, (columns,) each.
+
+    Up to a quarter of the values on each side, however far away, do not move them.
+    Where half of the values are the same nothing says what is far: everything is
+    within.
+
+    values : (rows, columns), finite
+    weights : (rows,), ones by default
+    """
+    weights = np.ones(len(values)) if weights is None else weights
+    order = np.argsort(values, axis=0)
+    below = np.cumsum(weights[order], axis=0)
+    quartiles = [(below < share * below[-1]).sum(0) for share in (0.25, 0.75)]
+    first, third = (
+        np.take_along_axis(values, np.take_along_axis(order, row[None], 0), 0)[0]
+        for row in quartiles
+    )
+    reach = np.where(third > first, _REACH * (third - first), np.inf)
+    return first - reach, third + reach
+
+
+def is_outlier(values: np.ndarray) -> np.ndarray:
+    """Rows with a value outside of its column's common range, (rows,), bool."""
+    low, high = common_range(values)
+    return np.any((values < low) | (values > high), axis=1)
