@@ -26,7 +26,7 @@ _CONSTANT = 0.05
 # Nor do they differ by so many times what y does, but for outliers.
 _WILD = 3.0
 # Outliers that make a standard deviation so many times larger press the rest flat.
-_SWAMPED = 3.0
+_SWAMPED = 2.0
 # Share of y's variance, or of its entropy, by which a network may fall behind: a mean
 # over draws is less sure of a class than one line, however well it tells them apart.
 _MARGIN_OF_VARIANCE = 0.05
