@@ -149,10 +149,11 @@ def _of_one_target(model, X, kind):
 def _with_column(X, column, background, rows):
     """A copy of X, one column of which is that of some rows of the background."""
     others = safe_indexing(background, rows)
-    X = X.copy()
     if hasattr(X, "iloc"):
-        name = X.columns[column]
-        X[name] = others.iloc[:, column].to_numpy()
-    else:
-        X[:, column] = others[:, column]
+        X = X.copy()
+        X[X.columns[column]] = others.iloc[:, column].to_numpy()
+        return X
+    # Whole numbers have room for fractions.
+    X = X.astype(np.result_type(X, others))
+    X[:, column] = others[:, column]
     return X

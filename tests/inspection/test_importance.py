@@ -70,6 +70,24 @@ def test_expectation_is_that_over_the_background(rows, seed, monkeypatch):
     assert (abs(found.per_row - expected) <= 6 * error + 1e-9).all()
 
 
+@pytest.mark.parametrize("kind", [int, bool])
+def test_whole_numbers_take_fractions(rows, seed, kind, monkeypatch):
+    """Of the background, as the same numbers do in floating point."""
+    X, _, far = rows
+    monkeypatch.setattr(
+        "skbayesnn.inspection._importance.predict_uncertainty",
+        lambda model, X, kind: model.predict_uncertainty(X, kind),
+    )
+    whole = far.round().astype(kind)
+    found, expected = (
+        uncertainty_importance(
+            _Squares(), far, background=X, kind="any", random_state=seed
+        )
+        for far in (whole, whole.astype(float))
+    )
+    np.testing.assert_allclose(found.per_row, expected.per_row)
+
+
 def test_pooled_is_scikit_learns_in_expectation(model, rows, seed):
     """Its permutations of X itself are draws without replacement from it."""
     X, y, _ = rows
