@@ -191,6 +191,8 @@ def test_parameters_can_be_set_and_compared():
     assert clone(model).network == model.network != ConvNet((1, 4, 6))
     assert pickle.loads(pickle.dumps(model.network)) == model.network
     assert "channels=(2,)" in repr(model)
+    assert ConvNet(np.array([1, 4, 6])) == ConvNet(np.array([1, 4, 6]))
+    assert ConvNet(np.array([1, 4, 6])) != ConvNet(np.array([2, 4, 6]))
 
 
 @pytest.mark.parametrize(
@@ -234,6 +236,28 @@ def test_stack_of_networks(table):
     stack = BayesianStackingClassifier(pool, cv=2, n_refits=1, random_state=SEED)
     assert stack.fit(X, labels).predict_proba(X).shape == (ROWS, 2)
     assert len(stack.weights_) == 3
+
+
+@pytest.mark.parametrize(
+    ("network", "activation", "accepted"),
+    [
+        (COLOURS, "tanh", False),  # pooled
+        (clone(COLOURS).set_params(pool=1), "tanh", True),
+        (clone(COLOURS).set_params(pool=1), "relu", False),
+        (SEQUENCES, "relu", True),  # nothing behind the cell
+        (clone(SEQUENCES).set_params(hidden_layer_sizes=(3,)), "relu", False),
+    ],
+)
+def test_second_derivatives_want_no_kinks(table, network, activation, accepted):
+    X, _, labels = table
+    model = BBBClassifier(
+        network=network, activation=activation, gradient="characteristic", **SMALL
+    )
+    if accepted:
+        model.fit(X, labels)
+        return
+    with pytest.raises(ValueError, match=r"gradient='characteristic' follows second"):
+        model.fit(X, labels)
 
 
 @pytest.mark.parametrize("kind", [BBBClassifier, VariationalDropoutClassifier])

@@ -32,6 +32,9 @@ from skbayesnn._inference.posterior import Posterior
 # Rows whose residuals are looked at, and the draws whose mean is taken there. A draw is
 # off in the same direction on many rows: many rows do not stand for many draws.
 _RESIDUALS, _DRAWS = 2000, 50
+# Units of all these, at most: a convolutional network is asked of fewer rows. And units
+# that are held at once, of some draws.
+_UNITS, _LIVE_UNITS = 1 << 30, 1 << 26
 # Rows that gamma is the trace over: all, or so many that stand for them, fewer of many
 # rows. It then comes out too small, by 15 % of 2,000 rows and by more of more, of which
 # it is a smaller share: the noise by 3 %.
@@ -144,13 +147,21 @@ def _residuals(plan: Plan, rows: Rows, posterior: Posterior):
 
     returns : (members, targets) each
     """
-    x, y, weights = _some_rows(rows, _RESIDUALS)
-    n_draws = posterior.distinct_draws(_DRAWS)
+    n_draws, network = posterior.distinct_draws(_DRAWS), plan.network
+    most = min(_RESIDUALS, max(1, _UNITS // (n_draws * network.n_units)))
+    x, y, weights = _some_rows(rows, most)
     squares, levels, of_y = [], [], []
-    numbers = n_draws * x.shape[1] * plan.network.widest
+    numbers = n_draws * x.shape[1] * network.widest
     for part in _parts(posterior.n_members, numbers):
         one, w = posterior.select(part), _of(weights, part).unsqueeze(2)
-        outputs = one.outputs(_of(x, part), range(n_draws))
+        at_once = max(1, _LIVE_UNITS // (len(part) * x.shape[1] * network.live_units))
+        draws = range(n_draws)
+        outputs = torch.cat(
+            [
+                one.outputs(_of(x, part), draws[start : start + at_once])
+                for start in draws[::at_once]
+            ]
+        )
         mean, variance = map(_exact, one.components(outputs))
         noise = variance.mean(0)
         targets = _exact(_of(y, part))
@@ -171,9 +182,10 @@ def _effective_parameters(
     """gamma of every member and target, (members, targets)."""
     n_targets = posterior.likelihood.gaussian_targets
     most = (_ROWS_TIMES_TRACED // rows.n_rows).clip(_FEWEST_TRACED, _MOST_TRACED)
-    within_memory = max(1, _SLOPES // posterior.network.n_slopes)
-    x, _, weights = _some_rows(rows, most.clip(max=within_memory))
-    together = min(n_targets, max(1, _MOST_TRACED // x.shape[1]))
+    n_slopes = posterior.network.n_slopes
+    x, _, weights = _some_rows(rows, most.clip(max=max(1, _SLOPES // n_slopes)))
+    together = min(n_targets, _MOST_TRACED // x.shape[1])
+    together = max(1, min(together, _SLOPES // (x.shape[1] * n_slopes)))
     groups = [
         slice(start, min(start + together, n_targets))
         for start in range(0, n_targets, together)

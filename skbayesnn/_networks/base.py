@@ -82,6 +82,11 @@ class Network(ABC):
         return None
 
     @property
+    @abstractmethod
+    def smooth(self) -> bool:
+        """Whether the outputs have second derivatives in the weights."""
+
+    @property
     def stochastic(self) -> bool:
         """Whether two draws of the weights can differ."""
         return any(family.stochastic for family in self.families)

@@ -95,6 +95,11 @@ class Convolutional(Wired):
         return (n_channels, height * width), 1
 
     @property
+    def smooth(self) -> bool:
+        """With a smooth activation, and nothing pooled: the largest has kinks."""
+        return max(self.pools) == 1 and ACTIVATIONS[self.activation].smooth
+
+    @property
     def n_units(self) -> int:
         """Of the images, before and after they are pooled, and of all layers."""
         pooled = sum(map(math.prod, self.images[:-1]))

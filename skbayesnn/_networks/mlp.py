@@ -60,6 +60,11 @@ class MLP(Network):
         return sum(self.sizes)
 
     @property
+    def smooth(self) -> bool:
+        """Without hidden layers, or with a smooth activation."""
+        return len(self.sizes) == 2 or ACTIVATIONS[self.activation].smooth
+
+    @property
     def n_slopes(self) -> int:
         """By hand: units, not weights."""
         return self.n_units

@@ -125,6 +125,11 @@ class Recurrent(Wired):
         return (self.n_steps, self.n_inputs), 0
 
     @property
+    def smooth(self) -> bool:
+        """Cells are."""
+        return not self.hidden or ACTIVATIONS[self.activation].smooth
+
+    @property
     def n_units(self) -> int:
         """Inputs, sums and states of all steps, and the layers."""
         per_step = self.n_inputs + 3 * self._n_sums + 2 * self.hidden_size

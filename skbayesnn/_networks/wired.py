@@ -10,6 +10,8 @@ from skbayesnn._networks.base import Keep, Network, NetworkPullback
 
 # Of the widest layer's: these stay in a core's cache.
 _NUMBERS_AT_ONCE = 1 << 21
+# Of the tangent kernel, for each of which the weights are copied.
+_ROWS_AT_ONCE = 32
 
 
 class Wired(Network):
@@ -113,30 +115,36 @@ class Wired(Network):
 
         Every row is a network of its own, whose gradient is that of their sum.
         """
-        n_rows, kernels = x.shape[1], []
+        kernels = []
         for i in range(weights[0][0].shape[1]):
-            own = [
-                (
-                    w[0, i].expand(n_rows, *w.shape[2:]).detach().requires_grad_(),
-                    b.flatten(0, -2)[i].expand(n_rows, -1).detach().requires_grad_(),
-                    *(mask[0, i][None, None] for mask in masks),
-                )
-                for w, b, *masks in weights
-            ]
-            rows = (x[0] if len(x) == 1 else x[i]).unsqueeze(1)
-            with torch.enable_grad():
-                sums = self.outputs(own, rows)[:, 0, outputs].sum(0).unbind()
-            leaves = [value for group in own for value in group[:2]]
-            slopes = [
-                torch.autograd.grad(each, leaves, retain_graph=True) for each in sums
-            ]
-            kernel = x.new_zeros(())
             of_leaves = [value[i] for group in variances for value in group]
-            for variance, *parts in zip(of_leaves, *slopes, strict=True):
-                slope = torch.cat(parts).flatten(1)
+            rows = (x[0] if len(x) == 1 else x[i]).split(_ROWS_AT_ONCE)
+            parts = [self._slopes(weights, i, some, outputs) for some in rows]
+            kernel = x.new_zeros(())
+            for variance, *of_rows in zip(of_leaves, *parts, strict=True):
+                slope = torch.cat(of_rows, dim=1).flatten(0, 1)
                 kernel = kernel + variance * slope @ slope.mT
             kernels.append(kernel)
         return torch.stack(kernels)
+
+    def _slopes(self, weights: list[Draw], i: int, x: torch.Tensor, outputs: slice):
+        """Gradients of the rows' outputs, of a member: per leaf (outputs, rows, size).
+
+        x : (rows, inputs)
+        """
+        own = [
+            (
+                w[0, i].expand(len(x), *w.shape[2:]).detach().requires_grad_(),
+                b.flatten(0, -2)[i].expand(len(x), -1).detach().requires_grad_(),
+                *(mask[0, i][None, None] for mask in masks),
+            )
+            for w, b, *masks in weights
+        ]
+        with torch.enable_grad():
+            sums = self.outputs(own, x.unsqueeze(1))[:, 0, outputs].sum(0).unbind()
+        leaves = [value for group in own for value in group[:2]]
+        found = [torch.autograd.grad(each, leaves, retain_graph=True) for each in sums]
+        return [torch.stack(of_leaf).flatten(2) for of_leaf in zip(*found, strict=True)]
 
 
 def _split(values: torch.Tensor, step: int, n_networks: int):

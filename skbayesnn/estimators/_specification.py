@@ -135,6 +135,13 @@ def _network(estimator, prepared, likelihood) -> tuple[Network, VariationalSpec]
         _validation.activation_name(estimator.activation),
     )
     variational = estimator._variational(network.prior_fan_ins)
+    if variational.gradient == "characteristic" and not network.smooth:
+        raise ValueError(
+            "gradient='characteristic' follows second derivatives, which say nothing "
+            f"of kinks; got activation={estimator.activation!r} and network="
+            f"{estimator.network!r}. Set activation='tanh' and, of a ConvNet, pool=1; "
+            "or another gradient."
+        )
     return network.with_families(variational.families), variational
 
 

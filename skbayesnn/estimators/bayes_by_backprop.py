@@ -3,7 +3,6 @@
 import numpy as np
 
 from skbayesnn._families import MeanField
-from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn.estimators import _pruning, _validation
 from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._regression import BayesianRegressor
@@ -34,7 +33,7 @@ class _BayesByBackprop(_pruning.Prunable):
         if prior == "scale_mixture":
             self._check_scale_mixture(kl)
         if gradient == "characteristic":
-            self._check_smooth(rates)
+            self._check_normal(rates)
         families = tuple(
             MeanField(
                 spike=bool(rate > 0),
@@ -56,19 +55,12 @@ class _BayesByBackprop(_pruning.Prunable):
             n_training_draws=_validation.training_draws(self),
         )
 
-    def _check_smooth(self, rates):
+    def _check_normal(self, rates):
         if rates.any():
             raise ValueError(
                 "gradient='characteristic' needs a normal posterior, which the spike "
                 f"and slab is not; got dropout={self.dropout!r}. Set dropout=0, or "
                 "another gradient."
-            )
-        activation = _validation.activation_name(self.activation)
-        if len(rates) > 1 and not ACTIVATIONS[activation].smooth:
-            raise ValueError(
-                "gradient='characteristic' follows second derivatives, which say "
-                f"nothing of kinks; got activation={self.activation!r}. Set "
-                "activation='tanh', or another gradient."
             )
 
     def _check_scale_mixture(self, kl):

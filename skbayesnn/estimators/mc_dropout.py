@@ -165,7 +165,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     elbo_ : float
         Evidence lower bound of the weights that are kept, in nats and y's units; mean
         over networks. Comparable over tau, ``length_scale`` and ``dropout``, up to a
-        constant for points, whose entropy is infinite: not over kinds of ``noise``.
+        constant for points, whose entropy is infinite: not over kinds of ``noise``. By
+        one draw per row, of the last epoch, and under the noise that was learned in it.
     history_ : dict of ndarray of shape (n_iter_, n_networks)
         Per epoch and network, nats per row: ``"loss"`` and its two parts
         ``"negative_log_likelihood"`` and ``"kl"``, and ``"validation_score"`` with

@@ -2,8 +2,8 @@
 
 import copy
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 
 import numpy as np
@@ -17,8 +17,8 @@ from skbayesnn._predictive import mixin
 from skbayesnn._predictive.labels import LabelPredictive
 from skbayesnn._predictive.mixture import MixturePredictive
 
-# And the axes at the end of which a unit is all.
-_DROPOUTS = {nn.Dropout: 0, nn.Dropout1d: 1, nn.Dropout2d: 2, nn.Dropout3d: 3}
+# The first drops single units, the others whole channels, (rows, channels, ...).
+_DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
 
 @dataclass(eq=False)
@@ -37,12 +37,18 @@ class _TorchModule(BaseEstimator):
     def _draws(self, X) -> np.ndarray:
         """Outputs of all draws, (draws, rows, outputs)."""
         X = X if self.X_transform is None else self.X_transform(X)
-        first = next(self.module.parameters())
+        # Of its own: masks of other threads are no masks of this one.
+        module, generator = copy.deepcopy(self.module), torch.Generator()
+        for layer in module.modules():
+            if type(layer) in _DROPOUTS:
+                layer.register_forward_hook(partial(_masked, generator))
+        first = next(module.parameters())
         x = torch.as_tensor(np.asarray(X)).to(first.device, first.dtype)
         outputs = []
-        for draw in range(self.n_draws):
-            with torch.inference_mode(), _masks(self.module, draw):
-                outputs.append(self.module(x).double().cpu().numpy())
+        with torch.inference_mode():
+            for draw in range(self.n_draws):
+                generator.manual_seed(draw)
+                outputs.append(module(x).double().cpu().numpy())
         return np.stack(outputs).reshape(self.n_draws, len(x), -1)
 
 
@@ -53,11 +59,10 @@ class _TorchRegressor(mixin.RegressionPredictiveMixin, RegressorMixin, _TorchMod
     def _open_predictive(self, X):
         mean = self._draws(X)
         variance, flat = np.full_like(mean, self.noise_std**2), mean.shape[2] == 1
-
-        def of_rows(rows):
-            return MixturePredictive(Gaussians(mean[:, rows], variance[:, rows]), flat)
-
-        return mixin.OpenPredictive(mean.shape[1], of_rows)
+        return mixin.OpenPredictive(
+            mean.shape[1],
+            lambda r: MixturePredictive(Gaussians(mean[:, r], variance[:, r]), flat),
+        )
 
     def predict(self, X):
         """Mean over the draws."""
@@ -69,7 +74,13 @@ class _TorchClassifier(mixin.PredictiveMixin, ClassifierMixin, _TorchModule):
     classes_: np.ndarray
 
     def _open_predictive(self, X):
-        p = torch.as_tensor(self._draws(X)).softmax(-1).numpy()
+        logits = self._draws(X)
+        if logits.shape[2] != len(self.classes_):
+            raise ValueError(
+                f"`module` must have a logit for each of {len(self.classes_)} classes; "
+                f"got {logits.shape[2]}. Of two, a single logit z is (0, z)."
+            )
+        p = torch.as_tensor(logits).softmax(-1).numpy()
         return mixin.OpenPredictive(
             p.shape[1], lambda rows: LabelPredictive(p[:, rows], self.classes_)
         )
@@ -95,7 +106,7 @@ def from_torch(module, X_transform=None, *, classes=None, noise_std=None, n_draw
         Rows to means of y, (n_samples[, n_targets]), or to logits (n_samples,
         n_classes). It is copied.
     X_transform : callable, default=None
-        From X to what the module takes: scaling, reshaping.
+        From X to what the module takes.
     classes : array-like of shape (n_classes,), default=None
         Labels, in the order of the logits: makes a classifier.
     noise_std : float > 0
@@ -129,21 +140,9 @@ def from_torch(module, X_transform=None, *, classes=None, noise_std=None, n_draw
     return _TorchRegressor(*common, noise_std)
 
 
-@contextmanager
-def _masks(module: nn.Module, draw: int):
-    """Its dropout layers with one mask for all rows."""
-    generator = torch.Generator().manual_seed(draw)
-
-    def masked(layer, inputs, output):
-        n_whole = _DROPOUTS[type(layer)]
-        shape = 1, *output.shape[1 : output.ndim - n_whole], *(1,) * n_whole
-        kept = torch.rand(shape, generator=generator) >= layer.p
-        return output * kept.to(output) / max(1 - layer.p, 1e-12)
-
-    layers = [layer for layer in module.modules() if type(layer) in _DROPOUTS]
-    hooks = [layer.register_forward_hook(masked) for layer in layers]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+def _masked(generator, layer, inputs, output):
+    """With one mask for all rows."""
+    n_own = output.ndim if type(layer) is nn.Dropout else 2
+    shape = 1, *output.shape[1:n_own], *(1,) * (output.ndim - n_own)
+    kept = torch.rand(shape, generator=generator) >= layer.p
+    return output * kept.to(output) / max(1 - layer.p, 1e-12)

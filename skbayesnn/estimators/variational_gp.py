@@ -1,5 +1,7 @@
 """The Gaussian process behind dropout [GG16 appendix 3], by random features."""
 
+from numbers import Real
+
 import numpy as np
 
 from skbayesnn._families import Bernoulli, Family, FixedWidth, MeanField, Point
@@ -40,7 +42,7 @@ class _VariationalGP(BayesianNetwork):
     def _widths(self) -> list[float | str]:
         """Of both maps, as shares of the prior's."""
         given = self.sigma
-        if isinstance(given, str | float | int):
+        if isinstance(given, str | Real):
             given = (given, given)
         if len(given) != 2:
             raise ValueError(
@@ -109,8 +111,9 @@ random_state
     length_scale_ : ndarray of shape (2,)
         Of the features, and sqrt(K) of their weights.
     elbo_ : float
-        Evidence lower bound in nats and y's units; comparable over ``length_scale``,
-        ``tau``, ``dropout`` and ``sigma`` > 0.
+        Evidence lower bound in nats and y's units, as in :class:`MCDropoutRegressor`:
+        of one draw per row in the last epoch, which is noisy where ``sigma`` is large,
+        and under the noise that was learned in training.
     tau_, noise_std_, dropout_, weight_decay_, history_, loss_curve_, n_iter_, \
 n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
 x_scale_, y_mean_, y_scale_

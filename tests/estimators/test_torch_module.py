@@ -1,5 +1,7 @@
 """MC dropout of modules that were trained in torch."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -100,6 +102,43 @@ def test_free_functions_and_pipelines_take_it(module, X):
     model = from_torch(module[:-1].append(last), noise_std=0.1)
     piped = make_pipeline("passthrough", model)
     assert skbayesnn.predict_interval(piped, X).shape == (ROWS, 2)
+
+
+def test_threads_have_masks_of_their_own(module, X):
+    model = from_torch(module, noise_std=0.1)
+    expected = model.predict(X)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(model.predict, [X] * 8):
+            np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"),
+    [
+        (nn.Dropout1d, (4,)),
+        (nn.Dropout1d, (4, 6)),
+        (nn.Dropout2d, (4, 6)),  # which torch takes for (rows, channels, length)
+        (nn.Dropout2d, (4, 6, 5)),
+        (nn.Dropout3d, (4, 6, 5, 3)),
+    ],
+)
+def test_channels_are_dropped_as_a_whole(kind, shape):
+    """Each by itself, alike in all rows, whatever stands behind them."""
+    scale = nn.Parameter(torch.ones(1))
+    layer = nn.Sequential(nn.Flatten(0, 0), kind(0.5))
+    layer.register_parameter("scale", scale)
+    model = from_torch(layer, lambda X: X.reshape(-1, *shape), noise_std=1.0)
+    ones = np.ones((3, int(np.prod(shape))))
+    channels = model._draws(ones).reshape(50, 3, 4, -1)
+    assert set(np.unique(channels)) == {0.0, 2.0}
+    assert (np.ptp(channels, axis=(1, 3)) == 0).all()
+    assert 1 < channels[:, 0, :, 0].sum(1).std()  # Not all of them together.
+
+
+def test_logits_are_as_many_as_classes(module, X):
+    model = from_torch(module, classes=[0, 1])
+    with pytest.raises(ValueError, match=r"logit for each of 2 classes; got 3"):
+        model.predict_proba(X)
 
 
 def test_net_of_skorch(X):

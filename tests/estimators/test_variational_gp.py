@@ -172,6 +172,7 @@ def test_without_width_it_is_dropout(rows, seed):
             [MeanField(spike=True), Bernoulli()],
         ),
         ({"sigma": (0.0, "auto")}, [Point(), MeanField()]),
+        ({"sigma": np.float32(1)}, [FixedWidth(sigma=0.5), FixedWidth(sigma=1 / 3)]),
     ],
 )
 def test_posterior_of_the_options(rows, seed, options, families):
