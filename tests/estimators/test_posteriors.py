@@ -485,7 +485,8 @@ def test_training_goes_on_at_another_rate(case, data, small, how):
 def test_stream(case, data, small):
     """N and the epochs grow, the optimiser goes on, and something is learned."""
     y, y_new = target(case, data), new_target(case, data)
-    model = case.model(**small)
+    # Anchors of l = 0.1 are so far out that the first steps are lost on the way.
+    model = case.model(**small | {"length_scale": 1.0})
     model.partial_fit(data.X, y)
     scale = model.x_scale_
     first = model.log_predictive_density(data.X, y).mean()
