@@ -96,7 +96,7 @@ REFUSED = [
     (
         {"gradient": "characteristic", "dropout": 0.0},
         ValueError,
-        "nothing of kinks; got activation='relu'. Set activation='tanh'",
+        "nothing of kinks; got activation='relu' and .* Set activation='tanh'",
     ),
     *[
         (
