@@ -190,9 +190,11 @@ class Convolutional(Wired):
 def _pooled(h: torch.Tensor, size: int) -> torch.Tensor:
     """The largest values of squares, images (rows, networks, ...) as above.
 
-    Without gradients by slices of the image, which takes a twentieth of the time of
+    Without gradients by slices of the image, which takes a quarter of the time of
     torch's own function.
     """
+    if size == 1:
+        return h
     if torch.is_grad_enabled():
         return functional.max_pool2d(h.flatten(0, 1), size).unflatten(0, h.shape[:2])
     for axis in (3, 4):
