@@ -63,7 +63,6 @@ POSTERIORS = {
         MC_DROPOUT,
         {"dropout": "auto", "network": clone(IMAGES).set_params(mask_per="channel")},
     ),
-    "images, type B": (VARIATIONAL, {"network": IMAGES}),
     "sequences": (MC_DROPOUT, {"dropout": 0.1, "network": SEQUENCES}),
     "sequences, mean field": (
         BBB,

@@ -37,14 +37,13 @@ EXPECTED_FAILED_CHECKS = {
 # others, and test_posteriors.py has what holds for each of them.
 SHORT = {"max_iter": 50, "n_draws": 20}
 ESTIMATORS = [
-    MCDropoutRegressor(**SHORT),
+    MCDropoutRegressor(**SHORT, network=AnyImage()),
     MCDropoutRegressor(
         **SHORT, likelihood="heteroscedastic", dropout="auto", n_estimators=3
     ),
     MCDropoutClassifier(),
     BBBRegressor(**SHORT, prior="scale_mixture", kl="sampled"),
     BBBClassifier(**SHORT, network=AnySequence()),
-    MCDropoutRegressor(**SHORT, network=AnyImage()),
     VariationalDropoutRegressor(**SHORT, noise="independent", alpha_per="weight"),
     VariationalDropoutClassifier(**SHORT),
     AnchoredEnsembleRegressor(max_iter=50, n_estimators=3),

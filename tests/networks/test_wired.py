@@ -255,7 +255,7 @@ def test_training_and_prediction_have_the_same_posterior(wiring, family, seed):
 
     5 standard errors, the variance's own estimated; heavy tails have larger ones.
     """
-    many = 1500
+    many = 800
     network = wiring.with_families((family,) * len(wiring.fan_ins))
     layers = [
         {name: value.expand(many, *value.shape[1:]) for name, value in own.items()}
