@@ -1,9 +1,12 @@
 """Which values lie far from where most of them are?"""
 
 import numpy as np
+from scipy import sparse
 
 # Beyond the quartiles, in interquartile ranges: 7.4 standard deviations of a Gaussian.
 _REACH = 5.0
+# Outliers that make a standard deviation so many times larger press the rest flat.
+_SWAMPED = 2.0
 
 
 def common_range(
@@ -34,3 +37,22 @@ def is_outlier(values: np.ndarray) -> np.ndarray:
     """Rows with a value outside of its column's common range, (rows,), bool."""
     low, high = common_range(values)
     return np.any((values < low) | (values > high), axis=1)
+
+
+def swamped(values: np.ndarray) -> np.ndarray:
+    """Columns whose standard deviation is that of a few values, (columns,), bool."""
+    low, high = common_range(values)
+    common = np.clip(values, low, high).std(0)
+    return np.isfinite(low) & (values.std(0) > _SWAMPED * common)
+
+
+def ordinary_rows(*tables) -> np.ndarray:
+    """Those without outliers that press the others flat, (rows,), bool.
+
+    Their predictions say nothing of whether those of the others differ.
+    """
+    kept = np.ones(tables[0].shape[0], dtype=bool)
+    for values in tables:
+        if values.ndim == 2 and not sparse.issparse(values):
+            kept &= ~is_outlier(values[:, swamped(values)])
+    return kept

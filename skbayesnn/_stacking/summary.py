@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from skbayesnn._data.outliers import ordinary_rows
 from skbayesnn._warnings import warn
-from skbayesnn.estimators._underfit import ordinary_rows
 
 # A density that is zero to rounding, nats: what one such row can cost a candidate.
 LOWEST = -1e4

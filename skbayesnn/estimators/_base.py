@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._data.outliers import ordinary_rows
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validate import Table, check_inputs
 from skbayesnn._likelihoods import LIKELIHOODS
@@ -138,22 +139,28 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """Look at the predictions of some training rows.
 
         Whether they differ, and where the KL may outweigh the data, whether they are as
-        good as a linear model's.
+        good as a linear model's: of predictions that are constant for that reason, and
+        not for outliers, only this is said.
         """
         few = _underfit.some_rows(rows, _underfit.FEW_ROWS)
-        few = few[_underfit.ordinary_rows(table.X[few], table.y[few])]
+        few = few[ordinary_rows(table.X[few], table.y[few])]
         spread, in_words = self._spread(table.X[few], table.y[few])
-        if not _underfit.is_usual(spread):
+        usual, outliers = _underfit.is_usual(spread), ""
+        if not usual:
             likelihood = LIKELIHOODS[self.likelihood]
             outliers = _underfit.outliers_in(table.X[rows], table.y[rows], likelihood)
+        collapsed = not outliers and self._collapsed(table, rows, weights)
+        if not usual and not collapsed:
             _underfit.warn_of_spread(spread, in_words, outliers)
+
+    def _collapsed(self, table, rows, weights) -> bool:
+        """Whether a linear model is better, which is then said."""
         if not self._can_collapse:
-            return
+            return False
         chosen = _underfit.some_rows(np.arange(len(rows)))
         rows, weights = rows[chosen], weights[chosen]
         explained = self._explained(table.X[rows], table.y[rows], weights)
-        if explained is not None:
-            _underfit.warn_if_collapsed(explained)
+        return explained is not None and _underfit.warn_if_collapsed(explained)
 
     def _partial_fit(self, X, y, sample_weight, *, renew=False, **check_params):
         """One epoch over new rows; see ``partial_fit`` of the estimators.

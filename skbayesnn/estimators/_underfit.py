@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from skbayesnn._data.outliers import common_range, is_outlier
+from skbayesnn._data.outliers import swamped
 from skbayesnn._warnings import warn
 
 # Rows that are looked at, evenly spread over the table.
@@ -25,8 +25,6 @@ FEW_ROWS = 200
 _CONSTANT = 0.05
 # Nor do they differ by so many times what y does, but for outliers.
 _WILD = 3.0
-# Outliers that make a standard deviation so many times larger press the rest flat.
-_SWAMPED = 2.0
 # Share of y's variance, or of its entropy, by which a network may fall behind: a mean
 # over draws is less sure of a class than one line, however well it tells them apart.
 _MARGIN_OF_VARIANCE = 0.05
@@ -41,18 +39,21 @@ class Explained(NamedTuple):
     margin: float
 
 
-def warn_if_collapsed(explained: Explained) -> None:
-    """Where a linear model is better by more than the margin."""
-    if explained.network < explained.linear - explained.margin:
+def warn_if_collapsed(explained: Explained) -> bool:
+    """Where a linear model is better by more than the margin; whether it is."""
+    collapsed = explained.network < explained.linear - explained.margin
+    if collapsed:
         warn(
             f"the network explains {explained.network:.0%} of y in its training rows, "
             f"a linear model {explained.linear:.0%}: the KL to the prior outweighs the "
-            "data (posterior collapse), or the training was too short. Raise a "
-            "regressor's length_scale ('fan_in' follows the width of the layers), "
-            "lower a classifier's (1 lets it be sure), raise max_iter, take fewer or "
-            "narrower hidden layers, or let the KL come in later (kl_warm_up).",
+            "data (posterior collapse), or the training was too short. Set a "
+            "regressor's length_scale to 'fan_in', which follows the width of the "
+            "layers, lower a classifier's (1 lets it be sure), raise max_iter, take "
+            "fewer or narrower hidden layers, or let the KL come in later "
+            "(kl_warm_up).",
             ConvergenceWarning,
         )
+    return collapsed
 
 
 def is_usual(spread: float) -> bool:
@@ -88,39 +89,19 @@ def outliers_in(X, y, likelihood) -> str:
     likelihood : class of ``Likelihood``
     """
     found = ""
-    if not sparse.issparse(X) and (of_x := np.flatnonzero(_swamped(X))).size:
+    if not sparse.issparse(X) and (of_x := np.flatnonzero(swamped(X))).size:
         found += (
             f"Outliers press the other values of {len(of_x)} columns of X flat "
             f"(numbers {of_x[:10].tolist()}): clip them, or put scikit-learn's "
             "QuantileTransformer in front. "
         )
     scaled = not likelihood.of_classes and likelihood.standardizes_y
-    if scaled and not likelihood.robust and _swamped(y).any():
+    if scaled and not likelihood.robust and swamped(y).any():
         found += (
             "Outliers of y press its other values flat: give likelihood='student_t', "
             "clip them, or transform y (TransformedTargetRegressor). "
         )
     return found.rstrip()
-
-
-def ordinary_rows(*tables) -> np.ndarray:
-    """Those without outliers that press the others flat, (rows,), bool.
-
-    Their predictions say nothing of whether those of the others differ.
-    """
-    kept = np.ones(tables[0].shape[0], dtype=bool)
-    for values in tables:
-        if values.ndim == 2 and not sparse.issparse(values):
-            kept &= ~is_outlier(values[:, _swamped(values)])
-    return kept
-
-
-def _swamped(values: np.ndarray) -> np.ndarray:
-    """Columns whose standard deviation is that of a few values, (columns,), bool."""
-    some = some_rows(values)
-    low, high = common_range(some)
-    common = np.clip(some, low, high).std(0)
-    return np.isfinite(low) & (values.std(0) > _SWAMPED * common)
 
 
 def some_rows(rows: np.ndarray, most: int = _ROWS) -> np.ndarray:
