@@ -29,3 +29,27 @@ def mean_nll(objective, q, x, y, row_weights, noise):
     nll = q.likelihood.nll(q.likelihood_params, outputs, y)
     weights = torch.ones_like(nll) if row_weights is None else row_weights
     return (weights * nll / objective.mean_weight.unsqueeze(1)).mean(1)
+
+
+def tangent_kernel(network, weights, variances, x, outputs):
+    """J V J^T of ``apply``, every row's gradient by itself, by autograd.
+
+    As ``Network.tangent_kernel``; weights without masks of their own.
+    """
+    kernels = []
+    for i in range(weights[0][0].shape[1]):
+        own = [
+            (w[:, [i]].requires_grad_(), b.flatten(0, -2)[[i]].requires_grad_())
+            for w, b in weights
+        ]
+        rows = x if len(x) == 1 else x[[i]]
+        values = network.apply(own, rows)[0, 0, :, outputs].mT.flatten()
+        leaves = [value for group in own for value in group]
+        of_leaves = [value[i] for group in variances for value in group]
+        kernel = torch.zeros(len(values), len(values), dtype=x.dtype)
+        slopes = [torch.autograd.grad(v, leaves, retain_graph=True) for v in values]
+        for variance, *of_rows in zip(of_leaves, *slopes, strict=True):
+            slope = torch.stack(of_rows).flatten(1)
+            kernel = kernel + variance * slope @ slope.mT
+        kernels.append(kernel)
+    return torch.stack(kernels)

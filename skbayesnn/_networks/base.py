@@ -144,6 +144,7 @@ class Network(ABC):
         groups = zip(self.families, layers, keep, strict=True)
         return [family.draw(params, p, noise) for family, params, p in groups]
 
+    @abstractmethod
     def tangent_kernel(
         self,
         weights: list[Draw],
@@ -153,35 +154,13 @@ class Network(ABC):
     ) -> torch.Tensor:
         """Covariance of some outputs over rows, if the weights varied a little.
 
-        To first order about one draw: J V J^T, by autograd, one member at a time.
+        To first order about one draw: J V J^T, of every member.
 
         weights : of every group (1, members, inputs, outputs), and biases
         variances : of every group's weights and biases, (members,) each
         x : (members or 1, rows, inputs)
         returns : (members, outputs * rows, outputs * rows)
         """
-        kernels = []
-        for i in range(weights[0][0].shape[1]):
-            own = [
-                (
-                    w[:, [i]].requires_grad_(),
-                    b.flatten(0, -2)[[i]].requires_grad_(),
-                    *(mask[:, [i]] for mask in masks),
-                )
-                for w, b, *masks in weights
-            ]
-            with torch.enable_grad():
-                rows = x if len(x) == 1 else x[[i]]
-                values = self.apply(own, rows)[0, 0, :, outputs].mT.flatten()
-            every = torch.eye(len(values), dtype=x.dtype, device=x.device)
-            leaves = [value for group in own for value in group[:2]]
-            of_leaves = [value[i] for group in variances for value in group]
-            slopes = torch.autograd.grad(values, leaves, every, is_grads_batched=True)
-            kernel = x.new_zeros(())
-            for slope, variance in zip(slopes, of_leaves, strict=True):
-                kernel = kernel + variance * slope.flatten(1) @ slope.flatten(1).mT
-            kernels.append(kernel)
-        return torch.stack(kernels)
 
     def log_density(
         self, layers: list[Params], keep: Keep, weights: list[Draw]

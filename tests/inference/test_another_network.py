@@ -45,6 +45,11 @@ class Branches(Network):
         of_b, back_b = self.b.vjp(layers[n:], keep[n:], x, noise)
         return of_a + of_b, lambda g: back_a(g.clone()) + back_b(g)
 
+    def tangent_kernel(self, weights, variances, x, outputs):
+        n = len(self.a.families)
+        of_a = self.a.tangent_kernel(weights[:n], variances[:n], x, outputs)
+        return of_a + self.b.tangent_kernel(weights[n:], variances[n:], x, outputs)
+
     def apply(self, weights, x):
         n = len(self.a.families)
         return self.a.apply(weights[:n], x) + self.b.apply(weights[n:], x)

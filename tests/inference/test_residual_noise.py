@@ -9,11 +9,13 @@ from sklearn.base import clone
 
 from skbayesnn import MCDropoutRegressor
 from skbayesnn._families import FAMILIES
+from skbayesnn._inference import residual_noise
 from skbayesnn._inference.mean_noise import MeanNoise
 from skbayesnn._inference.noise import DrawNoise
 from skbayesnn._likelihoods.base import SMALLEST_NOISE
-from skbayesnn._networks import MLP, Network
+from skbayesnn._networks import MLP
 from skbayesnn.model_selection._cross_fit import cross_fitted
+from tests.reference import tangent_kernel
 
 ROWS, COLUMNS, TARGETS = 47, 5, 2
 LENGTH_SCALE = 3.0
@@ -90,6 +92,35 @@ def test_many_targets_have_the_noise_of_a_few(seed):
     few = linear(seed, max_iter=1000).fit(X, Y).noise_std_
     # Both are near their optimum, where the noise is flat in the weights.
     np.testing.assert_allclose(noise, np.tile(few, (n_copies, 1)), rtol=1e-3)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_draws_are_looked_at_in_parts(seed, dropout, monkeypatch):
+    """Of less memory than they need together, the same numbers come."""
+    X, Y, weights = table(seed)
+    model = linear(seed, max_iter=30, dropout=dropout)
+    whole = model.fit(X, Y, sample_weight=weights).noise_std_
+    monkeypatch.setattr(residual_noise, "_LIVE_UNITS", 7 * ROWS * TARGETS)
+    parts = model.fit(X, Y, sample_weight=weights).noise_std_
+    np.testing.assert_allclose(parts, whole, rtol=1e-12)
+
+
+def test_few_rows_are_asked_of_a_large_network(seed, monkeypatch):
+    """As many as its units allow, in proportion to their weights."""
+    X, Y, weights = table(seed)
+    model = linear(seed, max_iter=30, dropout=0.2)
+    asked = []
+    some_rows = residual_noise._some_rows
+    monkeypatch.setattr(
+        residual_noise,
+        "_some_rows",
+        lambda rows, most: asked.append(most) or some_rows(rows, most),
+    )
+    units = COLUMNS + TARGETS
+    monkeypatch.setattr(residual_noise, "_UNITS", 50 * units * (ROWS // 2))
+    model.fit(X, Y, sample_weight=weights)
+    assert asked[0] == ROWS // 2
+    assert np.isfinite(model.noise_std_).all()
 
 
 def test_without_a_prior_it_is_that_of_least_squares(seed):
@@ -185,9 +216,7 @@ def test_tangent_kernel_is_that_of_autograd(seed, activation, rows_of_members):
     x = normal(rows_of_members, rows, sizes[0])
     by_hand = network.tangent_kernel(weights, variances, x, slice(0, outputs))
     assert by_hand.shape == (members, outputs * rows, outputs * rows)
-    by_autograd = Network.tangent_kernel(
-        network, weights, variances, x, slice(0, outputs)
-    )
+    by_autograd = tangent_kernel(network, weights, variances, x, slice(0, outputs))
     last = network.tangent_kernel(weights, variances, x, slice(1, outputs))
     torch.testing.assert_close(last, by_hand[:, rows:, rows:])
     torch.testing.assert_close(by_hand, by_autograd, rtol=1e-10, atol=1e-10)
