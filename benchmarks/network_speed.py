@@ -116,8 +116,59 @@ def our_step(network, members, device, x):
     return step
 
 
+# Channels, height and width of an image, of the patches, and channels that are made.
+CONVOLUTIONS = (1, 28, 3, 16), (16, 14, 3, 32), (20, 14, 5, 50)
+
+
+def ways_to_convolve(members, channels, size, kernel, n_out, device):
+    """Name: pass and gradients of the convolutions of all members, in three ways."""
+    images = torch.randn(members, N_ROWS, channels, size, size, device=device)
+    kernels = torch.randn(members, n_out, channels, kernel, kernel, device=device)
+    grouped = images.transpose(0, 1).flatten(1, 2).contiguous()
+    # (members, numbers of a patch, channels)
+    weights = kernels.flatten(2).mT.contiguous()
+    convolve = partial(nn.functional.conv2d, padding="same")
+
+    def in_turn(x, w):
+        return torch.stack([convolve(*pair) for pair in zip(x, w, strict=True)])
+
+    def in_groups(x, w):
+        return convolve(x, w.flatten(0, 1), groups=members)
+
+    def unfolded(x, w):
+        patches = nn.functional.unfold(x.flatten(0, 1), kernel, padding=kernel // 2)
+        return w.mT.unsqueeze(1) @ patches.unflatten(0, (members, N_ROWS))
+
+    def step(function, *inputs):
+        inputs = [value.detach().requires_grad_() for value in inputs]
+        torch.autograd.grad(function(*inputs).square().mean(), inputs)
+
+    return {
+        "in turn": partial(step, in_turn, images, kernels),
+        "in groups": partial(step, in_groups, grouped, kernels),
+        "unfolded": partial(step, unfolded, images, weights),
+    }
+
+
+def print_convolutions(arguments):
+    """Milliseconds of all ways, and of a single member and many."""
+    rows = []
+    for shape in CONVOLUTIONS:
+        for members in (1, MEMBERS):
+            ways = ways_to_convolve(members, *shape, arguments.device)
+            times = interleaved(
+                ways, arguments.rounds, arguments.device, arguments.clock
+            )
+            channels, size, kernel, n_out = shape
+            name = f"{channels} x {size} x {size}, {kernel}, {n_out} channels"
+            medians = [1e3 * statistics.median(times[way]) for way in ways]
+            rows.append([name, members, *(f"{value:.0f}" for value in medians)])
+    print("\nA convolution, pass and gradients, ms")
+    print(table(["image, kernel", "members", *ways], rows))
+
+
 def main():
-    """Time all networks and print a table."""
+    """Time all networks and convolutions, and print tables."""
     parser = command_line(__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=9)
@@ -152,6 +203,7 @@ def main():
     print()
     header = ["network", "torch ms", "ms", "one / torch", f"each of {MEMBERS} / torch"]
     print(table(header, rows))
+    print_convolutions(arguments)
 
 
 if __name__ == "__main__":

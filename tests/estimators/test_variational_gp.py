@@ -76,6 +76,12 @@ def test_prior_has_the_kernel_of_infinitely_many_features(rows, seed, activation
         assert (abs(terms.mean(0) - expected) < 6 * error).all()
 
 
+def only_v_is_random(seed, **options):
+    """Of given precision, trained to the end."""
+    long = {"max_iter": 1500, "n_training_draws": 4, "n_draws": 2500}
+    return gp(seed, sigma=(0.0, "auto"), tau=4.0, standardize=False, **long | options)
+
+
 def exact(features, y, tau, new):
     """Bayesian linear regression with weights N(0, 1): mean and variance of f."""
     precision = np.eye(features.shape[1]) + tau * features.T @ features
@@ -96,16 +102,7 @@ def features_of(model, X):
 def test_mean_is_that_of_linear_regression_on_the_features(rows, seed):
     """Where only v is random; of any number of features."""
     X, y = rows
-    model = gp(
-        seed,
-        n_features=6,
-        sigma=(0.0, "auto"),
-        tau=4.0,
-        standardize=False,
-        max_iter=1500,
-        n_training_draws=4,
-        n_draws=2500,
-    ).fit(X, y)
+    model = only_v_is_random(seed, n_features=6).fit(X, y)
     mean, variance = exact(features_of(model, X), y, 4.0, features_of(model, X))
     found = model.predict(X, method="mean_weights")
     # Training is stochastic.
@@ -119,17 +116,7 @@ def test_predictive_is_that_of_linear_regression_on_one_feature(seed):
     X = np.vstack([half, -half])
     noise = 0.5 * random.normal(size=ROWS // 2)
     y = 1.5 * X[:, 0] + np.r_[noise, -noise]
-    model = gp(
-        seed,
-        n_features=1,
-        activation="identity",
-        sigma=(0.0, "auto"),
-        tau=4.0,
-        standardize=False,
-        max_iter=1500,
-        n_training_draws=4,
-        n_draws=2500,
-    ).fit(X, y)
+    model = only_v_is_random(seed, n_features=1, activation="identity").fit(X, y)
     mean, variance = exact(features_of(model, X), y, 4.0, features_of(model, X))
     found = model.predict(X, method="mean_weights")
     assert abs(found - mean).max() < 0.1 * np.sqrt(variance.max())
