@@ -107,6 +107,8 @@ class Family(ABC):
     # not depend on them: its gradient is then one product per step. Such a q has no
     # width that is learned, so that a learned noise is made anew of the residuals.
     quadratic_kl: ClassVar[bool] = False
+    # Whether a draw drops inputs, and does nothing else.
+    drops: ClassVar[bool] = False
     # Whether the probability of being kept is a parameter.
     learns_keep: ClassVar[bool] = False
     # Names of the parameters that stay as ``init`` made them.

@@ -10,6 +10,8 @@ from skbayesnn._families.input_noise import InputNoise, masked_vjp
 class Bernoulli(InputNoise):
     """Whole rows of W are dropped; H(p) is constant in M and left out [Gal16]."""
 
+    drops = True
+
     def mask(self, keep, noise, *shape):
         """Zeros and ones."""
         return noise.bernoulli(keep, *shape)

@@ -26,6 +26,7 @@ class Concrete(Masked):
     """Bernoulli masks of a learned rate; ``keep`` is where learning starts."""
 
     learns_keep = True
+    drops = True
 
     def init(self, mean, scale, bias, keep):
         """As for a fixed rate; "logit" (members,) is log(p / (1 - p))."""

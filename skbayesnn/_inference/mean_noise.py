@@ -52,16 +52,15 @@ class MeanWeights(Posterior):
     @classmethod
     def of(cls, posterior: Posterior) -> "MeanWeights":
         """Of another's."""
-        return cls(**{f.name: getattr(posterior, f.name) for f in fields(Posterior)})
+        names = [field.name for field in fields(Posterior) if field.init]
+        return cls(**{name: getattr(posterior, name) for name in names})
 
     def distinct_draws(self, n_draws: int) -> int:
         """One."""
         return 1
 
-    def draw(self, draws: range) -> list[Draw]:
-        """E W and E b of every group, as one draw."""
-        noise = MeanNoise(self.keep[0])
-        return self.network.draw(self.layers, self.keep, noise)
+    def _noise(self, draws):
+        return MeanNoise(self.keep[0])
 
 
 def mean_weights(posterior: Posterior) -> list[Draw]:

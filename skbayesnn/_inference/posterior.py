@@ -1,6 +1,7 @@
 """A trained q(W) of several networks side by side, and its draws as functions."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +11,11 @@ from skbayesnn._families import Draw, Params
 from skbayesnn._inference.noise import DrawNoise
 from skbayesnn._likelihoods import Likelihood
 from skbayesnn._networks import Network
+
+# The networks of some parts of the draws.
+Drawn = list[Callable[[torch.Tensor], torch.Tensor]]
+# Weights of draws that are held from one prediction to the next.
+_HELD_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,10 @@ class Posterior:
     likelihood_params: Params
     keep: tuple[torch.Tensor, ...]
     seeds: np.ndarray
+    # Of parts of the draws, from one prediction to the next.
+    _held: dict[tuple[range, ...], Drawn] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @cached_property
     def n_members(self) -> int:
@@ -61,8 +71,34 @@ class Posterior:
 
     def draw(self, draws: range) -> list[Draw]:
         """Weights of the draws ``draws`` of every member, for ``network.apply``."""
-        noise = DrawNoise(self.seeds, draws, self.device, self.dtype)
-        return self.network.draw(self.layers, self.keep, noise)
+        return self.network.draw(self.layers, self.keep, self._noise(draws))
+
+    def drawn(self, draws: range) -> Callable[[torch.Tensor], torch.Tensor]:
+        """The networks of these draws: ``outputs`` as a function of x."""
+        noise = self._noise(draws)
+        return self.network.drawn(self.layers, self.keep, noise, len(draws))
+
+    def shares_draws(self, n_draws: int) -> bool:
+        """Whether these are quickest for many draws and few rows at a time."""
+        return self.network.shares_draws(self.layers, self.keep, n_draws)
+
+    def _noise(self, draws: range):
+        return DrawNoise(self.seeds, draws, self.device, self.dtype)
+
+    def bytes_of(self, n_draws: int) -> int:
+        """What the weights of so many draws take."""
+        item = self.keep[0].element_size() * self.n_members
+        return item * n_draws * self.network.n_weights
+
+    def held(self, parts: tuple[range, ...]) -> Drawn:
+        """``drawn`` of every part; held for the next time where they are few."""
+        held = self._held.get(parts)
+        if held is None:
+            held = [self.drawn(draws) for draws in parts]
+            if self.bytes_of(parts[-1].stop) <= _HELD_BYTES:
+                self._held.clear()
+                self._held[parts] = held
+        return held
 
     def outputs(self, x: torch.Tensor, draws: range) -> torch.Tensor:
         """Noise-free outputs of the draws ``draws``.
@@ -70,7 +106,7 @@ class Posterior:
         x : (members or 1, rows, inputs), standardised
         returns : (draws, members, rows, outputs)
         """
-        return self.network.apply(self.draw(draws), x)
+        return self.drawn(draws)(x)
 
     def components(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """What the likelihood makes of outputs (draws, members, rows, outputs)."""

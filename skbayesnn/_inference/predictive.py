@@ -14,13 +14,15 @@ from skbayesnn._inference.posterior import Posterior
 _CHUNK_BYTES = {"cpu": 1 << 23}
 _LARGE_CHUNK_BYTES = 1 << 30
 _ROWS_OF_HELD_WEIGHTS = 1024
+# Of draws that share what they compute.
+_FEWEST_ROWS = 32
 
 
 class OpenPosterior:
     """What the draws of a posterior say, of some rows after the other.
 
-    The drawn weights are held where they fit, and made anew for every chunk of rows
-    where they do not.
+    The drawn weights are held where they fit, few of them for other rows too, and made
+    anew for every chunk of rows where they do not.
 
     Parameters
     ----------
@@ -43,14 +45,14 @@ class OpenPosterior:
         keep_freed_memory()
         self._posterior, self._rows, self.n_rows = posterior, rows, n_rows
         n_draws = posterior.distinct_draws(n_draws)
-        hold = _fits(posterior, n_draws, budget)
+        hold = 2 * posterior.bytes_of(n_draws) <= budget
         # Rows that are best asked for at once.
         self.row_step, draw_step = chunk_sizes(posterior, n_rows, n_draws, budget, hold)
         self._draws = [
             range(start, min(start + draw_step, n_draws))
             for start in range(0, n_draws, draw_step)
         ]
-        self._held = [posterior.draw(draws) for draws in self._draws] if hold else None
+        self._held = posterior.held(tuple(self._draws)) if hold else None
 
     def chunks(self, rows: slice | None = None) -> Iterator[slice]:
         """The rows, so many at a time as are best asked for at once."""
@@ -80,8 +82,8 @@ class OpenPosterior:
         """Of the draws with number i, x (1, rows, inputs)."""
         posterior, draws = self._posterior, self._draws[i]
         with torch.inference_mode():
-            weights = self._held[i] if self._held else posterior.draw(draws)
-            outputs = posterior.network.apply(weights, x)
+            drawn = self._held[i] if self._held else posterior.drawn(draws)
+            outputs = drawn(x)
             outputs = outputs.expand(len(draws), posterior.n_members, -1, -1)
             values = posterior.components(outputs)
         return posterior.likelihood.components_class(
@@ -98,22 +100,20 @@ def chunk_sizes(
 ) -> tuple[int, int]:
     """Rows and draws of one chunk, so that its activations stay within the budget.
 
-    Where the weights are not held they are made anew
-    for every chunk of rows, which is then as large as a quarter of the budget allows.
+    Where the weights are not held they are made anew for every chunk of rows, which is
+    then as large as a quarter of the budget allows. Draws that share what they compute
+    are taken together, of as few rows as that leaves.
     """
     item = posterior.keep[0].element_size() * posterior.n_members
     per_row = item * posterior.network.live_units
     quarter = budget // 4
     target = min(quarter, _CHUNK_BYTES.get(posterior.device.type, _LARGE_CHUNK_BYTES))
+    if held and posterior.shares_draws(n_draws):
+        draw_step = int(np.clip(target // (_FEWEST_ROWS * per_row), 1, n_draws))
+        return int(np.clip(target // (per_row * draw_step), 1, n_rows)), draw_step
     most = _ROWS_OF_HELD_WEIGHTS if held else n_rows
     row_step = int(
         np.clip((target if held else quarter) // per_row, 1, min(n_rows, most))
     )
     per_draw = per_row * row_step + item * posterior.network.n_weights
     return row_step, int(np.clip(target // per_draw, 1, n_draws))
-
-
-def _fits(posterior: Posterior, n_draws: int, budget: int) -> bool:
-    """Whether the weights of all draws take at most half of the budget."""
-    item = posterior.keep[0].element_size() * posterior.n_members
-    return 2 * item * n_draws * posterior.network.n_weights <= budget

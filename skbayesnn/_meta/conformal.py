@@ -10,6 +10,7 @@ from sklearn.base import (
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._fitted_state import of_one_fit
 from skbayesnn._meta.functions import predict_with_std
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator, one_target
 from skbayesnn._predictive.cross_conformal import NUDGE, cross_interval, too_few
@@ -161,6 +162,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         check_is_fitted(self)
         return np.mean([model.predict(X) for model in self.estimators_], axis=0)
 
+    @of_one_fit
     def predict_interval(self, X, coverage=0.9, kind="equal_tailed"):
         """Interval that holds y with at least the given probability.
 
@@ -313,6 +315,7 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
+    @of_one_fit
     def predict_set(self, X, coverage=0.9):
         """Labels that together hold the right one with the given probability.
 

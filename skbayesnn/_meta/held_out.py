@@ -19,6 +19,7 @@ from sklearn.utils.metadata_routing import (
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import column_or_1d
 
+from skbayesnn._fitted_state import become
 from skbayesnn._sklearn_compat import (
     check_method_params,
     check_sample_weight,
@@ -104,10 +105,7 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(model, name):
                 fitted[name] = getattr(model, name)
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
-        for name, value in fitted.items():
-            setattr(self, name, value)
+        become(self, fitted)
         return self
 
     def get_metadata_routing(self):

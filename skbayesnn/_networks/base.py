@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, cast
 
 import torch
@@ -143,6 +144,16 @@ class Network(ABC):
         """
         groups = zip(self.families, layers, keep, strict=True)
         return [family.draw(params, p, noise) for family, params, p in groups]
+
+    def drawn(
+        self, layers: list[Params], keep: Keep, noise: Noise, n_draws: int
+    ) -> Callable[[torch.Tensor], torch.Tensor]:
+        """``apply`` of ``draw``, from noise of so many draws."""
+        return partial(self.apply, self.draw(layers, keep, noise))
+
+    def shares_draws(self, layers: list[Params], keep: Keep, n_draws: int) -> bool:
+        """Whether ``drawn`` is quickest for many draws and few rows at a time."""
+        return False
 
     @abstractmethod
     def tangent_kernel(

@@ -24,6 +24,7 @@ from skbayesnn._networks.base import (
     StartNormal,
     start_values,
 )
+from skbayesnn._networks.shared_draws import SharedDraws, pays
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,38 @@ class MLP(Network):
                 h = activate_(h)
             h = _batched_product(h, weight).add_(bias.unsqueeze(-2))
         return h
+
+    def drawn(self, layers, keep, noise, n_draws):
+        """``apply`` of ``draw``; where masks drop little, what draws share once."""
+        if not self.shares_draws(layers, keep, n_draws):
+            return super().drawn(layers, keep, noise, n_draws)
+        pairs = zip(self.families, self.fan_ins, strict=True)
+        placed = self.with_families(tuple(family.placed((n,)) for family, n in pairs))
+        maps = placed.draw(layers, keep, noise)
+        members = [self._shared(maps, i) for i in range(len(keep[0]))]
+
+        def outputs(x: torch.Tensor) -> torch.Tensor:
+            inputs = x.expand(len(members), -1, -1)
+            pairs = zip(members, inputs, strict=True)
+            return torch.stack([member(rows) for member, rows in pairs], 1)
+
+        return outputs
+
+    def shares_draws(self, layers, keep, n_draws):
+        """Where masks of all maps drop so little that it pays."""
+        if not all(family.drops or not family.stochastic for family in self.families):
+            return False
+        kept = [p.mean().item() for p in self.learned_keep(layers, keep)]
+        return pays(self.sizes, kept, n_draws)
+
+    def _shared(self, maps: list[Draw], member: int) -> SharedDraws:
+        """The draws of one member; weights without a mask have one that drops none."""
+        own = []
+        for weight, bias, *masks in maps:
+            w = weight[0, member]
+            mask = masks[0][:, member] if masks else w.new_ones(1, len(w))
+            own.append((w, bias[member], mask))
+        return SharedDraws(own, ACTIVATIONS[self.activation])
 
     def tangent_kernel(
         self,

@@ -17,6 +17,7 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.validate import check_inputs, check_weights
+from skbayesnn._fitted_state import become, of_one_fit
 from skbayesnn._meta.functions import open_predictive
 from skbayesnn._predictive.mixin import OpenPredictive, PredictiveMixin
 from skbayesnn._sklearn_compat import ShowsSummary
@@ -101,18 +102,17 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             [before.out_of_fold[one.name, fold].estimator for one in kept]
             for fold in range(len(splits))
         ]
+        models = [before.refits[one.name, 0] for one in kept]
         fitted = {
-            "estimators_": [before.refits[one.name, 0] for one in kept],
+            "estimators_": models,
+            "n_iter_": max(network_of(one).n_iter_ for one in models),
             "n_draws_": np.array([n_draws[one.name] for one in kept]),
             **self._what_is_known(candidates, oof, stacked),
             **self._cross_fitted(folds, splits, oof, stacked.mixture),
             **_columns_of(rows),
         }
         # Nothing is changed before all is known, and nothing of an earlier fit stays.
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
-        self.__dict__.update(fitted)
-        self.n_iter_ = max(network_of(one).n_iter_ for one in self.estimators_)
+        become(self, fitted)
         say(str(self.summary_))
         return self
 
@@ -210,6 +210,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _summary(self, mixture, y, weights) -> Summary:
         """What the mixture is worth on rows that it has not seen."""
 
+    @of_one_fit
     def _open_predictive(self, X):
         X = self._checked_inputs(X)
         return self._opened(self.estimators_, X)

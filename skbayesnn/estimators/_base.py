@@ -2,7 +2,6 @@
 
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
-from contextlib import contextmanager
 from inspect import signature
 
 import numpy as np
@@ -13,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._data.outliers import ordinary_rows
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validate import Table, check_inputs
+from skbayesnn._fitted_state import changed_at_once
 from skbayesnn._likelihoods import LIKELIHOODS
 from skbayesnn._sklearn_compat import CallbackSupportMixin, with_callbacks
 from skbayesnn._warnings import warn
@@ -115,17 +115,18 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             before; with ``warm_start=True`` an interrupted fit keeps the finished
             epochs and warns.
         """
-        with self._restored_on_failure():
+        with changed_at_once(self) as new:
             warm = _validation.check_bool("warm_start", self.warm_start)
             warm = warm and hasattr(self, "parameters_")
-            prepared = prepare(self, X, y, sample_weight, X_val, y_val, reset=not warm)
+            prepared = prepare(new, X, y, sample_weight, X_val, y_val, reset=not warm)
+            # Callbacks are told about the estimator itself.
             if warm:
                 fitted = _continuation.go_on(self, prepared, "warm")
             else:
                 task = _program.task_of(self, prepared)
                 [fitted] = _program.train_together([self], [task])
-            adopt(self, prepared, fitted, self.n_epochs_seen_ if warm else 0)
-            warn_if_doubtful(self, prepared, fitted)
+            adopt(new, prepared, fitted, self.n_epochs_seen_ if warm else 0)
+            warn_if_doubtful(new, prepared, fitted)
         return self
 
     @abstractmethod
@@ -173,9 +174,9 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 "`partial_fit` takes the rows as they come and cannot hold any out; "
                 "got early_stopping=True. Set it to False, or use `fit`."
             )
-        with self._restored_on_failure():
+        with changed_at_once(self) as new:
             first = not hasattr(self, "parameters_")
-            table, of_y = self._check(X, y, sample_weight, reset=first, **check_params)
+            table, of_y = new._check(X, y, sample_weight, reset=first, **check_params)
             rows = np.flatnonzero(table.sample_weight > 0)
             prepared = Prepared(table, rows, None, of_y)
             if first and renew:
@@ -187,12 +188,12 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 how = "renew" if renew else "stream"
                 fitted = _continuation.go_on(self, prepared, how)
             seen = 0.0 if first or renew else self.total_weight_
-            self._adopt(fitted, of_y, seen=seen)
+            new._adopt(fitted, of_y, seen=seen)
             before = 0 if first else self.n_epochs_seen_
-            self.n_epochs_seen_ = before + self.n_iter_
-            self.n_iter_ = self.n_epochs_seen_
+            new.n_epochs_seen_ = before + new.n_iter_
+            new.n_iter_ = new.n_epochs_seen_
             if renew:
-                warn_if_doubtful(self, prepared, fitted)
+                warn_if_doubtful(new, prepared, fitted)
         return self
 
     def _check_can_go_on(self, task: _program.Task, of_y: dict) -> None:
@@ -223,20 +224,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         total_weight = seen + fitted.task.total_weight
         attributes = _serialization.fitted_attributes(fitted, total_weight)
         attributes |= of_y | {"total_weight_": total_weight}
-        for name, value in attributes.items():
-            setattr(self, name, value)
-
-    @contextmanager
-    def _restored_on_failure(self):
-        """A failed or interrupted fit leaves the estimator as it was."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            private = {n: v for n, v in self.__dict__.items() if n.startswith("_")}
-            self.__dict__.clear()
-            self.__dict__.update(before | private)
-            raise
+        self.__dict__ |= attributes | {"_held": _serialization.Held()}
 
     def _checked_inputs(self, X):
         """X of a prediction, checked."""
@@ -251,6 +239,12 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """The standardisation of the fit."""
         return _serialization.scaling_of(self)
 
+    def __getstate__(self):
+        """Without what predictions hold."""
+        state = dict(super().__getstate__())
+        state.pop("_held", None)
+        return state
+
     def __setstate__(self, state):
         """Attributes of a pickle; those of earlier versions are brought up to date."""
         if "network_" in state:
@@ -258,6 +252,9 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         parameters = signature(type(self).__init__).parameters.values()
         defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
         super().__setstate__(defaults | state)
+        if "network_" in state:
+            _serialization.locked(self.parameters_)
+            self._held = _serialization.Held()
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

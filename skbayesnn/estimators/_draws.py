@@ -20,7 +20,7 @@ def fitted_posterior(estimator, X) -> Posterior:
     device = _validation.device_for_prediction(estimator.device)
     dtype = torch.float32 if X.dtype == np.float32 else torch.float64
     dtype = torch.float32 if device.type == "mps" else dtype
-    return _serialization.posterior_of(estimator, device, dtype)
+    return estimator._held.posterior(estimator, device, dtype)
 
 
 def posterior_by(estimator, X, method: str) -> Posterior:

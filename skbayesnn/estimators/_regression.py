@@ -5,6 +5,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
 from skbayesnn._data.validate import check_regression
+from skbayesnn._fitted_state import of_one_fit
 from skbayesnn._predictive.mixin import (
     OpenPredictive,
     RegressionPredictiveMixin,
@@ -74,6 +75,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         """
         return self._partial_fit(X, y, sample_weight)
 
+    @of_one_fit
     def predict(self, X, return_std=False, return_cov=False, *, method="draws"):
         """Predictive mean (eq. 5), and the total predictive standard deviation.
 
@@ -115,6 +117,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         mean, stds = self._mean_and_stds(X, posterior)
         return (mean, stds["total"]) if return_std else mean
 
+    @of_one_fit
     def predict_uncertainty(self, X, kind="total", as_frame=False):
         """Standard deviation of the predictive, whole or in its two parts (eq. 6).
 
@@ -143,6 +146,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         )
         return framed(values, kind, X) if as_frame else values
 
+    @of_one_fit
     def sample_f(self, X, n_samples=1, random_state=0):
         """Noise-free functions drawn from the posterior, coherent over rows.
 
@@ -163,6 +167,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         )
         return self._values_of_y(components.mean)
 
+    @of_one_fit
     def sample_y(self, X, n_samples=1, random_state=0):
         """Draws of y: functions of ``sample_f`` with independent noise on them.
 
@@ -173,6 +178,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         )
         return self._values_of_y(components.sample(random))
 
+    @of_one_fit
     def log_predictive_density(self, X, y):
         """Log density of y under the predictive mixture (eq. 8).
 
@@ -196,6 +202,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             result[chunk] = density.value
         return result + self._scaling.log_density_shift()
 
+    @of_one_fit
     def _open_predictive(self, X):
         return self._opened(self._checked_inputs(X))
 

@@ -4,6 +4,8 @@ Nothing else is kept in a fitted estimator, so that pickle, joblib and skops nee
 torch object, and a model that was fitted on a GPU loads anywhere.
 """
 
+from copy import deepcopy
+
 import numpy as np
 import torch
 from scipy import sparse
@@ -32,13 +34,52 @@ def arrays_of(posterior: Posterior) -> dict[str, np.ndarray]:
         for name, value in group.items()
     }
     arrays["keep"] = torch.stack(posterior.keep).double().cpu().numpy()
-    return arrays
+    return locked(arrays)
 
 
 def description_of(network: Network, likelihood: Likelihood) -> dict:
     """What is not an array: sizes, names and options."""
     about = {"format": FORMAT, "likelihood": likelihood.describe()}
     return network.describe() | about
+
+
+class Held:
+    """The posterior of a fitted estimator, held from one prediction to the next.
+
+    It is no part of what the estimator is: pickles and copies begin without, and all
+    are equal.
+    """
+
+    def __init__(self):
+        self._last = None
+
+    def __eq__(self, other):
+        return isinstance(other, Held)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def posterior(self, estimator, device: torch.device, dtype: torch.dtype):
+        """That of the fitted attributes; made anew where they are not the same."""
+        arrays = [*estimator.parameters_.values(), estimator.seeds_]
+        about = estimator.network_, device, dtype
+        last = self._last
+        if last is None or last[0] != about or not _all_are(arrays, last[1]):
+            posterior = posterior_of(estimator, device, dtype)
+            last = self._last = deepcopy(about), arrays, posterior
+        return last[2]
+
+
+def _all_are(arrays: list, others: list) -> bool:
+    """Whether they are the same objects, which cannot be written to."""
+    pairs = zip(arrays, others, strict=False)
+    return len(arrays) == len(others) and all(one is other for one, other in pairs)
+
+
+def locked(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays, which cannot be written to any more: to change one, replace it."""
+    for values in arrays.values():
+        values.flags.writeable = False
+    return arrays
 
 
 def posterior_of(estimator, device: torch.device, dtype: torch.dtype) -> Posterior:
@@ -111,7 +152,7 @@ def _from_first_format(state: dict) -> dict:
 
 
 def _tensor(values, device, dtype):
-    return torch.as_tensor(values).to(device, dtype)
+    return torch.tensor(values, device=device, dtype=dtype)
 
 
 def prior_from(posterior: Posterior) -> list[dict[str, np.ndarray]]:

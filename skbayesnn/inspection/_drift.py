@@ -7,6 +7,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._fitted_state import become, of_one_fit
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._sklearn_compat import safe_split
 from skbayesnn._warnings import warn
@@ -127,9 +128,13 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
                 f"{of_rows[0]:g} for all. Give an estimator that has some: an "
                 "ensemble, or one with draws."
             )
-        self.estimators_, self.uncertainty_ = models, of_rows
-        self.held_out_ = [np.arange(len(y))[test] for _, test in splits]
-        self.offset_ = -_threshold(of_rows, rate)
+        fitted = {
+            "estimators_": models,
+            "uncertainty_": of_rows,
+            "held_out_": [np.arange(len(y))[test] for _, test in splits],
+            "offset_": -_threshold(of_rows, rate),
+        }
+        become(self, fitted)
         return self
 
     def fit_predict(self, X, y):
@@ -149,6 +154,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         """
         return -np.mean(self._of_models(X), axis=0)
 
+    @of_one_fit
     def decision_function(self, X):
         """``score_samples(X) - offset_``: negative for rows that are told.
 
@@ -169,6 +175,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         """
         return np.where(self.decision_function(X) < 0, -1, 1)
 
+    @of_one_fit
     def p_value(self, X):
         """Whether rows, taken together, are more uncertain than those of the fit.
 

@@ -21,6 +21,7 @@ from sklearn.model_selection import (
 )
 from sklearn.utils import indexable
 
+from skbayesnn._fitted_state import become
 from skbayesnn._sklearn_compat import (
     BaseSearchCV,
     check_method_params,
@@ -148,11 +149,7 @@ class _Batched(BaseSearchCV):
             done = [store.of(names[i] for i in whole)]
             candidates = [candidates[i] for i in whole]
             fitted = replay(self, inputs, candidates, done, refit=False)
-        for name in learned(self):
-            delattr(self, name)
-        for name, value in learned(fitted).items():
-            setattr(self, name, value)
-        self.scorer_ = metrics_of(inputs.scorer)
+        become(self, learned(fitted) | {"scorer_": metrics_of(inputs.scorer)})
         return self
 
     def _inputs(self, X, y, params: dict) -> SearchInputs:

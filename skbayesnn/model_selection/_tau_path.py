@@ -16,6 +16,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 from sklearn.utils.metaestimators import available_if
 
+from skbayesnn._fitted_state import changed_at_once
 from skbayesnn._sklearn_compat import with_callbacks
 from skbayesnn.estimators import _program, _validation
 from skbayesnn.estimators._base import BayesianNetwork, adopt, warn_if_doubtful
@@ -73,8 +74,8 @@ class TauPathCV(BayesianNetwork):
             The fitted estimator. After an error or an interruption it is as it was
             before.
         """
-        with self._restored_on_failure():
-            prepared = prepare(self, X, y, sample_weight, X_val, y_val)
+        with changed_at_once(self) as new:
+            prepared = prepare(new, X, y, sample_weight, X_val, y_val)
             taus = self._path(prepared)
             network = self._network().set_params(tau=taus[0])
             # What is wrong is told here once, and not for every member.
@@ -93,11 +94,11 @@ class TauPathCV(BayesianNetwork):
                 network.set_params(tau=taus[search.best_index_]), prepared
             )
             [fitted] = _program.train_together([self], [task])
-            adopt(self, prepared, fitted)
-            warn_if_doubtful(self, prepared, fitted)
-            self.taus_ = np.array(taus)
-            self.scores_ = _scores_of(search)
-            self.best_score_ = float(search.best_score_)
+            adopt(new, prepared, fitted)
+            warn_if_doubtful(new, prepared, fitted)
+            new.taus_ = np.array(taus)
+            new.scores_ = _scores_of(search)
+            new.best_score_ = float(search.best_score_)
         return self
 
     @available_if(lambda self: False)

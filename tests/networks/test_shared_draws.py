@@ -1,0 +1,106 @@
+"""Draws that share what they compute are those of one product per draw."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn._families import Bernoulli, Concrete, Gaussian, MeanField, Point
+from skbayesnn._inference.noise import DrawNoise, initial_normal
+from skbayesnn._networks import MLP, mlp
+from skbayesnn._networks.activations import ACTIVATIONS
+from skbayesnn._networks.shared_draws import pays
+
+MEMBERS, ROWS, DRAWS, SIZES = 2, 5, 23, (4, 9, 6, 3)
+CPU, F64 = torch.device("cpu"), torch.float64
+FAMILIES = {
+    "dropped": (Bernoulli(),) * 3,
+    "learned": (Concrete(),) * 3,
+    "inputs kept": (Point(), Bernoulli(), Bernoulli()),
+    "a layer kept": (Bernoulli(), Point(), Concrete()),
+}
+
+
+def _parts(families, kept, seed, activation="relu"):
+    """Network, parameters and keep: of every group another one."""
+    network = MLP(SIZES, activation, families)
+    seeds = seed + np.arange(MEMBERS)
+    of_groups = (kept, (1 + kept) / 2, kept**2)
+    keep = tuple(torch.full((MEMBERS,), p, dtype=F64) for p in of_groups)
+
+    def normal(group, *shape):
+        return torch.as_tensor(initial_normal(seeds, group, *shape))
+
+    return network, network.init(normal, keep), keep, seeds
+
+
+@pytest.mark.parametrize("kept", [0.999, 0.97, 0.6, 0.02])
+@pytest.mark.parametrize("families", FAMILIES)
+def test_outputs_are_those_of_a_product_per_draw(monkeypatch, families, kept, seed):
+    """Also where nothing or nearly all is dropped, whether it pays or not."""
+    monkeypatch.setattr(mlp, "pays", lambda *_: True)
+    network, layers, keep, seeds = _parts(FAMILIES[families], kept, seed)
+    x = torch.as_tensor(np.random.default_rng(seed).normal(size=(1, ROWS, SIZES[0])))
+    draws = range(7, 7 + DRAWS)
+
+    def noise():
+        return DrawNoise(seeds, draws, CPU, F64)
+
+    found = network.drawn(layers, keep, noise(), DRAWS)(x)
+    expected = network.apply(network.draw(layers, keep, noise()), x)
+    assert found.shape == (DRAWS, MEMBERS, ROWS, SIZES[-1])
+    # Sums of at most nine terms of size one, in another order.
+    torch.testing.assert_close(found, expected.expand_as(found), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_all_activations(monkeypatch, activation, seed):
+    """In place, of what no other draw needs any more; on rows of their own."""
+    monkeypatch.setattr(mlp, "pays", lambda *_: True)
+    parts = _parts(FAMILIES["dropped"], 0.95, seed, activation)
+    network, layers, keep, seeds = parts
+    own = np.random.default_rng(seed).normal(size=(MEMBERS, ROWS, SIZES[0]))
+    x = torch.as_tensor(own)
+    noise = DrawNoise(seeds, range(DRAWS), CPU, F64)
+    drawn = network.drawn(layers, keep, noise, DRAWS)
+    found, again = drawn(x), drawn(x)
+    assert torch.equal(found, again) and torch.equal(x, torch.as_tensor(own))
+    noise = DrawNoise(seeds, range(DRAWS), CPU, F64)
+    expected = network.apply(network.draw(layers, keep, noise), x)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def test_it_pays_where_masks_drop_little():
+    """The default of regressions; not that of classes, nor a single draw."""
+    default, deep = (10, 50, 50, 1), (10, 50, 50, 50, 50, 1)
+    assert pays(default, [0.99] * 3, 200)
+    assert not pays(default, [0.9] * 3, 200)
+    assert not pays(default, [0.99] * 3, 1)
+    assert not pays(deep, [0.97] * 5, 200)
+
+
+@pytest.mark.parametrize("family", [Gaussian(), MeanField()])
+def test_other_noise_shares_nothing(family):
+    network = MLP(SIZES, "relu", (family,) * 3)
+    keep = tuple(torch.full((MEMBERS,), 0.999, dtype=F64) for _ in SIZES[1:])
+    assert not network.shares_draws([{}] * 3, keep, 200)
+
+
+@pytest.mark.parametrize("n_estimators", [1, 3])
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
+def test_predictions_do_not_depend_on_it(monkeypatch, kind, n_estimators, seed):
+    """Of rows in several chunks; the standard deviation, too."""
+    random = np.random.default_rng(seed)
+    X, X_new = random.normal(size=(40, 3)), random.normal(size=(1100, 3))
+    y = X[:, 0] > 0 if kind is MCDropoutClassifier else X @ [1.0, -1, 2]
+    options = {"dropout": 0.01, "max_iter": 3, "dtype": "float64"}
+    model = kind((20, 20), n_estimators=n_estimators, random_state=seed, **options)
+    model.fit(X, y)
+    found = model.predict_uncertainty(X_new, "all")
+    monkeypatch.setattr(mlp, "pays", lambda *_: False)
+    # A copy holds nothing of the predictions so far.
+    expected = copy.deepcopy(model).predict_uncertainty(X_new, "all")
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=1e-9, atol=1e-9)

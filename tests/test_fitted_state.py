@@ -1,0 +1,149 @@
+"""While one thread fits again, others see the fit before or the one after."""
+
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from skbayesnn import (
+    Abstainer,
+    BayesianStackingClassifier,
+    BayesianStackingRegressor,
+    CalibratedUncertaintyRegressor,
+    ConformalClassifier,
+    ConformalRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+)
+from skbayesnn.estimators import _base, _draws
+from skbayesnn.inspection import DriftMonitor
+from skbayesnn.model_selection import MCDropoutRegressorCV
+
+ROWS, NEW = 24, 5
+SMALL = {"hidden_layer_sizes": (4,), "max_iter": 2, "n_draws": 3, "random_state": 0}
+REGRESSOR, CLASSIFIER = MCDropoutRegressor(**SMALL), MCDropoutClassifier(**SMALL)
+POOL = [("network", REGRESSOR)]
+CASES = {
+    "regressor": (REGRESSOR, "predict_interval"),
+    "classifier": (CLASSIFIER, "predict"),
+    "CV": (MCDropoutRegressorCV(taus=2, **SMALL), "predict"),
+    "stack": (BayesianStackingRegressor(POOL, cv=2, random_state=0), "predict"),
+    "stack, CV+": (
+        BayesianStackingRegressor(POOL, cv=2, random_state=0),
+        lambda model, X: model.predict_interval(X, 0.5, method="cv+"),
+    ),
+    "stack of classes": (
+        BayesianStackingClassifier([("network", CLASSIFIER)], cv=2, random_state=0),
+        "predict",
+    ),
+    "calibrated": (CalibratedUncertaintyRegressor(REGRESSOR, cv=2), "predict_interval"),
+    "conformal": (
+        ConformalRegressor(REGRESSOR, method="cv+", cv=2),
+        "predict_interval",
+    ),
+    "label sets": (
+        ConformalClassifier(CLASSIFIER, random_state=0),
+        lambda model, X: model.predict_set(X, np.linspace(0.1, 0.8, 8)),
+    ),
+    "abstainer": (Abstainer(REGRESSOR, threshold=1.0), "predict"),
+    "drift": (DriftMonitor(REGRESSOR, cv=2, false_alarm_rate=0.5), "p_value"),
+}
+
+
+@pytest.fixture
+def tables(seed):
+    """Two of different columns and labels, and new rows."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(2, ROWS, 3))
+    labels = np.array([["a", "b"], ["c", "d"]])
+    return X, X[..., 0] * [[1.0], [-100.0]], labels, random.normal(size=(NEW, 3))
+
+
+def targets_of(model, y, labels):
+    is_label = "Classif" in type(model).__name__
+    return labels[(y > 0).astype(int)] if is_label else y
+
+
+def asked(model, how, X):
+    return np.asarray(getattr(model, how)(X) if isinstance(how, str) else how(model, X))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", CASES)
+def test_prediction_is_of_one_fit(monkeypatch, case, tables):
+    """A fit that comes between the steps of a prediction is not seen by it."""
+    model, how = clone(CASES[case][0]), CASES[case][1]
+    X, y, labels, new = tables
+    first, second = (targets_of(model, y[i], labels[i]) for i in range(2))
+    model.fit(X[0], first)
+    expected = asked(model, how, new)
+    plain, under_way = _draws.open_posterior, []
+
+    def with_a_fit_before(*args, **kwargs):
+        if not under_way:
+            under_way.append(True)
+            model.fit(X[1], second)
+        return plain(*args, **kwargs)
+
+    for module in ("_regression", "_classification"):
+        place = f"skbayesnn.estimators.{module}.open_posterior"
+        monkeypatch.setattr(place, with_a_fit_before)
+    found = asked(model, how, new)
+    assert under_way
+    np.testing.assert_array_equal(found, expected)
+    changed = asked(model, how, new)
+    assert changed.dtype != expected.dtype or not np.array_equal(changed, expected)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("how", ["fit", "partial_fit", "warm_start"])
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
+def test_fit_is_seen_when_it_is_done(monkeypatch, kind, how, tables):
+    """Until then predictions and pickles are those of the fit before."""
+    model, ask = kind(**SMALL), "sample_f"
+    X, y, labels, new = tables
+    known = targets_of(model, y[0], labels[0])
+    model.fit(X[0], known)
+    expected, seen = asked(model, ask, new), []
+    plain = _base.BayesianNetwork._adopt
+
+    def looked_at(twin, *args, **kwargs):
+        plain(twin, *args, **kwargs)
+        seen.append(asked(model, ask, new))
+        seen.append(asked(pickle.loads(pickle.dumps(model)), ask, new))
+
+    monkeypatch.setattr(_base.BayesianNetwork, "_adopt", looked_at)
+    if how == "warm_start":
+        model.set_params(warm_start=True)
+    (model.partial_fit if how == "partial_fit" else model.fit)(X[1], known)
+    model.set_params(warm_start=False)
+    for values in seen:
+        np.testing.assert_array_equal(values, expected)
+    assert len(seen) == 2 and not np.array_equal(asked(model, ask, new), expected)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_threads_see_one_fit_or_the_other(tables):
+    model = MCDropoutRegressor(**SMALL)
+    X, y, _, new = tables
+    of_fits = [model.fit(X[i], y[i]).predict_interval(new) for i in range(2)]
+    done, found = threading.Event(), []
+
+    def predict():
+        while not done.is_set():
+            found.append(model.predict_interval(new))
+            again = pickle.loads(pickle.dumps(model))
+            found.append(again.predict_interval(new))
+
+    threads = [threading.Thread(target=predict) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for i in range(6):
+        model.fit(X[i % 2], y[i % 2])
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert found
+    assert all(any(np.array_equal(one, fit) for fit in of_fits) for one in found)
