@@ -13,6 +13,7 @@ from skbayesnn._meta.functions import (
     sample_f,
     sample_y,
 )
+from skbayesnn._onnx.export import to_onnx
 from skbayesnn._stacking.classifier import BayesianStackingClassifier
 from skbayesnn._stacking.regressor import BayesianStackingRegressor
 from skbayesnn.estimators._weight_decay import tau_from_weight_decay
@@ -57,4 +58,5 @@ __all__ = [
     "sample_f",
     "sample_y",
     "tau_from_weight_decay",
+    "to_onnx",
 ]

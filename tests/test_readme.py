@@ -10,10 +10,12 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
 
 
 def test_there_are_blocks():
-    assert len(BLOCKS) == 8
+    assert len(BLOCKS) == 9
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_block_runs(block, capsys):
+    for extra in re.findall(r"^import (onnx\w*)", block, flags=re.MULTILINE):
+        pytest.importorskip(extra)
     exec(compile(block, README.name, "exec"), {})
     assert capsys.readouterr().out

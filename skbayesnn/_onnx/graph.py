@@ -1,0 +1,231 @@
+"""A graph in the making, and tensors that write their arithmetic into it."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+# What skl2onnx and ONNX Runtime from 1.14 on both have.
+OPSETS = {"": 18, "ai.onnx.ml": 3}
+IR_VERSION = 8
+
+
+def needed(package: str):
+    """A package of the extra ``onnx``.
+
+    Raises
+    ------
+    ImportError
+        It is not installed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise ImportError(
+            f"`to_onnx` needs {package}, which is not installed: "
+            "pip install 'skbayesnn[onnx]'"
+        ) from error
+
+
+class Tensor:
+    """A value of the graph, by name; arithmetic with arrays and others adds nodes.
+
+    Operands must have one type: arrays are float64 here, as what they meet.
+    """
+
+    # NumPy leaves `array * tensor` to the tensor.
+    __array_ufunc__ = None
+
+    def __init__(self, graph: "Graph", name: str):
+        self.graph, self.name = graph, name
+
+    def op(self, kind: str, *others, **attributes) -> "Tensor":
+        """The ONNX operator of that name, of this and other operands."""
+        return self.graph.op(kind, self, *others, **attributes)
+
+    def __add__(self, other):
+        return self.op("Add", other)
+
+    def __sub__(self, other):
+        return self.op("Sub", other)
+
+    def __mul__(self, other):
+        return self.op("Mul", other)
+
+    def __truediv__(self, other):
+        return self.op("Div", other)
+
+    def __matmul__(self, other):
+        return self.op("MatMul", other)
+
+    def __radd__(self, other):
+        return self.graph.op("Add", other, self)
+
+    def __rsub__(self, other):
+        return self.graph.op("Sub", other, self)
+
+    def __rmul__(self, other):
+        return self.graph.op("Mul", other, self)
+
+    def __neg__(self):
+        return self.op("Neg")
+
+    def square(self) -> "Tensor":
+        """x^2."""
+        return self * self
+
+    def sum(self, axis: int, keepdims: bool = False) -> "Tensor":
+        """Over an axis."""
+        return self._reduced("ReduceSum", axis, keepdims)
+
+    def min(self, axis: int, keepdims: bool = False) -> "Tensor":
+        """Over an axis."""
+        return self._reduced("ReduceMin", axis, keepdims)
+
+    def max(self, axis: int, keepdims: bool = False) -> "Tensor":
+        """Over an axis."""
+        return self._reduced("ReduceMax", axis, keepdims)
+
+    def take(self, index: np.ndarray, axis: int) -> "Tensor":
+        """Entries along an axis; a number instead of an array drops it."""
+        return self.op("Gather", np.asarray(index, dtype=np.int64), axis=axis)
+
+    def cast(self, dtype) -> "Tensor":
+        """In another precision."""
+        return self.op("Cast", to=element_type(dtype))
+
+    def unsqueeze(self, axis: int) -> "Tensor":
+        """With an axis of length 1."""
+        return self.op("Unsqueeze", np.array([axis]))
+
+    def expand_as(self, other: "Tensor") -> "Tensor":
+        """In the shape of another."""
+        return self.op("Expand", other.op("Shape"))
+
+    def _reduced(self, kind, axis, keepdims):
+        return self.op(kind, np.array([axis]), keepdims=int(keepdims))
+
+
+class Graph:
+    """Nodes and constants, in the order in which they are made."""
+
+    def __init__(self):
+        self._onnx = needed("onnx")
+        self._nodes: list = []
+        self._constants: list = []
+        self._inputs: list = []
+        self._outputs: list = []
+        self._n_names = 0
+
+    def op(self, kind: str, *operands, **attributes) -> Tensor:
+        """A node with one output; arrays become constants."""
+        names = [self._name_of(operand) for operand in operands]
+        output = self._fresh(kind)
+        self._node(kind, names, [output], **attributes)
+        return Tensor(self, output)
+
+    def constant(self, values) -> Tensor:
+        """An array, in its own precision."""
+        name = self._fresh("constant")
+        values = np.asarray(values)
+        values = values.astype(object) if values.dtype.kind == "U" else values
+        self._constants.append(self._onnx.numpy_helper.from_array(values, name))
+        return Tensor(self, name)
+
+    def input(self, name: str, dtype, shape) -> Tensor:
+        """Of the whole graph; None is a length that may differ."""
+        self._inputs.append(self._described(name, dtype, shape))
+        return Tensor(self, name)
+
+    def input_of(self, name: str, kind) -> Tensor:
+        """The same, of a type as ONNX writes it."""
+        self._inputs.append(self._onnx.helper.make_value_info(name, kind))
+        return Tensor(self, name)
+
+    def output(self, name: str, tensor: Tensor, dtype, shape) -> None:
+        """Of the whole graph, under this name."""
+        self._node("Identity", [tensor.name], [name])
+        self._outputs.append(self._described(name, dtype, shape))
+
+    def loop(self, body: Callable, most: int, *start: Tensor) -> list[Tensor]:
+        """``body`` of some tensors again and again, beginning with ``start``.
+
+        body : tensors -> whether to go on, and these tensors anew; float64
+        most : so many times at most
+        """
+        helper = self._onnx.helper
+        outside, self._nodes = self._nodes, []
+        state = [Tensor(self, self._fresh("state")) for _ in start]
+        go_on, *after = body(*state)
+        number, before = self._fresh("step"), self._fresh("go_on")
+        inputs = [
+            self._described(number, np.int64, []),
+            self._described(before, np.bool_, []),
+            *(self._described(one.name, np.float64, None) for one in state),
+        ]
+        outputs = [
+            self._described(go_on.name, np.bool_, []),
+            *(self._described(one.name, np.float64, None) for one in after),
+        ]
+        inside = helper.make_graph(self._nodes, self._fresh("body"), inputs, outputs)
+        self._nodes = outside
+        names = [self._name_of(np.array(most)), self._name_of(np.array(True))]
+        results = [Tensor(self, self._fresh("Loop")) for _ in start]
+        names += [one.name for one in start]
+        self._node("Loop", names, [one.name for one in results], body=inside)
+        return results
+
+    def inline(self, model, inputs: dict[str, Tensor]) -> Tensor:
+        """The only output of another model, whose inputs are given by name."""
+        prefix = self._fresh("steps") + "/"
+        inner = self._onnx.compose.add_prefix(model, prefix).graph
+        for name, tensor in inputs.items():
+            self._node("Identity", [tensor.name], [prefix + name])
+        self._nodes.extend(inner.node)
+        self._constants.extend(inner.initializer)
+        [output] = inner.output
+        return Tensor(self, output.name)
+
+    def model(self, **properties: str) -> Any:
+        """The model, checked; properties are its metadata."""
+        helper = self._onnx.helper
+        graph = helper.make_graph(
+            self._nodes, "skbayesnn", self._inputs, self._outputs, self._constants
+        )
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid(*pair) for pair in OPSETS.items()],
+            ir_version=IR_VERSION,
+            producer_name="skbayesnn",
+        )
+        helper.set_model_props(model, properties)
+        self._onnx.checker.check_model(model)
+        return model
+
+    def _node(self, kind: str, inputs, outputs, **attributes) -> None:
+        make = self._onnx.helper.make_node
+        name = self._fresh(f"{kind}_node")
+        self._nodes.append(make(kind, inputs, outputs, name=name, **attributes))
+
+    def _name_of(self, operand) -> str:
+        if not isinstance(operand, Tensor):
+            operand = self.constant(operand)
+        return operand.name
+
+    def _fresh(self, kind: str) -> str:
+        self._n_names += 1
+        return f"{kind}_{self._n_names}"
+
+    def _described(self, name, dtype, shape):
+        return self._onnx.helper.make_tensor_value_info(
+            name, element_type(dtype), shape
+        )
+
+
+def element_type(dtype) -> int:
+    """ONNX's number of a type; of str and object, that of strings."""
+    dtype = np.dtype(dtype)
+    if dtype.kind in "OU":
+        return needed("onnx").TensorProto.STRING
+    return needed("onnx").helper.np_dtype_to_tensor_dtype(dtype)

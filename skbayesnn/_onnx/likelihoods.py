@@ -1,0 +1,143 @@
+"""Outputs of networks -> what they say of y: weighted components, or probabilities.
+
+Everything is float64, which costs little behind the networks.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._inference.posterior import Posterior
+from skbayesnn._likelihoods.heteroscedastic import (
+    LARGEST_LOG_PRECISION,
+    LOG_VARIANCE_RANGE,
+    Heteroscedastic,
+)
+from skbayesnn._likelihoods.mixture import GaussianMixtures, Mixture
+from skbayesnn._likelihoods.ordinal import Ordinal
+from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS, Poisson
+from skbayesnn._onnx.graph import Tensor
+
+# Whose components are normal distributions: these have quantiles in the graph.
+NORMAL = Gaussians, GaussianMixtures
+
+
+class Moments(NamedTuple):
+    """Components of y, (components, rows, targets).
+
+    ``share`` are weights that sum to one, (components, rows or 1, targets or 1).
+    """
+
+    share: Tensor
+    mean: Tensor
+    variance: Tensor
+
+
+def moments(posterior: Posterior, share: np.ndarray, outputs: Tensor) -> Moments:
+    """Of numbers, in the network's scale.
+
+    share : (networks,), of each in the whole mixture
+    outputs : (networks, rows, outputs)
+    """
+    return _MOMENTS[posterior.likelihood.name](posterior, share, outputs)
+
+
+def probabilities(posterior: Posterior, outputs: Tensor) -> Tensor:
+    """Of classes, (networks, rows, classes); outputs (networks, rows, outputs)."""
+    return _PROBABILITIES[posterior.likelihood.name](posterior, outputs)
+
+
+def _constant_noise(posterior, share, outputs) -> Moments:
+    """The variance is that at any outputs."""
+    likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
+    anywhere = torch.zeros(1, posterior.n_members, 1, likelihood.n_outputs).double()
+    arrays = [v[0].numpy() for v in likelihood.components(params, anywhere)]
+    variance = outputs.graph.constant(likelihood.components_class(*arrays).variance)
+    share = outputs.graph.constant(share[:, None, None])
+    return Moments(share, outputs, variance.expand_as(outputs))
+
+
+def _heteroscedastic(posterior, share, outputs) -> Moments:
+    likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
+    assert isinstance(likelihood, Heteroscedastic)
+    n = likelihood.n_targets
+    mean, s = (outputs.take(np.arange(n) + i * n, axis=2) for i in range(2))
+    gain = params["gain"].unsqueeze(1).numpy()
+    log_tau = likelihood.log_tau(params).numpy() - gain * _bounded(s)
+    log_tau = log_tau.op("Min", np.array(LARGEST_LOG_PRECISION))
+    lowest = -params["largest_log_variance"].unsqueeze(1).numpy()
+    log_tau = lowest + (8.0 * (log_tau - lowest)).op("Softplus") / 8.0
+    log_factor = likelihood.log_noise_factor(params)
+    variance = (np.asarray(log_factor) - log_tau).op("Exp")
+    return Moments(outputs.graph.constant(share[:, None, None]), mean, variance)
+
+
+def _mixture(posterior, share, outputs) -> Moments:
+    """The Gaussians of every network among the components."""
+    likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
+    assert isinstance(likelihood, Mixture)
+    shape = [0, 0, 3, likelihood.n_targets, likelihood.n_components]
+    apart = outputs.op("Reshape", np.array(shape))
+    logits, location, s = (apart.take(np.array(i), axis=2) for i in range(3))
+    location = location + params["centres"][:, None, None].numpy()
+    log_tau = likelihood.log_tau(params).unsqueeze(-1).numpy() - _bounded(s)
+    log_tau = log_tau.op("Min", np.array(LARGEST_LOG_PRECISION))
+    weight = logits.op("Softmax", axis=-1) * share[:, None, None, None]
+    values = weight, location, (-log_tau).op("Exp")
+    return Moments(*(_components_first(v, likelihood.n_targets) for v in values))
+
+
+def _components_first(values: Tensor, n_targets: int) -> Tensor:
+    """(networks, rows, targets, K) -> (networks K, rows, targets)."""
+    rows = values.op("Shape", start=1, end=2)
+    shape = rows.graph.op("Concat", np.array([-1]), rows, np.array([n_targets]), axis=0)
+    return values.op("Transpose", perm=[0, 3, 1, 2]).op("Reshape", shape)
+
+
+def _poisson(posterior, share, outputs) -> Moments:
+    likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
+    assert isinstance(likelihood, Poisson)
+    log_rate = outputs + params["offset"].unsqueeze(1).numpy()
+    rate = log_rate.op("Clip", *map(np.array, LOG_RATE_BOUNDS)).op("Exp")
+    return Moments(outputs.graph.constant(share[:, None, None]), rate, rate)
+
+
+def _categorical(posterior, outputs) -> Tensor:
+    return outputs.op("Softmax", axis=-1)
+
+
+def _ordinal(posterior, outputs) -> Tensor:
+    likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
+    assert isinstance(likelihood, Ordinal)
+    first, log_gaps = params["cuts"].unsqueeze(1).tensor_split([1], dim=-1)
+    cut_points = torch.cat([first, first + log_gaps.exp().cumsum(-1)], dim=-1)
+    up_to = (cut_points.numpy() - outputs).op("Sigmoid")
+    pads = [np.array([0, 0, a, 0, 0, b]) for a, b in ((1, 0), (0, 1))]
+    below = up_to.op("Pad", pads[0], np.array(0.0))
+    return up_to.op("Pad", pads[1], np.array(1.0)) - below
+
+
+_MOMENTS: dict[str, Callable[..., Moments]] = {
+    "gaussian": _constant_noise,
+    "student_t": _constant_noise,
+    "heteroscedastic": _heteroscedastic,
+    "mixture": _mixture,
+    "poisson": _poisson,
+}
+_PROBABILITIES: dict[str, Callable[..., Tensor]] = {
+    "categorical": _categorical,
+    "ordinal": _ordinal,
+}
+KNOWN = frozenset(_MOMENTS) | frozenset(_PROBABILITIES)
+
+
+def _bounded(s: Tensor) -> Tensor:
+    """As ``heteroscedastic.bounded``."""
+    return LOG_VARIANCE_RANGE * (s / LOG_VARIANCE_RANGE).op("Tanh")
+
+
+def _double(params):
+    return {name: values.double() for name, values in params.items()}

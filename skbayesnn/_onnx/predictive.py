@@ -1,0 +1,223 @@
+"""A fitted model -> its predictive as tensors: through pipelines and corrections.
+
+The counterpart of ``_meta.functions.open_predictive`` and ``_predictive``.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from sklearn.frozen import FrozenEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from skbayesnn._data.scaling import Scaling
+from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
+from skbayesnn._onnx.graph import Tensor
+from skbayesnn._onnx.likelihoods import (
+    KNOWN,
+    NORMAL,
+    Moments,
+    moments,
+    probabilities,
+)
+from skbayesnn._onnx.networks import outputs_of
+from skbayesnn._onnx.steps import transformed
+from skbayesnn._sklearn_compat import BaseSearchCV
+from skbayesnn._stacking.base import BayesianStacking
+from skbayesnn.estimators import _serialization
+from skbayesnn.estimators._base import BayesianNetwork
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The predictive of a regression, in y's units.
+
+    Parameters
+    ----------
+    moments : Moments
+    flat : bool
+        Whether results drop the target axis.
+    likelihoods : frozenset of str
+        Of its networks.
+    normal : bool
+        Whether all components are normal distributions.
+    """
+
+    moments: Moments
+    flat: bool
+    likelihoods: frozenset[str]
+    normal: bool
+
+    def joined(self, other: "Numbers") -> "Numbers":
+        """The components of both."""
+        pairs = zip(self.moments, other.moments, strict=True)
+        return Numbers(
+            Moments(*(one.op("Concat", two, axis=0) for one, two in pairs)),
+            self.flat,
+            self.likelihoods | other.likelihoods,
+            self.normal and other.normal,
+        )
+
+    def corrected(self, factor: np.ndarray) -> "Numbers":
+        """Spread about the mean, (targets,)."""
+        share, mean, variance = self.moments
+        centre = (share * mean).sum(0)
+        apart = factor * (mean - centre)
+        spread = Moments(share, centre + apart, variance * np.square(factor))
+        return replace(self, moments=spread)
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The predictive of a classification.
+
+    Parameters
+    ----------
+    share : Tensor (networks, 1, 1)
+    probability : Tensor (networks, rows, classes)
+    labels : ndarray of shape (classes,)
+    """
+
+    share: Tensor
+    probability: Tensor
+    labels: np.ndarray
+
+    def joined(self, other: "Classes") -> "Classes":
+        """The draws of both."""
+        share = self.share.op("Concat", other.share, axis=0)
+        probability = self.probability.op("Concat", other.probability, axis=0)
+        return replace(self, share=share, probability=probability)
+
+    def corrected(self, factor: np.ndarray) -> "Classes":
+        """With a temperature, (1,)."""
+        logits = self.probability.op("Log") / factor.item()
+        return replace(self, probability=logits.op("Softmax", axis=-1))
+
+
+class Rows(NamedTuple):
+    """Rows of X: what a graph gets, or what a pipeline's steps have made of it."""
+
+    inputs: dict[str, Tensor]
+    types: list | None = None
+
+
+class Part(NamedTuple):
+    """What a model is in a mixture: so many draws of so many."""
+
+    n_draws: int
+    n_all: int
+
+
+def predictive(model, rows: Rows, part: Part | None = None) -> Numbers | Classes:
+    """What the model says of the rows.
+
+    part : None, all draws of the posterior
+    """
+    check_is_fitted(model)
+    if isinstance(model, BaseSearchCV) and hasattr(model, "best_estimator_"):
+        return predictive(model.best_estimator_, rows, part)
+    if isinstance(model, FrozenEstimator):
+        return predictive(model.estimator, rows, part)
+    if isinstance(model, Pipeline):
+        if len(model) > 1:
+            rows = Rows({"steps": transformed(model[:-1], *rows)})
+        return predictive(model[-1], rows, part)
+    if isinstance(model, CalibratedUncertaintyRegressor):
+        if hasattr(model, "quantile_maps_"):
+            raise TypeError(
+                "`to_onnx` has no isotonic recalibration; got CalibratedUncertainty"
+                "Regressor(method='isotonic'). Fit it with method='scale'."
+            )
+        inner = predictive(model.estimator_, rows, part)
+        return inner.corrected(np.atleast_1d(model.scale_))
+    if isinstance(model, BayesianStacking):
+        return _stacked(model, rows)
+    if isinstance(model, BayesianNetwork):
+        return _of_network(model, rows, part)
+    raise TypeError(
+        "`to_onnx` takes the estimators of skbayesnn, alone, as the last step of a "
+        "Pipeline, in a search, in FrozenEstimator, or in CalibratedUncertainty"
+        f"Regressor(method='scale'); got {type(model).__name__}. Of meta-estimators "
+        "that map y or mix models convert the networks inside one by one."
+    )
+
+
+def _stacked(model: BayesianStacking, rows: Rows) -> Numbers | Classes:
+    """The candidates, each with its number of draws, corrected together."""
+    n_all = int(model.n_draws_.sum())
+    parts = [
+        predictive(one, rows, Part(int(n), n_all))
+        for one, n in zip(model.estimators_, model.n_draws_, strict=True)
+    ]
+    return _joined(parts).corrected(model.spread_factor_)
+
+
+def _of_network(model: BayesianNetwork, rows: Rows, part: Part | None):
+    """The draws of a fitted posterior."""
+    _check_known(model)
+    posterior = _serialization.posterior_of(model, torch.device("cpu"), torch.float32)
+    scaling = _serialization.scaling_of(model)
+    x = scaling.x_to_network(_only(rows).cast(np.float64)).cast(np.float32)
+    n_draws = posterior.distinct_draws(model.n_draws)
+    n_networks = n_draws * posterior.n_members
+    part = part or Part(n_networks, n_networks)
+    # As `DrawArrays.resized`.
+    picked = np.arange(part.n_draws) * n_networks // part.n_draws
+    counts = np.bincount(picked, minlength=n_networks)
+    found: list = []
+    for members, count, outputs in outputs_of(posterior, n_draws, counts, x):
+        share = count / part.n_all
+        if members.likelihood.of_classes:
+            shares = outputs.graph.constant(share[:, None, None])
+            probability = probabilities(members, outputs)
+            found.append(Classes(shares, probability, model.classes_))
+            continue
+        own = _in_units_of_y(moments(members, share, outputs), scaling)
+        likelihood = members.likelihood
+        normal = likelihood.components_class in NORMAL
+        names = frozenset([likelihood.name])
+        found.append(Numbers(own, model.y_ndim_ == 1, names, normal))
+    return _joined(found)
+
+
+def _only(rows: Rows) -> Tensor:
+    """The rows as a network takes them: of one type, side by side."""
+    if len(rows.inputs) > 1:
+        raise TypeError(
+            "`initial_types` must have one input where no step of a Pipeline puts "
+            f"several together; got {', '.join(rows.inputs)}. Put a ColumnTransformer "
+            "in front of the network, or leave `initial_types` out."
+        )
+    return next(iter(rows.inputs.values()))
+
+
+def _in_units_of_y(own: Moments, scaling: Scaling) -> Moments:
+    mean = own.mean * scaling.y_scale + scaling.y_mean
+    return Moments(own.share, mean, own.variance * np.square(scaling.y_scale))
+
+
+def _joined(parts):
+    first, *others = parts
+    for one in others:
+        first = first.joined(one)
+    return first
+
+
+def _check_known(model: BayesianNetwork) -> None:
+    """Refuse networks and likelihoods that no operators are known of."""
+    network, likelihood = (
+        model.network_["name"],
+        model.network_["likelihood"]["name"],
+    )
+    if network != "mlp":
+        raise TypeError(
+            "`to_onnx` needs a multi-layer perceptron; got a network of kind "
+            f"{network!r}. Fit with network=None or skbayesnn.networks.MLP."
+        )
+    if likelihood not in KNOWN:
+        raise TypeError(
+            f"`to_onnx` knows the likelihoods {', '.join(sorted(KNOWN))}; got "
+            f"{likelihood!r}."
+        )

@@ -1,0 +1,220 @@
+"""The graph says what the estimator says: every posterior, likelihood, kind of y."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from skbayesnn import (
+    AnchoredEnsembleRegressor,
+    BayesianStackingClassifier,
+    BayesianStackingRegressor,
+    BBBRegressor,
+    CalibratedUncertaintyRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    VariationalGPRegressor,
+    from_torch,
+    to_onnx,
+)
+from skbayesnn._networks.activations import ACTIVATIONS
+from skbayesnn.model_selection import MCDropoutRegressorCV
+from skbayesnn.networks import ConvNet
+from tests.estimators.posteriors import CASES
+from tests.onnx.running import (
+    Q,
+    assert_same_classes,
+    assert_same_numbers,
+    outputs,
+    own_numbers,
+)
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+# Networks of a few units in eight epochs are worse than a straight line, of course.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:overflow"
+)
+PERCEPTRONS = [case for case in CASES if "network" not in case.chosen]
+
+
+@pytest.mark.parametrize("case", PERCEPTRONS, ids=str)
+def test_every_posterior(case, data, small):
+    model = case.model(**small, n_estimators=2)
+    if case.classifies:
+        assert_same_classes(model.fit(data.X, data.labels), data.X_new)
+    else:
+        assert_same_numbers(model.fit(data.X, data.y), data.X_new, data.y)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("sizes", [(), (6,), (6, 5, 3)])
+def test_every_activation_and_depth(activation, sizes, data, small):
+    small = small | {"hidden_layer_sizes": sizes, "activation": activation}
+    model = MCDropoutRegressor(**small, dropout=0.2).fit(data.X, data.Y)
+    assert_same_numbers(model, data.X_new, data.Y)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"standardize": False},
+        {"dtype": "float64"},
+        {"n_draws": 1, "n_estimators": 2},
+        {"n_draws": 1, "dropout": 0.2},
+        {"dropout": 0.0},
+        {"dropout": 0.0, "n_estimators": 2},
+        {"dropout": [0.0, 0.2, 0.0]},
+    ],
+    ids=str,
+)
+def test_options(options, data, small):
+    model = MCDropoutRegressor(**small | options).fit(data.X, data.y)
+    assert_same_numbers(model, data.X_new, data.y)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic", "mixture"])
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, AnchoredEnsembleRegressor])
+def test_normal_noise_of_several_targets(likelihood, kind, data, small):
+    model = kind(**small, likelihood=likelihood, n_estimators=3)
+    assert_same_numbers(model.fit(data.X, data.Y), data.X_new, data.Y)
+
+
+@pytest.mark.parametrize("likelihood", ["student_t", "poisson"])
+def test_other_noise_has_moments_only(likelihood, data, small):
+    y = np.floor(np.abs(data.Y)) if likelihood == "poisson" else data.Y
+    model = MCDropoutRegressor(**small, likelihood=likelihood, n_estimators=2)
+    model.fit(data.X, y)
+    assert_same_numbers(model, data.X_new, y, q=())
+    with pytest.raises(TypeError, match=rf"`q` must be \(\).*{likelihood}"):
+        to_onnx(model)
+
+
+@pytest.mark.parametrize("likelihood", ["categorical", "ordinal"])
+@pytest.mark.parametrize(
+    "classes",
+    [
+        np.array([0, 1, 2]),
+        np.array([-3, 5, 5]),
+        np.array([1.0, 2.0, 7.0]),
+        np.array([False, True, True]),
+        np.array(["a b", "c", "d"]),
+        np.array(["a b", "c", "d"], dtype=object),
+    ],
+    ids=lambda classes: str(classes.dtype),
+)
+def test_kinds_of_labels(likelihood, classes, data, small):
+    model = MCDropoutClassifier(**small, likelihood=likelihood, n_estimators=2)
+    model.fit(data.X, classes[data.labels])
+    assert_same_classes(model, data.X_new)
+    names = " ".join(map(str, np.unique(classes)))
+    assert [p.value for p in to_onnx(model).metadata_props] == [names]
+
+
+def test_random_features(data, small):
+    del small["hidden_layer_sizes"]
+    model = VariationalGPRegressor(n_features=9, **small).fit(data.X, data.y)
+    assert_same_numbers(model, data.X_new, data.y)
+
+
+def test_after_pruning_and_a_search_for_tau(data, small):
+    pruned = BBBRegressor(**small).fit(data.X, data.y).prune(0.5)
+    assert_same_numbers(pruned, data.X_new, data.y)
+    searched = MCDropoutRegressorCV(taus=[0.1, 1.0], cv=2, **small)
+    assert_same_numbers(searched.fit(data.X, data.y), data.X_new, data.y)
+
+
+def test_rows_by_themselves(data, small):
+    model = MCDropoutRegressor(**small).fit(data.X, data.y)
+    graph = to_onnx(model)
+    together = outputs(graph, data.X_new)
+    alone = [outputs(graph, row[None]) for row in data.X_new]
+    for name, values in together.items():
+        np.testing.assert_allclose(
+            np.concatenate([one[name] for one in alone]), values, rtol=1e-5
+        )
+
+
+def test_levels_are_those_asked_for(data, small):
+    model = MCDropoutRegressor(**small, likelihood="heteroscedastic")
+    model.fit(data.X, data.y)
+    for q in ([0.3], (0.999, 0.001), 0.5):
+        found = outputs(to_onnx(model, q=q), data.X_new)["quantiles"]
+        own = own_numbers(model, data.X_new, np.atleast_1d(q))["quantiles"]
+        np.testing.assert_allclose(found, own, rtol=0, atol=1e-5 * data.y.std())
+    assert [p.value for p in to_onnx(model, q=q).metadata_props] == ["0.5"]
+    with pytest.raises(ValueError, match="`q` must be in"):
+        to_onnx(model, q=1.0)
+
+
+def test_masks_keep_the_file_small(data, small):
+    """Bernoulli dropout has each weight once, not once for every draw."""
+    small = small | {"hidden_layer_sizes": (50, 50), "n_draws": 100}
+    sizes = [
+        len(to_onnx(kind(**small).fit(data.X, data.y)).SerializeToString())
+        for kind in (MCDropoutRegressor, BBBRegressor)
+    ]
+    n_weights = 50 * 50 + 6 * 50 + 1
+    assert sizes[0] < 4 * (100 * 104 + n_weights) + 50_000
+    assert sizes[1] > 4 * 100 * n_weights
+
+
+def test_scaled_uncertainty(data, small):
+    network = MCDropoutRegressor(**small)
+    for y in (data.y, data.Y):
+        model = CalibratedUncertaintyRegressor(network, cv=2).fit(data.X, y)
+        assert_same_numbers(model, data.X_new, y)
+    isotonic = CalibratedUncertaintyRegressor(network, cv=2, method="isotonic")
+    with pytest.raises(TypeError, match=r"isotonic.*method='scale'"):
+        to_onnx(isotonic.fit(data.X, data.y))
+
+
+def test_stacks(data, small):
+    """Weights as whole numbers of draws, several fits to all rows, one correction."""
+    pool = [
+        ("masks", MCDropoutRegressor(**small, likelihood="heteroscedastic")),
+        ("points", MCDropoutRegressor(**small, dropout=0.0), {"tau": [0.1, 3.0]}),
+    ]
+    stack = BayesianStackingRegressor(pool, cv=3, random_state=0)
+    for y in (data.y, data.Y):
+        assert_same_numbers(stack.fit(data.X, y), data.X_new, y)
+        assert not np.all(stack.spread_factor_ == 1)
+    pool = [("masks", MCDropoutClassifier(**small)), ("two", MCDropoutClassifier())]
+    pool[1][1].set_params(**small, dropout=0.0)
+    stack = BayesianStackingClassifier(pool, cv=3, random_state=0)
+    assert_same_classes(stack.fit(data.X, data.labels), data.X_new)
+
+
+def test_refusals_name_the_way_out(data, small):
+    del small["hidden_layer_sizes"]
+    image = ConvNet((1, 2, 2), channels=(3,), hidden_layer_sizes=())
+    model = MCDropoutRegressor(network=image, **small).fit(data.X, data.y)
+    with pytest.raises(TypeError, match=r"'convolutional'.*network=None"):
+        to_onnx(model)
+    with torch.random.fork_rng():
+        module = nn.Sequential(nn.Linear(4, 3), nn.Dropout(), nn.Linear(3, 1))
+    with pytest.raises(TypeError, match="got _TorchRegressor"):
+        to_onnx(from_torch(module, noise_std=1.0))
+
+
+def test_without_onnx(data, small, monkeypatch):
+    model = MCDropoutRegressor(**small).fit(data.X, data.y)
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match=r"needs onnx.*skbayesnn\[onnx\]"):
+        to_onnx(model)
+
+
+def test_outputs_are_described(data, small):
+    """Before anything is run: names, shapes and what the levels are."""
+    model = MCDropoutRegressor(**small).fit(data.X, data.Y)
+    graph = to_onnx(model)
+    onnx.checker.check_model(graph, full_check=True)
+    [given] = graph.graph.input
+    dimensions = given.type.tensor_type.shape.dim
+    assert [d.dim_value or d.dim_param for d in dimensions] == ["n_samples", 4]
+    assert [o.name for o in graph.graph.output] == ["mean", "std", "quantiles"]
+    levels = {p.key: p.value for p in graph.metadata_props}
+    assert levels == {"q": " ".join(map(str, Q))}

@@ -1,0 +1,128 @@
+"""Steps before the network, by skl2onnx; and what else stands around a network."""
+
+import numpy as np
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import BaggingRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    MinMaxScaler,
+    OneHotEncoder,
+    PolynomialFeatures,
+    StandardScaler,
+)
+
+from skbayesnn import (
+    BayesianStackingRegressor,
+    CalibratedUncertaintyRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    to_onnx,
+)
+from skbayesnn.preprocessing import PiecewiseLinearEncoder
+from tests.onnx.running import (
+    assert_close,
+    assert_same_classes,
+    assert_same_numbers,
+    outputs,
+    own_numbers,
+)
+
+pytest.importorskip("onnxruntime")
+types = pytest.importorskip("skl2onnx.common.data_types")
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning",
+    "ignore::DeprecationWarning",
+)
+
+STEPS = {
+    "none": [],
+    "passthrough": ["passthrough"],
+    "scaler": [StandardScaler()],
+    "three": [
+        SimpleImputer(),
+        MinMaxScaler(),
+        PolynomialFeatures(2, include_bias=False),
+    ],
+    "encoder": [PiecewiseLinearEncoder(n_bins=5)],
+    "encoder behind": [StandardScaler(), PiecewiseLinearEncoder(keep_columns=True)],
+    "encoder of some": [
+        ColumnTransformer(
+            [("bins", PiecewiseLinearEncoder(), [0, 2]), ("as is", "passthrough", [3])]
+        )
+    ],
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_pipelines(name, data, small):
+    model = make_pipeline(*STEPS[name], MCDropoutRegressor(**small))
+    assert_same_numbers(model.fit(data.X, data.Y), data.X_new, data.Y)
+    model = make_pipeline(*STEPS[name], MCDropoutClassifier(**small))
+    assert_same_classes(model.fit(data.X, data.labels), data.X_new)
+
+
+def test_encoder_beyond_its_edges_and_of_a_constant_column(data, small):
+    X = data.X.copy()
+    X[:, 1] = 3
+    encoder = PiecewiseLinearEncoder(n_bins=3, keep_columns=True)
+    model = make_pipeline(encoder, MCDropoutRegressor(**small))
+    with pytest.warns(UserWarning, match="constant"):
+        model.fit(X, data.y)
+    beyond = np.array([1, 0, 1, 1])
+    far = np.stack([X.min(0) - beyond, X.max(0) + beyond])
+    assert_same_numbers(model, far, data.y)
+
+
+def test_around_and_inside(data, small):
+    """Searches, frozen steps and corrections, in any order."""
+    network = MCDropoutRegressor(**small)
+    pipeline = make_pipeline(StandardScaler(), network)
+    frozen = FrozenEstimator(StandardScaler().fit(data.X))
+    grid = {"mcdropoutregressor__tau": [0.1, 1.0]}
+    for model in (
+        GridSearchCV(pipeline, grid, cv=2),
+        make_pipeline(frozen, network),
+        CalibratedUncertaintyRegressor(pipeline, cv=2),
+        make_pipeline(StandardScaler(), CalibratedUncertaintyRegressor(network, cv=2)),
+    ):
+        assert_same_numbers(model.fit(data.X, data.y), data.X_new, data.y)
+    assert_same_numbers(FrozenEstimator(model), data.X_new, data.y)
+
+
+def test_the_default_pool(data, seed):
+    stack = BayesianStackingRegressor(max_iter=3, cv=2, random_state=seed)
+    assert_same_numbers(stack.fit(data.X, data.y), data.X_new, data.y)
+
+
+def test_columns_of_several_types(data, small):
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(data.X[:, :2], columns=["size", "weight"])
+    X["kind"] = np.array(["red", "green", "blue"])[data.labels]
+    steps = ColumnTransformer(
+        [
+            ("numbers", StandardScaler(), ["size", "weight"]),
+            ("kinds", OneHotEncoder(sparse_output=False), ["kind"]),
+        ]
+    )
+    model = make_pipeline(steps, MCDropoutRegressor(**small)).fit(X, data.y)
+    numbers, strings = (
+        kind([None, 1]) for kind in (types.FloatTensorType, types.StringTensorType)
+    )
+    initial = [("size", numbers), ("weight", numbers), ("kind", strings)]
+    inputs = {name: X[[name]].to_numpy() for name in X}
+    found = outputs(to_onnx(model, initial_types=initial), inputs)
+    assert_close(found, own_numbers(model, X), data.y)
+    with pytest.raises(TypeError, match="one input"):
+        to_onnx(model[-1], initial_types=initial)
+
+
+def test_refusals(data, small):
+    model = BaggingRegressor(MCDropoutRegressor(**small), 2, random_state=0)
+    model.fit(data.X, data.y)
+    with pytest.raises(TypeError, match="got BaggingRegressor"):
+        to_onnx(model)
