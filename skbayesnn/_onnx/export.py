@@ -1,5 +1,7 @@
 """The ONNX model of an uncertain predictor, inputs to outputs."""
 
+import json
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
@@ -40,7 +42,7 @@ def to_onnx(model, *, q=(0.05, 0.5, 0.95), initial_types=None):
         (n_samples[, n_targets]), and ``quantiles``, with the levels as last axis, in
         y's units and float32; of a classifier ``label``, ``probabilities``
         (n_samples, n_classes), ``entropy`` and ``mutual_information`` (n_samples,),
-        nats. Its metadata say which ``q``, or which ``classes``.
+        nats. Its metadata say which ``q``, or which ``classes``, as JSON.
 
     Raises
     ------
@@ -74,9 +76,9 @@ def to_onnx(model, *, q=(0.05, 0.5, 0.95), initial_types=None):
     found = predictive(model, _rows(graph, model, initial_types))
     if isinstance(found, Classes):
         _say_of_classes(graph, found)
-        return graph.model(classes=" ".join(map(str, found.labels)))
+        return graph.model(classes=json.dumps(found.labels.tolist()))
     _say_of_numbers(graph, found, levels)
-    return graph.model(q=" ".join(map(str, levels)))
+    return graph.model(q=json.dumps(levels))
 
 
 def _rows(graph: Graph, model, initial_types) -> Rows:

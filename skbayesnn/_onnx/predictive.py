@@ -113,13 +113,13 @@ class Part(NamedTuple):
 def predictive(model, rows: Rows, part: Part | None = None) -> Numbers | Classes:
     """What the model says of the rows.
 
-    part : None, all draws of the posterior
+    part : of a network that is one of several, alone or in a pipeline; None: all
     """
     check_is_fitted(model)
     if isinstance(model, BaseSearchCV) and hasattr(model, "best_estimator_"):
-        return predictive(model.best_estimator_, rows, part)
+        return predictive(model.best_estimator_, rows)
     if isinstance(model, FrozenEstimator):
-        return predictive(model.estimator, rows, part)
+        return predictive(model.estimator, rows)
     if isinstance(model, Pipeline):
         if len(model) > 1:
             rows = Rows({"steps": transformed(model[:-1], *rows)})
@@ -130,7 +130,7 @@ def predictive(model, rows: Rows, part: Part | None = None) -> Numbers | Classes
                 "`to_onnx` has no isotonic recalibration; got CalibratedUncertainty"
                 "Regressor(method='isotonic'). Fit it with method='scale'."
             )
-        inner = predictive(model.estimator_, rows, part)
+        inner = predictive(model.estimator_, rows)
         return inner.corrected(np.atleast_1d(model.scale_))
     if isinstance(model, BayesianStacking):
         return _stacked(model, rows)

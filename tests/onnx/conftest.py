@@ -33,7 +33,7 @@ def small(seed):
     """Parameters of a network that is quick to fit."""
     return {
         "hidden_layer_sizes": (6, 5),
-        "max_iter": 8,
+        "max_iter": 4,
         "n_draws": 7,
         "random_state": seed,
     }
