@@ -234,8 +234,20 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         return OpenPredictive.mapped(inner, mixed)
 
     def __getstate__(self):
-        """Without what an interrupted fit has left behind."""
-        return super().__getstate__() | {"_unfinished": None}
+        """Plain, and without what an interrupted fit has left behind."""
+        state = super().__getstate__() | {"_unfinished": None}
+        if "weights_" in state:
+            state["weights_"] = _plain(state["weights_"])
+        return state
+
+    def __setstate__(self, state):
+        """Undo ``__getstate__``."""
+        if "weights_" in state:
+            columns = _plain(state["weights_"])
+            names = list(columns["weight"])
+            of_names = ([column[n] for n in names] for column in columns.values())
+            state = state | {"weights_": _framed(names, *map(np.array, of_names))}
+        super().__setstate__(state)
 
     def _say(self, start: float, text: str) -> None:
         if self.verbose:
@@ -314,3 +326,11 @@ def _framed(names, weights, log_density):
             for column, values in columns.items()
         }
     return pandas.DataFrame(columns, index=names).iloc[order]
+
+
+def _plain(frame) -> dict[str, dict[str, float]]:
+    """What ``_framed`` has made, without pandas."""
+    return {
+        column: {str(name): float(value) for name, value in frame[column].items()}
+        for column in ("weight", "log_density")
+    }
