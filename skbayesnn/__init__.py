@@ -14,8 +14,10 @@ from skbayesnn._meta.functions import (
     sample_y,
 )
 from skbayesnn._onnx.export import to_onnx
+from skbayesnn._persistence.functions import load, save, trusted_types
 from skbayesnn._stacking.classifier import BayesianStackingClassifier
 from skbayesnn._stacking.regressor import BayesianStackingRegressor
+from skbayesnn._version import __version__ as __version__
 from skbayesnn.estimators._weight_decay import tau_from_weight_decay
 from skbayesnn.estimators.anchored_ensemble import (
     AnchoredEnsembleClassifier,
@@ -29,8 +31,6 @@ from skbayesnn.estimators.variational_dropout import (
     VariationalDropoutRegressor,
 )
 from skbayesnn.estimators.variational_gp import VariationalGPRegressor
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Abstainer",
@@ -50,6 +50,7 @@ __all__ = [
     "VariationalGPRegressor",
     "crps",
     "from_torch",
+    "load",
     "log_predictive_density",
     "predict_interval",
     "predict_quantile",
@@ -57,6 +58,8 @@ __all__ = [
     "predictive_cdf",
     "sample_f",
     "sample_y",
+    "save",
     "tau_from_weight_decay",
     "to_onnx",
+    "trusted_types",
 ]

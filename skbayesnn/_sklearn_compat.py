@@ -6,11 +6,14 @@ every name at the oldest and at the newest version.
 """
 
 import html
+import re
 
+from sklearn import config_context
 from sklearn.base import BaseEstimator
 from sklearn.base import _fit_context as fit_context
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
+from sklearn.metrics._scorer import _PassthroughScorer, _Scorer
 from sklearn.model_selection import GridSearchCV
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
@@ -40,7 +43,19 @@ except ImportError:  # scikit-learn < 1.9
         return method
 
 
+# Attributes of estimators: which metadata they ask for, how transformers give out their
+# columns, and in a state the version that it is of.
+METADATA_REQUEST = "_metadata_request"
+OUTPUT_CONFIG = "_sklearn_output_config"
+STATE_VERSION = "_sklearn_version"
+# What `scoring=None` and names of scores are made into.
+SCORER_TYPES = _PassthroughScorer, _Scorer
+
 __all__ = [
+    "METADATA_REQUEST",
+    "OUTPUT_CONFIG",
+    "SCORER_TYPES",
+    "STATE_VERSION",
     "BaseSearchCV",
     "CallbackSupportMixin",
     "MultimetricScorer",
@@ -55,11 +70,13 @@ __all__ = [
     "has_callbacks",
     "metrics_of",
     "num_samples",
+    "requests_of",
     "routed_fit_params",
     "routing_enabled",
     "safe_indexing",
     "safe_split",
     "scorers_of_search",
+    "set_requests",
     "target_dimensions",
     "with_callbacks",
     "with_metrics_of",
@@ -179,3 +196,31 @@ class ShowsSummary(BaseEstimator):
     def _repr_mimebundle_(self, **kwargs):
         bundle = super()._repr_mimebundle_(**kwargs)
         return bundle | {k: self._html_repr() for k in bundle if k == "text/html"}
+
+
+# ---- metadata routing
+
+
+def requests_of(estimator) -> dict[str, dict]:
+    """What an estimator's ``set_..._request`` were told, by method."""
+    requests = estimator._metadata_request
+    found = {
+        method: getattr(requests, method).requests for method in _routed(estimator)
+    }
+    return {method: dict(wanted) for method, wanted in found.items() if wanted}
+
+
+def set_requests(estimator, requests: dict[str, dict]) -> None:
+    """Undo ``requests_of``."""
+    methods = _routed(estimator)
+    with config_context(enable_metadata_routing=True):
+        for method, wanted in requests.items():
+            if method not in methods:
+                raise ValueError(f"{type(estimator).__name__} routes no {method!r}.")
+            getattr(estimator, methods[method])(**wanted)
+
+
+def _routed(estimator) -> dict[str, str]:
+    """Methods that may ask for metadata, and the name of what sets that."""
+    names = (re.fullmatch("set_(.+)_request", name) for name in dir(type(estimator)))
+    return {name[1]: name[0] for name in names if name}

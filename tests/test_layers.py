@@ -15,7 +15,7 @@ PACKAGE = Path(skbayesnn.__file__).parent
 
 # Floors from the ground up; what is not named here is on top.
 FLOORS = [
-    {"_fitted_state", "_parameters", "_sklearn_compat", "_warnings"},
+    {"_fitted_state", "_parameters", "_sklearn_compat", "_version", "_warnings"},
     {"_distributions"},
     {"_families", "_likelihoods", "_priors", "gradient_estimators"},
     {"_networks"},
@@ -70,7 +70,7 @@ def test_the_drawing_shows_these_floors():
         for floor in drawing.split("       v\n")
     ]
     drawn = [set(re.findall(r"\w+", " ".join(of_floor))) for of_floor in names]
-    assert drawn[::-1] == [*FLOORS, {"_onnx"}]
+    assert drawn[::-1] == [*FLOORS, {"_onnx", "_persistence"}]
 
 
 def test_functions_are_short():

@@ -14,8 +14,9 @@ def test_there_are_blocks():
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
-def test_block_runs(block, capsys):
+def test_block_runs(block, capsys, tmp_path, monkeypatch):
     for extra in re.findall(r"^import (onnx\w*)", block, flags=re.MULTILINE):
         pytest.importorskip(extra)
+    monkeypatch.chdir(tmp_path)
     exec(compile(block, README.name, "exec"), {})
     assert capsys.readouterr().out

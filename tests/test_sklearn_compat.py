@@ -211,6 +211,38 @@ def test_routing_enabled():
         assert _sklearn_compat.routing_enabled()
 
 
+def test_metadata_requests():
+    with sklearn.config_context(enable_metadata_routing=True):
+        asking = Ridge().set_fit_request(sample_weight="w")
+        asking.set_score_request(sample_weight=False)
+    assert hasattr(asking, _sklearn_compat.METADATA_REQUEST)
+    requests = _sklearn_compat.requests_of(asking)
+    assert requests == {
+        "fit": {"sample_weight": "w"},
+        "score": {"sample_weight": False},
+    }
+    again = Ridge()
+    _sklearn_compat.set_requests(again, requests)
+    assert _sklearn_compat.requests_of(again) == requests
+    with pytest.raises(ValueError, match="routes no 'eval'"):
+        _sklearn_compat.set_requests(again, {"eval": {"sample_weight": True}})
+
+
+def test_names_of_attributes(data):
+    X, _, _ = data
+    scaler = StandardScaler().set_output(transform="default").fit(X)
+    assert hasattr(scaler, _sklearn_compat.OUTPUT_CONFIG)
+    version = scaler.__getstate__()[_sklearn_compat.STATE_VERSION]
+    assert version == sklearn.__version__
+
+
+def test_types_of_scorers(data):
+    X, y, _ = data
+    for scoring in (None, "r2"):
+        search = GridSearchCV(Ridge(), {"alpha": [1.0]}, scoring=scoring).fit(X, y)
+        assert type(search.scorer_) in _sklearn_compat.SCORER_TYPES
+
+
 def test_fit_context(data):
     """It decorates a ``fit``, and checks parameters before that."""
 

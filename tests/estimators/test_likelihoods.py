@@ -18,7 +18,9 @@ from skbayesnn import (
     ConformalRegressor,
     MCDropoutRegressor,
     VariationalDropoutRegressor,
+    load,
     predict_uncertainty,
+    save,
 )
 from skbayesnn.model_selection import BatchedGridSearchCV, MCDropoutRegressorCV
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
@@ -208,12 +210,15 @@ def test_tau_is_sought_where_it_may_lie(case):
     np.testing.assert_allclose(model.taus_, expected)
 
 
-def test_pickle(case, model):
-    again = pickle.loads(pickle.dumps(model))
-    for result, expected in zip(
-        again.predict(case.X_new, True), model.predict(case.X_new, True), strict=True
-    ):
-        np.testing.assert_array_equal(result, expected)
+def test_storage(case, model, tmp_path):
+    save(model, tmp_path / "model")
+    for again in (pickle.loads(pickle.dumps(model)), load(tmp_path / "model")):
+        for result, expected in zip(
+            again.predict(case.X_new, True),
+            model.predict(case.X_new, True),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(result, expected)
 
 
 def test_streams(case):

@@ -1,9 +1,11 @@
 """A fitted model is plain arrays: it is small, and survives any kind of storage."""
 
 import io
+import os
 import pickle
 import subprocess
 import sys
+import tempfile
 import textwrap
 
 import joblib
@@ -13,6 +15,7 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import skbayesnn
 from skbayesnn import (
     BBBClassifier,
     BBBRegressor,
@@ -74,7 +77,16 @@ def through_skops(model):
     return skops.loads(stored, trusted=untrusted)
 
 
-@pytest.mark.parametrize("through", [through_pickle, through_joblib, through_skops])
+def through_save(model):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model")
+        skbayesnn.save(model, path)
+        return skbayesnn.load(path)
+
+
+@pytest.mark.parametrize(
+    "through", [through_pickle, through_joblib, through_skops, through_save]
+)
 def test_round_trip_is_bit_equal(model, data, through):
     again = through(model)
     X = data.X_new

@@ -15,6 +15,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
 
+from skbayesnn import load, save
 from skbayesnn._data.validate import Table
 from skbayesnn.estimators import _serialization
 from tests.estimators.posteriors import CASES, REGRESSORS
@@ -129,6 +130,14 @@ def test_fixed_and_fresh_draws_are_of_one_posterior(fitted, data):
         # heavy ones; 25 % is far outside.
         epistemic = model.predict_uncertainty(data.X_new, kind="epistemic")
         np.testing.assert_allclose(functions.std(-1), epistemic, rtol=0.25)
+
+
+def test_saved_model_predicts_bit_by_bit(fitted, data, tmp_path):
+    save(fitted, tmp_path / "model")
+    again = load(tmp_path / "model")
+    whole = predictions(fitted, data.X_new)
+    assert_same(predictions(again, data.X_new), whole)
+    assert vars(again).keys() == vars(fitted).keys()
 
 
 def test_stored_model_predicts_bit_by_bit(fitted, data):

@@ -1,0 +1,1 @@
+"""Fitted models <-> files of arrays and JSON, of which nothing is executed."""

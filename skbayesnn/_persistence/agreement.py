@@ -1,0 +1,195 @@
+"""Whether the attributes of a fitted model fit together: shapes, sizes, networks.
+
+Each function raises ``ValueError``, or whatever error a network of the wrong shapes
+raises; what they look at are models whose attributes are of the right types.
+"""
+
+import math
+
+import numpy as np
+import torch
+
+from skbayesnn._inference.posterior import Posterior
+from skbayesnn._parameters import check_number
+from skbayesnn.estimators import _serialization, _validation
+from skbayesnn.estimators._base import BayesianNetwork
+
+# Attributes of scikit-learn's scalers.
+_PER_COLUMN = (
+    "center_",
+    "data_max_",
+    "data_min_",
+    "mean_",
+    "min_",
+    "quantiles_",
+    "scale_",
+)
+_CPU = torch.device("cpu")
+
+
+def agree(what: str, *values) -> None:
+    """Refuse values that are not all equal."""
+    if any(value != values[0] for value in values):
+        found = ", ".join(map(repr, values))
+        raise ValueError(f"its attributes must agree in {what}; got {found}.")
+
+
+def of_network(model: BayesianNetwork) -> None:
+    """A network, its likelihood, its parameters and the scaling of its columns."""
+    check_number("n_draws", model.n_draws, kind=_validation.Integral, low=1)
+    _validation.device_for_prediction(model.device)
+    if not hasattr(model, "parameters_"):
+        return
+    posterior = _serialization.posterior_of(model, _CPU, torch.float64)
+    likelihood, n_columns = posterior.likelihood, model.n_features_in_
+    described = _serialization.description_of(posterior.network, likelihood)
+    agree("what the network is", repr(described), repr(model.network_))
+    _check_groups(posterior, model.parameters_)
+    if getattr(model, "pruning_", None) is None:
+        _check_moments(model.optimizer_, model.parameters_, len(posterior.layers))
+    agree("epochs", *(values.shape for values in model.history_.values()))
+    agree("columns", (n_columns,), model.x_mean_.shape, model.x_scale_.shape)
+    agree("the scaling of y", model.y_mean_.shape, model.y_scale_.shape)
+    agree("what is predicted", likelihood.of_classes, hasattr(model, "classes_"))
+    if likelihood.of_classes:
+        agree("classes", _n_targets(likelihood), len(model.classes_))
+    else:
+        agree("targets", (_n_targets(likelihood),), model.y_mean_.shape)
+        of_one = _n_targets(likelihood) == 1 and model.y_ndim_ == 1
+        agree("axes of y", True, of_one or model.y_ndim_ == 2)
+    with torch.no_grad():
+        row = torch.zeros(1, 1, n_columns, dtype=torch.float64)
+        outputs = posterior.outputs(row, range(1))
+        posterior.components(outputs)
+    agree("outputs", outputs.shape[-2:], (1, likelihood.n_outputs))
+
+
+def _check_groups(posterior: Posterior, arrays: dict[str, np.ndarray]) -> None:
+    """Names and shapes of all parameters, by those that a training starts with."""
+    network, n_members = posterior.network, posterior.n_members
+    n_stored = sum(values.size for values in arrays.values())
+    # Before anything of that size is made.
+    if not 0 < n_members * network.n_weights <= n_stored:
+        raise ValueError(
+            f"{n_members} networks of {network.n_weights} weights have {n_stored}."
+        )
+    agree("keep", arrays["keep"].shape, (len(network.families), n_members))
+    keep = tuple(torch.ones(n_members) for _ in network.families)
+    start = network.init(lambda group, *shape: torch.zeros(n_members, *shape), keep)
+    wanted = {
+        f"layers/{i}/{name}": tuple(value.shape)
+        for i, group in enumerate(start)
+        for name, value in group.items()
+    }
+    for name, value in _start_of(posterior.likelihood, n_members).items():
+        wanted[f"likelihood/{name}"] = tuple(value.shape)
+    found = {name: values.shape for name, values in arrays.items() if name != "keep"}
+    if posterior.likelihood.has_residual_noise:
+        # Only once it was made anew of the residuals.
+        shape = wanted["likelihood/log_tau"]
+        agree("noise", shape, found.pop("likelihood/log_factor", shape))
+    agree("parameters", sorted(found.items()), sorted(wanted.items()))
+
+
+def _check_moments(moments, parameters, n_layers: int) -> None:
+    """Shapes of the optimiser's moments: those of the parameters."""
+    for name, values in moments.items():
+        _, *place = name.split("/")
+        if place:
+            i, of_group = place
+            group = "likelihood" if int(i) == n_layers else f"layers/{i}"
+            agree(name, parameters[f"{group}/{of_group}"].shape, values.shape)
+
+
+def _start_of(likelihood, n_members: int):
+    """Parameters of a likelihood of two rows, or of a row of each class."""
+    n = _n_targets(likelihood)
+    y = np.arange(n) if likelihood.of_classes else np.outer([1.0, 2.0], np.ones(n))
+    statistics = likelihood.statistics(y, np.ones(len(y)))
+    of_members = torch.as_tensor(statistics).expand(n_members, -1)
+    tau = torch.ones(n_members, 1 if likelihood.of_classes else n)
+    return likelihood.init(tau.double(), of_members)
+
+
+def _n_targets(likelihood) -> int:
+    """Or classes."""
+    kind = "n_classes" if likelihood.of_classes else "n_targets"
+    return getattr(likelihood, kind)
+
+
+def of_encoder(model) -> None:
+    """The edges of each column's bins."""
+    if not hasattr(model, "bin_edges_"):
+        return
+    agree("columns", model.n_features_in_, len(model.bin_edges_), len(model.n_bins_))
+    agree("bins", [len(one) - 1 for one in model.bin_edges_], model.n_bins_.tolist())
+
+
+def of_scaler(model) -> None:
+    """A number for each column."""
+    own = [vars(model).get(name) for name in _PER_COLUMN]
+    columns = {values.shape[-1] for values in own if values is not None}
+    if hasattr(model, "n_features_in_"):
+        agree("columns", columns | {model.n_features_in_}, {model.n_features_in_})
+        row = np.zeros((1, model.n_features_in_))
+        agree("columns", model.transform(row).shape, row.shape)
+
+
+def of_quantile_map(model) -> None:
+    """As many levels as shares."""
+    agree("knots", np.ndim(model.level), 1, np.ndim(model.share))
+    agree("knots", len(model.level), len(model.share))
+
+
+def of_calibration(model) -> None:
+    """A map for each of the targets."""
+    maps = getattr(model, "quantile_maps_", None)
+    if maps is not None:
+        agree("targets", np.size(model.scale_), len(maps))
+
+
+def of_conformal(model) -> None:
+    """Rows that calibrate, of each model or of all."""
+    if not hasattr(model, "conformal_"):
+        return
+    scores = model.conformal_
+    if isinstance(scores, list):
+        agree("models", len(model.estimators_), len(scores))
+    of_all = sum(map(len, scores)) if isinstance(scores, list) else len(scores.alphas)
+    agree("rows that calibrate", model.n_calibration_, of_all)
+
+
+def of_monitor(model) -> None:
+    """Rows that each of the models has not seen."""
+    if not hasattr(model, "held_out_"):
+        return
+    agree("models", len(model.estimators_), len(model.held_out_))
+    agree("rows held out", sum(map(len, model.held_out_)), len(model.uncertainty_))
+
+
+def of_stack(model) -> None:
+    """The parts of a mixture, and of its folds."""
+    if not hasattr(model, "estimators_"):
+        return
+    n_parts = len(model.estimators_)
+    agree("candidates", n_parts, len(model.n_draws_))
+    of_classes, shape = hasattr(model, "classes_"), model.oof_prediction_.shape
+    if len(model.spread_factor_) != 1 or of_classes:
+        n_factors = 1 if of_classes else math.prod(shape[1:])
+        agree("factors of the spread", n_factors, len(model.spread_factor_))
+    if hasattr(model, "fold_estimators_"):
+        agree("candidates", n_parts, *map(len, model.fold_estimators_))
+        agree("folds", len(model.fold_estimators_), len(model.fold_scores_))
+
+
+def of_pipeline(model) -> None:
+    """Named steps, without a folder of pickles."""
+    steps = model.steps
+    named = isinstance(steps, list) and all(
+        isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
+        for one in steps
+    )
+    named = named and all(
+        one == "passthrough" or hasattr(one, "fit") for _, one in steps
+    )
+    agree("named steps and memory=None", True, named and model.memory is None)

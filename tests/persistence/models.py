@@ -1,0 +1,115 @@
+"""A small fitted model of every kind that can be saved, by name."""
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import KFold, ShuffleSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    MinMaxScaler,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
+
+import skbayesnn
+from skbayesnn import (
+    Abstainer,
+    BayesianStackingClassifier,
+    BayesianStackingRegressor,
+    CalibratedUncertaintyRegressor,
+    ConformalClassifier,
+    ConformalRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    model_selection,
+)
+from skbayesnn.inspection import DriftMonitor
+from skbayesnn.model_selection import BatchedGridSearchCV, BatchedRandomizedSearchCV
+from skbayesnn.preprocessing import PiecewiseLinearEncoder
+from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
+
+SIZE = {
+    "hidden_layer_sizes": (5,),
+    "max_iter": 3,
+    "n_draws": 7,
+    "device": "cpu",
+}
+
+
+def sized(kind, seed, **parameters):
+    """An estimator that is fitted in milliseconds."""
+    wanted = {**SIZE, "random_state": seed, "taus": 2, "cv": 2} | parameters
+    known = kind().get_params()
+    return kind(**{name: value for name, value in wanted.items() if name in known})
+
+
+def _searches(seed):
+    network = sized(MCDropoutRegressor, seed)
+    grid = {"tau": [1.0, 2.0], "hidden_layer_sizes": [(3,), (4, 2)]}
+    several = {"density": log_density_scorer, "crps": neg_crps_scorer, "R2": "r2"}
+    return {
+        "grid search": BatchedGridSearchCV(network, grid, cv=2),
+        "grid search, without refit": BatchedGridSearchCV(
+            network, {"tau": [1.0]}, cv=KFold(2), refit=False
+        ),
+        "randomized search": BatchedRandomizedSearchCV(
+            make_pipeline(StandardScaler(), network),
+            {"mcdropoutregressor__tau": [1.0, 2.0, 3.0]},
+            n_iter=2,
+            scoring=several,
+            refit="density",
+            cv=ShuffleSplit(2, random_state=seed),
+            random_state=np.random.RandomState(seed),
+        ),
+    }
+
+
+def regressors(seed):
+    """Of one target."""
+    network = sized(MCDropoutRegressor, seed)
+    steps = PiecewiseLinearEncoder(), FrozenEstimator(network)
+    return {
+        "gp": sized(skbayesnn.VariationalGPRegressor, seed),
+        "scaled": CalibratedUncertaintyRegressor(network, cv=2),
+        "isotonic": CalibratedUncertaintyRegressor(
+            make_pipeline(RobustScaler(), network), method="isotonic", cv=KFold(2)
+        ),
+        "split conformal": ConformalRegressor(network, random_state=seed),
+        "cv+": ConformalRegressor(network, method="cv+", cv=2),
+        "abstainer": Abstainer(network, target_error=1.0, cv=2),
+        "monitor": DriftMonitor(network, false_alarm_rate=0.2, cv=2),
+        "stack": BayesianStackingRegressor(max_iter=2, cv=2, random_state=seed),
+        "stack of a pool": BayesianStackingRegressor(
+            [("one", network, {"tau": [1.0, 2.0]})], cv=2, random_state=seed
+        ),
+        "encoder": PiecewiseLinearEncoder(n_bins=3, keep_columns=True),
+        "pipeline": make_pipeline(
+            *steps[:1],
+            MinMaxScaler(),
+            QuantileTransformer(n_quantiles=5),
+            network,
+        ),
+        **_searches(seed),
+    }
+
+
+def classifiers(seed):
+    """Of labels that are strings."""
+    network = sized(MCDropoutClassifier, seed, class_weight={"low": 2.0})
+    return {
+        "conformal": ConformalClassifier(network, random_state=seed),
+        "abstaining": Abstainer(network, target_error=0.9, cv=2),
+        "monitor of classes": DriftMonitor(network, false_alarm_rate=0.2, cv=2),
+        "stack of classes": BayesianStackingClassifier(
+            max_iter=2, cv=2, random_state=seed
+        ),
+    }
+
+
+def finders_of_tau():
+    """Classes."""
+    names = [name for name in model_selection.__all__ if name.startswith(("MC", "BB"))]
+    return [getattr(model_selection, name) for name in [*names, *_VARIATIONAL]]
+
+
+_VARIATIONAL = "VariationalDropoutRegressorCV", "VariationalDropoutClassifierCV"

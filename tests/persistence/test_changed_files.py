@@ -1,0 +1,278 @@
+"""Files that are not as they were saved: none is loaded as another model."""
+
+import copy
+import io
+import zipfile
+
+import numpy as np
+import pytest
+from sklearn.base import is_classifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skbayesnn
+from skbayesnn import (
+    BayesianStackingRegressor,
+    CalibratedUncertaintyRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+)
+from skbayesnn._persistence import archive, arrays
+from skbayesnn._persistence.table import KINDS
+from skbayesnn.preprocessing import PiecewiseLinearEncoder
+from tests.persistence.models import sized
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+N_MUTATIONS = 1000
+
+
+@pytest.fixture(scope="module")
+def data():
+    random = np.random.default_rng(3)
+    X = random.standard_normal((31, 4))
+    return X, X[:, 0] + 0.3 * random.standard_normal(31)
+
+
+def _models():
+    network = sized(MCDropoutRegressor, 0, hidden_layer_sizes=(6, 7))
+    encoded = make_pipeline(PiecewiseLinearEncoder(n_bins=3), StandardScaler(), network)
+    return [
+        network,
+        sized(MCDropoutClassifier, 0, n_estimators=2),
+        CalibratedUncertaintyRegressor(encoded, method="isotonic", cv=2),
+        BayesianStackingRegressor([("one", network)], cv=2, random_state=0),
+    ]
+
+
+@pytest.fixture(scope="module")
+def files(data, tmp_path_factory):
+    """Content of a file, its model and what it predicts, of several models."""
+    X, y = data
+    path = tmp_path_factory.mktemp("files") / "model"
+    found = []
+    for model in _models():
+        labels = np.array(["a", "b", "c"])[np.digitize(y, [-0.5, 0.5])]
+        model.fit(X, labels if is_classifier(model) else y)
+        skbayesnn.save(model, path)
+        found.append((path.read_bytes(), said(model, X)))
+    return found
+
+
+def said(model, X):
+    if hasattr(model, "predict_proba"):
+        return [model.predict(X), model.predict_proba(X)]
+    return list(model.predict(X, return_std=True))
+
+
+# ---- what can happen to bytes
+
+
+def flipped(content, random):
+    changed = bytearray(content)
+    for _ in range(random.integers(1, 4)):
+        changed[random.integers(len(changed))] ^= 1 << random.integers(8)
+    return bytes(changed)
+
+
+def cut_off(content, random):
+    return content[: random.integers(len(content))]
+
+
+def with_more(content, random):
+    at = random.integers(len(content) + 1)
+    return content[:at] + random.bytes(random.integers(1, 50)) + content[at:]
+
+
+def with_less(content, random):
+    at = random.integers(len(content))
+    return content[:at] + content[at + random.integers(1, 50) :]
+
+
+def swapped_members(content, random):
+    """Two members change their contents; all checksums of the archive are right."""
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    one, other = random.choice(list(members), 2, replace=False)
+    members[one], members[other] = members[other], members[one]
+    return of_members(members)
+
+
+def of_members(members):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as packed:
+        for name, member in members.items():
+            packed.writestr(name, member)
+    return file.getvalue()
+
+
+# ---- what somebody can do who makes the checksums right again
+
+
+def places(document, inside=()):
+    """(containers from the outermost, key) of every value."""
+    if isinstance(document, dict | list):
+        keys = document if isinstance(document, dict) else range(len(document))
+        for key in keys:
+            yield document, key
+            yield from places(document[key], inside)
+
+
+def edited(change):
+    def mutate(content, random):
+        document, members = archive.unpacked(content)
+        document = copy.deepcopy(document)
+        change(document, members, random)
+        return archive.packed(document, members)
+
+    mutate.__name__ = change.__name__
+    return mutate
+
+
+def _one(found, random):
+    return found[random.integers(len(found))]
+
+
+@edited
+def another_class(document, members, random):
+    found = [(d, k) for d, k in places(document) if k == "object"]
+    where, key = _one(found, random)
+    others = set(KINDS) - {where[key]}
+    names = [*sorted(others), "os.system", "builtins.eval", "", None, ["MLP"]]
+    where[key] = _one(names, random)
+
+
+@edited
+def another_name(document, members, random):
+    """Of a parameter, an attribute, or whatever else has a name."""
+    found = [d for d, _ in places(document) if isinstance(d, dict)]
+    where = _one(found, random)
+    old = _one(list(where), random)
+    names = [*where, old + "_", "__class__", "__dict__", "predict", "network_"]
+    new = _one([name for name in names if name != old], random)
+    if old != "likelihood/log_factor":
+        where[new] = where.pop(old)
+
+
+@edited
+def one_less(document, members, random):
+    found = [(d, k) for d, k in places(document) if isinstance(d, dict)]
+    where, key = _one(found, random)
+    # A noise that was not made anew is another model's, as another number is.
+    if key != "likelihood/log_factor":
+        del where[key]
+
+
+@edited
+def another_type(document, members, random):
+    where, key = _one(list(places(document)), random)
+    values = [None, "x", [], {}, [1.0], {"dict": {}}, {"tuple": []}, 1e300, -1, True]
+    kinds = [v for v in values if _kind(v) is not _kind(where[key])]
+    where[key] = _one(kinds, random)
+
+
+def _kind(value):
+    return float if type(value) is int else type(value)
+
+
+@edited
+def another_shape(document, members, random):
+    named = "shape", "values", "objects"
+    found = [
+        (d, k) for d, k in places(document) if k in named and isinstance(d[k], list)
+    ]
+    where, key = _one(found, random)
+    value = where[key]
+    others = [[value], value + value, value[:-1], [], None]
+    if key == "shape":
+        others += [value[::-1], [-1], [10**15], [*value, 1]]
+    where[key] = _one([one for one in others if one != value], random)
+
+
+@edited
+def another_dtype(document, members, random):
+    found = [(d, k) for d, k in places(document) if k == "array"]
+    where, key = _one(found, random)
+    names = ["<f4", "<f8", "<i4", "<i8", "<U1", "|O", ">f8", "<c8", "<M8[ns]", "x", 8]
+    names = [name for name in names if name != where[key]]
+    # Integers in another width are the same integers.
+    if where[key] == "<i8":
+        names.remove("<i4")
+    where[key] = _one(names, random)
+
+
+@edited
+def another_header(document, members, random):
+    """Of a member, which has a right checksum and a place in the document."""
+    found = [d for d, k in places(document) if k == "member"]
+    if not found:
+        document["format"] = 0
+        return
+    where = _one(found, random)
+    values = np.load(io.BytesIO(members.pop(where["member"])))
+    changed = [values.view("<i4"), values[None], values[:-1], values.T, values[..., 0]]
+    changed = [
+        one for one in changed if one.shape != values.shape or one.dtype.kind == "i"
+    ]
+    where["member"], member = arrays.as_member(_one(changed, random))
+    members[where["member"]] = member
+
+
+@edited
+def another_order(document, members, random):
+    found = [d for d, k in places(document) if k == "fortran"]
+    if found:
+        where = _one(found, random)
+        where["fortran"] = not where["fortran"]
+    else:
+        document["format"] = 2
+
+
+@edited
+def another_member(document, members, random):
+    found = [d for d, k in places(document) if k == "member"]
+    pairs = [(a, b) for a in found for b in found if a["shape"] != b["shape"]]
+    if pairs:
+        where, other = _one(pairs, random)
+        where["member"] = other["member"]
+    else:
+        members[archive.digest_of(b"")] = b""
+
+
+MUTATIONS = [
+    flipped,
+    cut_off,
+    with_more,
+    with_less,
+    swapped_members,
+    another_class,
+    another_name,
+    one_less,
+    another_type,
+    another_shape,
+    another_dtype,
+    another_header,
+    another_order,
+    another_member,
+]
+
+
+def test_no_changed_file_is_loaded_as_another_model(files, data, tmp_path, seed):
+    """Refused by its name, or the same predictions, bit by bit."""
+    random, path = np.random.default_rng([seed, 5]), tmp_path / "changed"
+    n_refused = dict.fromkeys((mutate.__name__ for mutate in MUTATIONS), 0)
+    for i in range(N_MUTATIONS):
+        # Most are of single networks, which are read faster.
+        content, expected = files[random.choice(4, p=[0.4, 0.3, 0.2, 0.1])]
+        mutate = MUTATIONS[i % len(MUTATIONS)]
+        changed = mutate(content, random)
+        path.write_bytes(changed)
+        try:
+            model = skbayesnn.load(path)
+        except ValueError as error:
+            assert str(path) in str(error)
+            n_refused[mutate.__name__] += 1
+            continue
+        for found, values in zip(said(model, data[0]), expected, strict=True):
+            np.testing.assert_array_equal(found, values, err_msg=mutate.__name__)
+    # None of them is harmless.
+    assert min(n_refused.values()) > 0

@@ -1,0 +1,370 @@
+"""What is saved is loaded as it was; what cannot be saved is refused by its name."""
+
+import io
+import json
+import pickle
+import re
+import subprocess
+import sys
+import textwrap
+import zipfile
+
+import numpy as np
+import pytest
+import sklearn
+import torch
+from sklearn.base import is_classifier
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+import skbayesnn
+from skbayesnn import (
+    CalibratedUncertaintyRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+)
+from skbayesnn._persistence.table import KINDS
+from skbayesnn.model_selection import BatchedGridSearchCV
+from skbayesnn.networks import ConvNet
+from skbayesnn.preprocessing import PiecewiseLinearEncoder
+from skbayesnn.scoring import log_density_scorer, neg_interval_score_scorer
+from tests.persistence.models import (
+    classifiers,
+    finders_of_tau,
+    regressors,
+    sized,
+)
+
+# Networks of three epochs say nothing of y.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+NAMES = [*regressors(0), *classifiers(0), *(kind.__name__ for kind in finders_of_tau())]
+
+
+@pytest.fixture(params=NAMES)
+def fitted(request, data, seed):
+    """A model of every kind but the single networks, of which others test all."""
+    finders = {kind.__name__: sized(kind, seed) for kind in finders_of_tau()}
+    model = {**regressors(seed), **classifiers(seed), **finders}[request.param]
+    if "onformal" in request.param:
+        pytest.importorskip("crepes")
+    of_classes = is_classifier(model) or request.param in classifiers(seed)
+    return model.fit(data.X, data.labels if of_classes else data.y)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.skbayesnn"
+
+
+@pytest.fixture
+def network(data, seed):
+    return sized(MCDropoutRegressor, seed).fit(data.X, data.y)
+
+
+def said(model, X):
+    """All that a model predicts, by method."""
+    if hasattr(model, "refit") and not model.refit:
+        return {}
+    names = "transform", "predict", "predict_proba", "predict_interval", "sample_y"
+    return {name: getattr(model, name)(X) for name in names if hasattr(model, name)}
+
+
+def without_addresses(model):
+    """All parameters; of a generator only that it is one."""
+    return re.sub(" at 0x[0-9A-F]+", "", repr(model))
+
+
+def assert_same(again, model, X):
+    expected = said(model, X)
+    for name, values in said(again, X).items():
+        np.testing.assert_array_equal(values, expected[name], err_msg=name)
+    assert without_addresses(again) == without_addresses(model)
+    params, known = again.get_params(), model.get_params()
+    assert {n: type(v) for n, v in params.items()} == {
+        n: type(v) for n, v in known.items()
+    }
+    assert vars(again).keys() - {"_unfinished"} == vars(model).keys() - {"_unfinished"}
+
+
+def test_all_is_as_it_was(fitted, path, data):
+    skbayesnn.save(fitted, path)
+    again, content = skbayesnn.load(path), path.read_bytes()
+    skbayesnn.save(again, path)
+    assert path.read_bytes() == content
+    assert_same(again, fitted, data.X_new)
+
+
+def test_every_estimator_is_on_the_list():
+    """A new one has a line in the table of what can be saved."""
+    packages = "", ".model_selection", ".inspection", ".preprocessing", ".networks"
+    for name in packages:
+        package = sys.modules[f"skbayesnn{name}"]
+        for listed in package.__all__:
+            kind = getattr(package, listed)
+            if isinstance(kind, type) and listed != "NetworkDescription":
+                assert KINDS[listed].type is kind
+
+
+def test_fitted_attributes_of_a_stack(data, seed, path):
+    model = regressors(seed)["stack of a pool"].fit(data.X, data.y)
+    skbayesnn.save(model, path)
+    again = skbayesnn.load(path)
+    assert again.summary_ == model.summary_
+    assert again.weights_["weight"].to_dict() == model.weights_["weight"].to_dict()
+    np.testing.assert_array_equal(
+        again.predict_interval(data.X_new, method="cv+"),
+        model.predict_interval(data.X_new, method="cv+"),
+    )
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"hidden_layer_sizes": [3, 2]},
+        {"hidden_layer_sizes": np.array([3, 2])},
+        {"tau": np.float64(2.0), "n_draws": np.int64(3), "verbose": np.False_},
+        {"tau": np.float32(0.1), "learning_rate_init": np.float16(0.01)},
+        {"random_state": np.random.RandomState(3), "device": torch.device("cpu")},
+        {"likelihood": "student_t", "likelihood_options": {"df": 4.0}},
+        {"network": ConvNet((1, 2, 2), channels=(2,), pool=1)},
+    ],
+    ids=lambda given: ", ".join(given),
+)
+def test_parameters_are_of_their_types(parameters, data, path, seed):
+    model = sized(MCDropoutRegressor, seed, **parameters).fit(data.X, data.y)
+    skbayesnn.save(model, path)
+    again = skbayesnn.load(path)
+    assert_same(again, model, data.X_new)
+    for name, value in parameters.items():
+        found = getattr(again, name)
+        assert type(found) is type(value)
+        if isinstance(value, np.random.RandomState):
+            assert found.randint(2**31) == value.randint(2**31)
+        else:
+            np.testing.assert_equal(found, value)
+
+
+def test_training_goes_on(network, path, data, seed):
+    skbayesnn.save(network, path)
+    again = skbayesnn.load(path)
+    for model in (network, again):
+        model.partial_fit(data.X, data.y)
+    assert_same(again, network, data.X_new)
+
+
+def test_columns_with_names_and_labels_that_are_objects(data, path, seed):
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(data.X, columns=["a", "b", "c", "d"])
+    labels = data.labels.astype(object)
+    model = sized(MCDropoutClassifier, seed, class_weight={"low": 2}).fit(X, labels)
+    skbayesnn.save(model, path)
+    again = skbayesnn.load(path)
+    assert again.classes_.dtype == object
+    assert again.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_output_of_a_transformer(data, path):
+    pytest.importorskip("pandas")
+    model = PiecewiseLinearEncoder(n_bins=3).set_output(transform="pandas").fit(data.X)
+    skbayesnn.save(model, path)
+    assert skbayesnn.load(path).transform(data.X).equals(model.transform(data.X))
+
+
+def test_metadata_requests(data, path, seed):
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = sized(MCDropoutRegressor, seed).set_fit_request(sample_weight="w")
+        model.fit(data.X, data.y)
+    skbayesnn.save(model, path)
+    again = skbayesnn.load(path)
+    assert str(again.get_metadata_routing()) == str(model.get_metadata_routing())
+
+
+def test_scorers_of_a_search(network, data, path):
+    scorer = neg_interval_score_scorer.with_options(coverage=0.5)
+    search = BatchedGridSearchCV(network, {"tau": [1.0]}, scoring=scorer, cv=2)
+    search.fit(data.X, data.y)
+    skbayesnn.save(search, path)
+    again = skbayesnn.load(path)
+    assert again.score(data.X, data.y) == search.score(data.X, data.y)
+    assert again.scoring.options == scorer.options
+
+
+@pytest.mark.slow
+def test_another_process(network, path, data, tmp_path):
+    """Nothing but the file is needed, and no module that it does not need."""
+    skbayesnn.save(network, path)
+    np.save(tmp_path / "X.npy", data.X_new)
+    script = textwrap.dedent("""
+        import sys
+        import numpy as np, skbayesnn, torch
+        torch.set_num_threads(int(sys.argv[2]))
+        model = skbayesnn.load(sys.argv[1] + "/model.skbayesnn")
+        X = np.load(sys.argv[1] + "/X.npy")
+        np.save(sys.argv[1] + "/result.npy", model.predict(X))
+        assert "skbayesnn.inspection" not in sys.modules
+        assert "matplotlib" not in sys.modules
+    """)
+    arguments = [str(tmp_path), str(torch.get_num_threads())]
+    environment = {"PYTHONPATH": ":".join(p for p in sys.path if p)}
+    subprocess.run(
+        [sys.executable, "-c", script, *arguments], check=True, env=environment
+    )
+    np.testing.assert_array_equal(
+        np.load(tmp_path / "result.npy"), network.predict(data.X_new)
+    )
+
+
+def test_file_is_arrays_and_json(network, path, data):
+    """For any program: NumPy reads the arrays, `sha256sum` checks the document."""
+    network.set_params(hidden_layer_sizes=(30, 20)).fit(data.X, data.y)
+    skbayesnn.save(network, path)
+    with zipfile.ZipFile(path) as archive:
+        document = json.loads(archive.read("model.json"))
+        names = [name for name in archive.namelist() if name.endswith(".npy")]
+        for name in names:
+            np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
+    assert names
+    assert document["format"] == 1
+    assert document["skbayesnn"] == skbayesnn.__version__
+    assert document["model"]["object"] == "MCDropoutRegressor"
+    assert len(path.read_bytes()) < 1.2 * len(pickle.dumps(network)) + 10_000
+
+
+# ---- what is refused
+
+
+def double(X):
+    return 2 * X
+
+
+class Own(MCDropoutRegressor):
+    """Of a user."""
+
+
+def _own_scorer(network):
+    def score(estimator, X, y):
+        return 0.0
+
+    return BatchedGridSearchCV(network, {"tau": [1.0]}, scoring=score, cv=2)
+
+
+REFUSED = {
+    "a function": (
+        lambda network: CalibratedUncertaintyRegressor(
+            make_pipeline(FunctionTransformer(double), network), cv=2
+        ),
+        "FunctionTransformer",
+    ),
+    "a pipeline of another end": (
+        lambda network: make_pipeline(StandardScaler(), LinearRegression()),
+        "LinearRegression",
+    ),
+    "a foreign estimator": (lambda network: LinearRegression(), "LinearRegression"),
+    "one around ours": (
+        lambda network: TransformedTargetRegressor(network),
+        "TransformedTargetRegressor",
+    ),
+    "a class of a user": (lambda network: Own(**network.get_params()), "Own"),
+    "a scorer of a user": (_own_scorer, "scoring"),
+    "a folder of pickles": (
+        lambda network: make_pipeline(StandardScaler(), network, memory="folder"),
+        "memory",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Persisting input arguments")
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_no_file_can_hold(name, network, data, path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    make, named = REFUSED[name]
+    model = make(network).fit(data.X, data.y)
+    path.write_bytes(b"as it was")
+    with pytest.raises(ValueError, match=named):
+        skbayesnn.save(model, path)
+    assert path.read_bytes() == b"as it was"
+
+
+def test_refusal_says_where_and_the_way_out(network, path):
+    network.note_ = {"by": [object()]}
+    with pytest.raises(ValueError, match=r"'note_' in MCDropoutRegressor.*skops"):
+        skbayesnn.save(network, path)
+    del network.note_
+    network.pruning_ = {"by": [1, object()]}
+    place = r"builtins.object in MCDropoutRegressor.pruning_\['by'\]\[1\]"
+    with pytest.raises(ValueError, match=place):
+        skbayesnn.save(network, path)
+
+
+def test_module_of_torch_is_refused(path):
+    with torch.random.fork_rng():
+        net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Dropout())
+    with pytest.raises(ValueError, match="_TorchRegressor"):
+        skbayesnn.save(skbayesnn.from_torch(net, noise_std=1.0), path)
+
+
+def test_not_fitted(path):
+    with pytest.raises(NotFittedError):
+        skbayesnn.save(MCDropoutRegressor(), path)
+    with pytest.raises(TypeError, match="not an estimator"):
+        skbayesnn.save({"a": 1}, path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("fails", ["fsync", "replace"])
+def test_failed_save_leaves_the_file_as_it_was(network, path, monkeypatch, fails):
+    skbayesnn.save(network, path)
+    before = path.read_bytes()
+
+    def full(*arguments):
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"skbayesnn._persistence.archive.os.{fails}", full)
+        with pytest.raises(OSError, match="no space"):
+            skbayesnn.save(network.set_params(verbose=True), path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_no_such_file(path, network):
+    with pytest.raises(FileNotFoundError):
+        skbayesnn.load(path)
+    with pytest.raises(FileNotFoundError):
+        skbayesnn.save(network, path / "model")
+
+
+# ---- skops
+
+
+def test_trusted_types(fitted, data):
+    """skops needs no other names, whatever of the package it stores."""
+    skops = pytest.importorskip("skops.io")
+    stored = skops.dumps(make_pipeline(fitted))
+    untrusted = skops.get_untrusted_types(data=stored)
+    # What is not of this package is its user's to trust.
+    others = {"numpy.random.mtrand.RandomState", "sklearn.metrics._regression.r2_score"}
+    assert set(untrusted) - others <= set(skbayesnn.trusted_types())
+    again = skops.loads(stored, trusted=[*skbayesnn.trusted_types(), *others])
+    expected = said(fitted, data.X_new)
+    for name, values in said(again[-1], data.X_new).items():
+        np.testing.assert_array_equal(values, expected[name], err_msg=name)
+
+
+def test_trusted_types_in_a_pipeline(network, data, tmp_path):
+    skops = pytest.importorskip("skops.io")
+    model = make_pipeline(StandardScaler(), network).fit(data.X, data.y)
+    skops.dump(model, tmp_path / "model.skops")
+    again = skops.load(tmp_path / "model.skops", trusted=skbayesnn.trusted_types())
+    np.testing.assert_array_equal(again.predict(data.X_new), model.predict(data.X_new))
+
+
+def test_trusted_types_are_named_in_full():
+    names = skbayesnn.trusted_types()
+    assert "skbayesnn.estimators.mc_dropout.MCDropoutRegressor" in names
+    assert f"skbayesnn.scoring.{log_density_scorer.function.__name__}" in names
+    assert len(names) == len(set(names))
