@@ -58,7 +58,7 @@ def of_network(model: BayesianNetwork) -> None:
         of_one = _n_targets(likelihood) == 1 and model.y_ndim_ == 1
         agree("axes of y", True, of_one or model.y_ndim_ == 2)
     with torch.no_grad():
-        row = torch.zeros(1, 1, n_columns, dtype=torch.float64)
+        row = torch.zeros(1, 1, n_columns, dtype=torch.float64, device=_CPU)
         outputs = posterior.outputs(row, range(1))
         posterior.components(outputs)
     agree("outputs", outputs.shape[-2:], (1, likelihood.n_outputs))
@@ -74,8 +74,12 @@ def _check_groups(posterior: Posterior, arrays: dict[str, np.ndarray]) -> None:
             f"{n_members} networks of {network.n_weights} weights have {n_stored}."
         )
     agree("keep", arrays["keep"].shape, (len(network.families), n_members))
-    keep = tuple(torch.ones(n_members) for _ in network.families)
-    start = network.init(lambda group, *shape: torch.zeros(n_members, *shape), keep)
+    keep = tuple(torch.ones(n_members, device=_CPU) for _ in network.families)
+
+    def zeros(group: int, *shape: int) -> torch.Tensor:
+        return torch.zeros(n_members, *shape, device=_CPU)
+
+    start = network.init(zeros, keep)
     wanted = {
         f"layers/{i}/{name}": tuple(value.shape)
         for i, group in enumerate(start)
@@ -107,8 +111,9 @@ def _start_of(likelihood, n_members: int):
     y = np.arange(n) if likelihood.of_classes else np.outer([1.0, 2.0], np.ones(n))
     statistics = likelihood.statistics(y, np.ones(len(y)))
     of_members = torch.as_tensor(statistics).expand(n_members, -1)
-    tau = torch.ones(n_members, 1 if likelihood.of_classes else n)
-    return likelihood.init(tau.double(), of_members)
+    n_taus = 1 if likelihood.of_classes else n
+    tau = torch.ones(n_members, n_taus, dtype=torch.float64, device=_CPU)
+    return likelihood.init(tau, of_members)
 
 
 def _n_targets(likelihood) -> int:
@@ -183,13 +188,13 @@ def of_stack(model) -> None:
 
 
 def of_pipeline(model) -> None:
-    """Named steps, without a folder of pickles."""
-    steps = model.steps
-    named = isinstance(steps, list) and all(
-        isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
-        for one in steps
-    )
-    named = named and all(
-        one == "passthrough" or hasattr(one, "fit") for _, one in steps
-    )
-    agree("named steps and memory=None", True, named and model.memory is None)
+    """Named steps, and no folder from which a fit would load pickles."""
+    if model.memory is not None:
+        raise ValueError(
+            f"a Pipeline must have memory=None; got {model.memory!r}. A fit loads "
+            "pickles from there: set it after loading."
+        )
+    for name, step in model.steps:
+        usable = step == "passthrough" or hasattr(step, "fit")
+        if not (isinstance(name, str) and usable):
+            raise ValueError(f"a Pipeline has named steps; got {name!r}, {step!r}.")

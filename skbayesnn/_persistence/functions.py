@@ -71,8 +71,11 @@ def save(model, path: str | os.PathLike) -> None:
         "scikit-learn": sklearn.__version__,
     }
     content = packed(header | {"model": document}, arrays)
-    # What `load` would refuse is refused now.
-    _model_of(content, path)
+    try:  # What `load` would refuse is refused now.
+        _model_of(content)
+    except Exception as error:
+        name = type(model).__name__
+        raise ValueError(f"this {name} cannot be saved: {_said(error)}") from error
     written(Path(path), content)
 
 
@@ -99,7 +102,15 @@ def load(path: str | os.PathLike):
         A file that is cut off, changed, of a later version or not of ``save``. The
         message names the file and what is wrong.
     """
-    return _model_of(Path(path).read_bytes(), path)
+    content = Path(path).read_bytes()
+    try:
+        return _model_of(content)
+    # A changed file can be wrong in any way, and meet any error of what it describes.
+    except Exception as error:
+        raise ValueError(
+            f"{os.fspath(path)!r} must be a whole file of skbayesnn.save, as it was "
+            f"saved: {_said(error)}"
+        ) from error
 
 
 def trusted_types() -> list[str]:
@@ -124,27 +135,24 @@ def trusted_types() -> list[str]:
     return sorted(f"{one.__module__}.{one.__qualname__}" for one in named)
 
 
-def _model_of(content: bytes, path):
-    """The model of a file's content; ``path`` is said in errors."""
-    try:
-        document, arrays = unpacked(content)
-        _check_header(document)
-        model = decoded(
-            document["model"],
-            arrays,
-            document["scikit-learn"],
-            all_params=document["skbayesnn"] == __version__,
-        )
-        if not is_fitted(model):
-            raise ValueError("it holds no fitted estimator.")
-    # A changed file can be wrong in any way, and meet any error of what it describes.
-    except Exception as error:
-        said = str(error) if isinstance(error, ValueError) else repr(error)
-        raise ValueError(
-            f"{os.fspath(path)!r} must be a whole file of skbayesnn.save, as it was "
-            f"saved: {said}"
-        ) from error
+def _model_of(content: bytes):
+    """The model of a file's content."""
+    document, arrays = unpacked(content)
+    _check_header(document)
+    model = decoded(
+        document["model"],
+        arrays,
+        document["scikit-learn"],
+        all_params=document["skbayesnn"] == __version__,
+    )
+    if not is_fitted(model):
+        raise ValueError("it holds no fitted estimator. Save the model again.")
     return model
+
+
+def _said(error: Exception) -> str:
+    """The message of our own errors; of others what they are, too."""
+    return str(error) if isinstance(error, ValueError) else repr(error)
 
 
 def _check_header(document) -> None:
