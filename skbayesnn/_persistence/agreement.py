@@ -71,7 +71,8 @@ def _check_groups(posterior: Posterior, arrays: dict[str, np.ndarray]) -> None:
     # Before anything of that size is made.
     if not 0 < n_members * network.n_weights <= n_stored:
         raise ValueError(
-            f"{n_members} networks of {network.n_weights} weights have {n_stored}."
+            f"{n_members} networks of {network.n_weights} weights each must have as "
+            f"many parameters at least; got {n_stored}."
         )
     agree("keep", arrays["keep"].shape, (len(network.families), n_members))
     keep = tuple(torch.ones(n_members, device=_CPU) for _ in network.families)

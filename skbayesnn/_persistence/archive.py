@@ -16,6 +16,10 @@ from typing import Any
 
 DOCUMENT, CHECKSUM, ARRAYS = "model.json", "model.json.sha256", ".npy"
 _AGAIN = "Copy it again from where it was saved, or save the model again."
+_FOREIGN = (
+    "skbayesnn.save has not written it. Load it with what wrote it: joblib.load for a "
+    "pickle, skops.io.load for a file of skops."
+)
 
 
 def digest_of(content: bytes) -> str:
@@ -46,13 +50,11 @@ def unpacked(content: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
     ValueError
         For anything else than the whole, unchanged content of a file.
     """
+    if content and not content.startswith(b"PK"):
+        raise ValueError(f"it does not begin as an archive: {_FOREIGN}")
     members = _members(content)
     if DOCUMENT not in members or CHECKSUM not in members:
-        raise ValueError(
-            f"the archive has no {DOCUMENT} with a checksum: it was not written by "
-            "skbayesnn.save. Load it with what wrote it: joblib.load for a pickle, "
-            "skops.io.load for a file of skops."
-        )
+        raise ValueError(f"it has no {DOCUMENT} with a checksum: {_FOREIGN}")
     text = members.pop(DOCUMENT)
     if members.pop(CHECKSUM) != f"{digest_of(text)}  {DOCUMENT}\n".encode():
         raise ValueError(

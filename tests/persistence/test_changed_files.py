@@ -96,8 +96,11 @@ def compressed(content):
 REFUSED = {
     "empty": (lambda content: b"", "no whole archive"),
     "cut off": (lambda content: content[:-1], "no whole archive.*Copy it again"),
-    "a pickle": (as_pickle, "no whole archive"),
-    "NumPy's archive": (as_arrays, "not written by skbayesnn.save.*joblib.*skops"),
+    "a pickle": (as_pickle, "does not begin as an archive.*joblib.load"),
+    "NumPy's archive": (
+        as_arrays,
+        "no model.json.*save has not written it.*joblib.*skops",
+    ),
     "compressed": (compressed, "compressed"),
     "newer": (
         lambda content: with_header(content, format=2, skbayesnn="0.7.1"),
