@@ -45,6 +45,7 @@ _OF_NETWORK = {
     **_COLUMNS,
     "network": rules.none_or(rules.of_type(NetworkDescription)),
     "pruning_": rules.none_or(rules.DICT),
+    "replay_": rules.DICT,
 }
 _OF_NUMBERS = {"y_ndim_": INTEGER}
 _OF_CLASSES = {"classes_": rules.LABELS}

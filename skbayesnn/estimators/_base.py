@@ -3,6 +3,7 @@
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from inspect import signature
+from numbers import Integral
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -18,6 +19,7 @@ from skbayesnn._sklearn_compat import CallbackSupportMixin, with_callbacks
 from skbayesnn._warnings import warn
 from skbayesnn.estimators import (
     _continuation,
+    _experience_replay,
     _program,
     _serialization,
     _underfit,
@@ -163,12 +165,24 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         explained = self._explained(table.X[rows], table.y[rows], weights)
         return explained is not None and _underfit.warn_if_collapsed(explained)
 
-    def _partial_fit(self, X, y, sample_weight, *, renew=False, **check_params):
-        """One epoch over new rows; see ``partial_fit`` of the estimators.
+    def _partial_fit(
+        self,
+        X,
+        y,
+        sample_weight,
+        *,
+        n_epochs=1,
+        n_replay=0,
+        renew=False,
+        **check_params,
+    ):
+        """Some epochs over new rows; see ``partial_fit`` of the estimators.
 
         renew : bool, whether the posterior so far, if there is one, becomes the prior
             and the new rows are fitted to the end
         """
+        _validation.check_number("n_epochs", n_epochs, kind=Integral, low=1)
+        _validation.check_number("n_replay", n_replay, kind=Integral, low=0)
         if self.early_stopping:
             raise ValueError(
                 "`partial_fit` takes the rows as they come and cannot hold any out; "
@@ -177,21 +191,27 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         with changed_at_once(self) as new:
             first = not hasattr(self, "parameters_")
             table, of_y = new._check(X, y, sample_weight, reset=first, **check_params)
-            rows = np.flatnonzero(table.sample_weight > 0)
-            prepared = Prepared(table, rows, None, of_y)
+            earlier = getattr(self, "replay_", None) if n_replay else None
+            table_of_all, n_kept = _experience_replay.with_kept(table, earlier)
+            rows = np.flatnonzero(table_of_all.sample_weight > 0)
+            prepared = Prepared(table_of_all, rows, None, of_y)
+            seen = 0.0 if first or renew else self.total_weight_ - n_kept
             if first and renew:
                 task = _program.task_of(self, prepared)
                 [fitted] = _program.train_together([self], [task])
             elif first:
-                fitted = _continuation.begin_stream(self, prepared)
+                fitted = _continuation.begin_stream(self, prepared, n_epochs)
+            elif renew:
+                fitted = _continuation.go_on(self, prepared, "renew")
             else:
-                how = "renew" if renew else "stream"
-                fitted = _continuation.go_on(self, prepared, how)
-            seen = 0.0 if first or renew else self.total_weight_
+                fitted = _continuation.go_on(self, prepared, "stream", n_epochs, seen)
             new._adopt(fitted, of_y, seen=seen)
             before = 0 if first else self.n_epochs_seen_
             new.n_epochs_seen_ = before + new.n_iter_
             new.n_iter_ = new.n_epochs_seen_
+            if n_replay:
+                seed = int(new.seeds_[0])
+                new.replay_ = _experience_replay.kept_of(table, earlier, n_replay, seed)
             if renew:
                 warn_if_doubtful(new, prepared, fitted)
         return self
@@ -224,6 +244,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         total_weight = seen + fitted.task.total_weight
         attributes = _serialization.fitted_attributes(fitted, total_weight)
         attributes |= of_y | {"total_weight_": total_weight}
+        self.__dict__.pop("replay_", None)
         self.__dict__ |= attributes | {"_held": _serialization.Held()}
 
     def _checked_inputs(self, X):

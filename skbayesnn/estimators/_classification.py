@@ -46,7 +46,9 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         labels = classes[table.y[rows]]
         return weights * compute_sample_weight(self.class_weight, labels)
 
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def partial_fit(
+        self, X, y, classes=None, sample_weight=None, *, n_epochs=1, n_replay=0
+    ):
         """Go on training with one epoch over new rows (streams, out-of-core data).
 
         The first call fixes the standardisation. N grows with every call, and the
@@ -61,13 +63,17 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             All labels that can occur; needed in the first call, unless that call's
             y has them all.
         sample_weight : array-like of shape (n_samples,), default=None
+        n_epochs, n_replay : int, default=1 and 0
+            Passes over these rows, and rows of the stream to be kept, as in
+            :meth:`MCDropoutRegressor.partial_fit`.
 
         Returns
         -------
         self : object
         """
         classes = self._classes_of_stream(classes)
-        return self._partial_fit(X, y, sample_weight, classes=classes)
+        how = {"n_epochs": n_epochs, "n_replay": n_replay, "classes": classes}
+        return self._partial_fit(X, y, sample_weight, **how)
 
     def _classes_of_stream(self, classes):
         """All labels of a stream, or None before they are known."""

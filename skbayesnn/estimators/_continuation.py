@@ -10,26 +10,29 @@ from skbayesnn.estimators._prepared import Prepared
 PARTIAL_FIT_HORIZON = 2000
 
 
-def begin_stream(estimator, prepared: Prepared) -> _program.Fitted:
-    """An epoch over the first rows of a stream."""
+def begin_stream(estimator, prepared: Prepared, n_epochs: int) -> _program.Fitted:
+    """Epochs over the first rows of a stream."""
     task, device, dtype = _task(estimator, prepared)
-    task = task.for_streaming(PARTIAL_FIT_HORIZON)
+    task = task.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
     posterior = _program.start(task.plan, task.members, device, dtype)
     design = Design(prepared.table, task.shares, device, dtype)
     trained = _program.run([estimator], task.plan, task.members, design, posterior)
     return _program.Fitted(task, trained)
 
 
-def go_on(estimator, prepared: Prepared, how: str) -> _program.Fitted:
+def go_on(
+    estimator, prepared: Prepared, how: str, n_epochs: int = 1, seen: float = 0.0
+) -> _program.Fitted:
     """Train on from the present weights, in the present scaling.
 
-    how : "warm", a fit to the end; "stream", an epoch over further rows of a stream;
+    how : "warm", a fit to the end; "stream", epochs over further rows of a stream;
         "renew", a fit to the end whose prior is the posterior so far
+    n_epochs, seen : of a stream, and the weight of all rows that are no more there
     """
     task, device, dtype = _task(estimator, prepared)
     if how == "stream":
-        task = task.for_streaming(PARTIAL_FIT_HORIZON)
-        n_rows = estimator.total_weight_ + task.total_weight
+        task = task.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
+        n_rows = seen + task.total_weight
         task = task.of_length_scale(
             estimator._length_scales(task.plan.network.prior_fan_ins, n_rows)
         )
@@ -48,7 +51,7 @@ def go_on(estimator, prepared: Prepared, how: str) -> _program.Fitted:
         task.shares,
         device,
         dtype,
-        estimator.total_weight_ if stream else 0.0,
+        seen,
     )
     trained = _program.run(
         [estimator],

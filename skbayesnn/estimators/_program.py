@@ -67,16 +67,17 @@ class Task:
         counts = np.array([share.n_members for share in self.shares])
         return float(np.dot(sums, counts / self.n_members))
 
-    def for_streaming(self, horizon: int) -> "Task":
-        """One epoch at a constant learning rate, within a warm-up of ``horizon``."""
+    def for_streaming(self, horizon: int, n_epochs: int) -> "Task":
+        """Epochs at a constant learning rate, within a warm-up of ``horizon``."""
         plan = replace(
             self.plan,
             cosine=False,
             horizon=horizon,
             keep_interrupted=False,
         )
-        once = np.ones_like(self.members.n_epochs)
-        return replace(self, plan=plan, members=replace(self.members, n_epochs=once))
+        of_members = np.full_like(self.members.n_epochs, n_epochs)
+        members = replace(self.members, n_epochs=of_members)
+        return replace(self, plan=plan, members=members)
 
     def of_length_scale(self, length_scale: np.ndarray) -> "Task":
         """The same under a prior of other scales, (layers,)."""

@@ -153,5 +153,5 @@ class Prunable(BayesianNetwork):
 
     def _plain_posterior(self):
         """The networks on the CPU, in the precision that they are kept in."""
-        dtype = torch.as_tensor(self.parameters_["layers/0/mean"]).dtype
+        dtype = torch.from_numpy(self.parameters_["layers/0/mean"][:0].copy()).dtype
         return _serialization.posterior_of(self, torch.device("cpu"), dtype)

@@ -56,24 +56,32 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     def _row_weights(self, table, rows, classes):
         return table.sample_weight[rows]
 
-    def partial_fit(self, X, y, sample_weight=None):
-        """Go on training with one epoch over new rows (streams, out-of-core data).
+    def partial_fit(self, X, y, sample_weight=None, *, n_epochs=1, n_replay=0):
+        """Go on training with new rows (streams, out-of-core data).
 
         The first call fixes the standardisation. N grows with every call, and the
-        weight of the prior falls with it: pass each row once. For several epochs over
-        the same rows there are ``fit`` and ``warm_start``.
+        weight of the prior falls with it: pass each row once. For further epochs over
+        all rows there are ``fit`` and ``warm_start``.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
         sample_weight : array-like of shape (n_samples,), default=None
+        n_epochs : int, default=1
+            Passes over these rows.
+        n_replay : int, default=0
+            Rows of the stream to be kept: a uniform sample of all that came with
+            ``n_replay`` is seen again in every call, weighted for the rows that it
+            stands for, and stored with the model (``replay_``). Without, a network
+            forgets what does not come any more; a call without lets them go.
 
         Returns
         -------
         self : object
         """
-        return self._partial_fit(X, y, sample_weight)
+        how = {"n_epochs": n_epochs, "n_replay": n_replay}
+        return self._partial_fit(X, y, sample_weight, **how)
 
     @of_one_fit
     def predict(self, X, return_std=False, return_cov=False, *, method="draws"):

@@ -112,11 +112,17 @@ class _BayesByBackprop(_pruning.Prunable):
             y,
         )
 
-    def _renews(self, prior) -> bool:
+    def _renews(self, prior, n_epochs, n_replay) -> bool:
         """Whether `partial_fit` takes the posterior so far as the prior."""
         if prior is None:
             return False
         _validation.check_option("prior", prior, ["previous"])
+        if n_epochs != 1 or n_replay != 0:
+            raise ValueError(
+                "prior='previous' fits its rows to the end, and earlier ones are in "
+                f"the prior; got n_epochs={n_epochs!r}, n_replay={n_replay!r}. Leave "
+                "them out, or set prior=None."
+            )
         if np.any(np.asarray(self.dropout) != 0):
             raise ValueError(
                 "prior='previous' needs a normal posterior, which the spike and slab "
@@ -257,10 +263,12 @@ x_scale_, y_mean_, y_scale_
     ):
         self._store(locals())
 
-    def partial_fit(self, X, y, sample_weight=None, prior=None):
+    def partial_fit(
+        self, X, y, sample_weight=None, prior=None, *, n_epochs=1, n_replay=0
+    ):
         """Go on training with new rows (streams, out-of-core data).
 
-        The first call fixes the standardisation. By default each call is one epoch
+        The first call fixes the standardisation. By default each call is some epochs
         over new rows of one data set: N grows, and the weight of the prior falls with
         it; pass each row once. With ``prior="previous"`` every call fits its rows to
         the end (``max_iter`` epochs), and they are all of N: the first call under the
@@ -273,12 +281,17 @@ x_scale_, y_mean_, y_scale_
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
         sample_weight : array-like of shape (n_samples,), default=None
         prior : {"previous", None}, default=None
+        n_epochs, n_replay : int, default=1 and 0
+            Passes over these rows, and rows of the stream to be kept, as in
+            :meth:`MCDropoutRegressor.partial_fit`; not with ``prior="previous"``.
 
         Returns
         -------
         self : object
         """
-        return self._partial_fit(X, y, sample_weight, renew=self._renews(prior))
+        how = {"n_epochs": n_epochs, "n_replay": n_replay}
+        renew = self._renews(prior, **how)
+        return self._partial_fit(X, y, sample_weight, renew=renew, **how)
 
 
 class BBBClassifier(_BayesByBackprop, BayesianClassifier):
@@ -375,7 +388,17 @@ x_scale_
     ):
         self._store(locals())
 
-    def partial_fit(self, X, y, classes=None, sample_weight=None, prior=None):
+    def partial_fit(
+        self,
+        X,
+        y,
+        classes=None,
+        sample_weight=None,
+        prior=None,
+        *,
+        n_epochs=1,
+        n_replay=0,
+    ):
         """Go on training with new rows (streams, out-of-core data).
 
         Parameters
@@ -386,7 +409,7 @@ x_scale_
             All labels that can occur; needed in the first call, unless that call's
             y has them all.
         sample_weight : array-like of shape (n_samples,), default=None
-        prior : {"previous", None}, default=None
+        prior, n_epochs, n_replay
             As in :meth:`BBBRegressor.partial_fit`.
 
         Returns
@@ -394,5 +417,7 @@ x_scale_
         self : object
         """
         classes = self._classes_of_stream(classes)
-        renew = self._renews(prior)
-        return self._partial_fit(X, y, sample_weight, renew=renew, classes=classes)
+        how = {"n_epochs": n_epochs, "n_replay": n_replay}
+        renew = self._renews(prior, **how)
+        how |= {"renew": renew, "classes": classes}
+        return self._partial_fit(X, y, sample_weight, **how)

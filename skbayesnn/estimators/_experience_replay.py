@@ -1,0 +1,47 @@
+"""Rows of a stream that are kept, and seen again with the rows to come.
+
+Without them a network forgets what it does not see any more. They are a uniform sample
+of all rows so far [Vitter 1985, "Random sampling with a reservoir"; Rolnick et al.
+2019, "Experience replay for continual learning", arXiv:1811.11682], in which each
+stands for as many as there are to one that is kept.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from skbayesnn._data.validate import Table
+
+# Arrays with an entry per row, and how many rows and what weight there have been.
+Kept = dict[str, Any]
+
+
+def with_kept(table: Table, kept: Kept | None) -> tuple[Table, float]:
+    """New rows, those that were kept below; and the weight that these stand for."""
+    if kept is None:
+        return table, 0.0
+    X, weights = kept["X"].astype(table.X.dtype), kept["sample_weight"]
+    weights = weights * (kept["weight_seen"] / weights.sum())
+    X = sparse.csr_array(X) if sparse.issparse(table.X) else X
+    return table.append(Table(X, kept["y"], weights)), kept["weight_seen"]
+
+
+def kept_of(table: Table, kept: Kept | None, n_rows: int, seed: int) -> Kept:
+    """A sample of so many of the rows so far: those of the smallest random keys."""
+    n_seen = 0 if kept is None else kept["n_seen"]
+    used = np.flatnonzero(table.sample_weight > 0)
+    X: Any = table.X[used]
+    rows = {
+        "X": X.toarray() if sparse.issparse(X) else X,
+        "y": table.y[used],
+        "sample_weight": table.sample_weight[used],
+        "key": np.random.default_rng((seed, n_seen)).random(len(used)),
+    }
+    weight_seen = float(rows["sample_weight"].sum())
+    if kept is not None:
+        rows = {name: np.concatenate([kept[name], rows[name]]) for name in rows}
+        weight_seen += kept["weight_seen"]
+    smallest = np.argsort(rows["key"], kind="stable")[:n_rows]
+    sample = {name: values[smallest] for name, values in rows.items()}
+    return sample | {"n_seen": n_seen + len(used), "weight_seen": weight_seen}

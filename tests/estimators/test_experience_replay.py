@@ -1,0 +1,137 @@
+"""Streams whose earlier rows are seen again."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from skbayesnn import (
+    AnchoredEnsembleRegressor,
+    BBBRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    VariationalDropoutRegressor,
+)
+from skbayesnn._data.validate import Table
+from skbayesnn.estimators._experience_replay import kept_of, with_kept
+
+COLUMNS, TARGETS = 3, 2
+SMALL = {"hidden_layer_sizes": (5,), "n_draws": 4, "random_state": 0}
+
+
+def _table(random, n_rows, first=0):
+    """Numbers of rows in the first column."""
+    X = random.normal(size=(n_rows, COLUMNS))
+    X[:, 0] = first + np.arange(n_rows)
+    return Table(X, random.normal(size=(n_rows, TARGETS)), random.uniform(1, 3, n_rows))
+
+
+@pytest.mark.parametrize("n_kept", [1, 7, 200])
+def test_kept_rows_stand_for_all(n_kept, seed):
+    """They are rows of the stream, each once, of its whole weight."""
+    random = np.random.default_rng(seed)
+    kept, seen = None, 0.0
+    for first, n_rows in ((0, 11), (11, 4), (15, 30)):
+        table = _table(random, n_rows, first)
+        both, stands_for = with_kept(table, kept)
+        np.testing.assert_allclose(both.sample_weight[n_rows:].sum(), seen)
+        assert stands_for == seen
+        seen += table.sample_weight.sum()
+        kept = kept_of(table, kept, n_kept, seed)
+    assert len(kept["X"]) == min(n_kept, 45) and kept["n_seen"] == 45
+    assert len(np.unique(kept["X"][:, 0])) == len(kept["X"])
+
+
+def test_every_row_is_kept_equally_often(seed):
+    """Of whatever call: shares of 400 samples, within six standard errors."""
+    random = np.random.default_rng(seed)
+    tables = [_table(random, 8), _table(random, 12, 8)]
+    count, n_samples, n_kept = np.zeros(20), 400, 6
+    for sample in range(n_samples):
+        kept = None
+        for table in tables:
+            kept = kept_of(table, kept, n_kept, seed + sample)
+        count[kept["X"][:, 0].astype(int)] += 1
+    share = n_kept / 20
+    error = np.sqrt(share * (1 - share) / n_samples)
+    assert abs(count / n_samples - share).max() < 6 * error
+
+
+def test_rows_of_weight_zero_are_absent(seed):
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(9, COLUMNS)), random.normal(size=9)
+    weights = np.r_[np.zeros(4), np.ones(5)]
+    few = MCDropoutRegressor(**SMALL).partial_fit(X[4:], y[4:], n_replay=6)
+    all_rows = MCDropoutRegressor(**SMALL).partial_fit(X, y, weights, n_replay=6)
+    for name, values in few.replay_.items():
+        np.testing.assert_array_equal(all_rows.replay_[name], values)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        MCDropoutRegressor,
+        BBBRegressor,
+        VariationalDropoutRegressor,
+        AnchoredEnsembleRegressor,
+    ],
+)
+def test_what_does_not_come_again_is_remembered(kind, seed):
+    """Of two halves of the line, one after the other: the first one's error."""
+    random = np.random.default_rng(seed)
+    X = np.sort(random.uniform(-2, 2, (120, 1)), axis=0)
+    y = np.abs(X[:, 0]) + 0.05 * random.normal(size=120)
+    error = {}
+    for n_replay in (0, 40):
+        model = kind((20,), n_draws=10, learning_rate_init=0.01, random_state=seed)
+        how = {"n_epochs": 60, "n_replay": n_replay}
+        model.partial_fit(X[::7], y[::7], **how)  # which fixes the scale
+        for part in np.split(np.arange(120), 4):
+            model.partial_fit(X[part], y[part], **how)
+        error[n_replay] = np.square(model.predict(X[:60]) - y[:60]).mean()
+    assert error[40] < error[0]
+    assert model.total_weight_ == 120 + len(X[::7])
+
+
+@pytest.mark.parametrize("as_sparse", [False, True])
+def test_classes_and_sparse_rows(as_sparse, seed):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(2, 10, COLUMNS))
+    y = np.array(["a", "b", "c", "b", "a"] * 2)
+    parts = [sparse.csr_array(part) if as_sparse else part for part in X]
+    model = MCDropoutClassifier(**SMALL)
+    for part in parts:
+        model.partial_fit(part, y, n_epochs=2, n_replay=4)
+    assert model.replay_["X"].shape == (4, COLUMNS)
+    assert model.n_iter_ == 4 and model.total_weight_ == 20
+
+
+def test_stored_stream_goes_on_as_it_would(seed):
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(3, 8, COLUMNS)), random.normal(size=(3, 8))
+    how = {"n_epochs": 2, "n_replay": 5}
+    model = MCDropoutRegressor(**SMALL)
+    for part, values in zip(X[:2], y[:2], strict=True):
+        model.partial_fit(part, values, **how)
+    again = pickle.loads(pickle.dumps(model))
+    for one in (model, again):
+        one.partial_fit(X[2], y[2], **how)
+    np.testing.assert_array_equal(model.predict(X[0]), again.predict(X[0]))
+    # A fit, and a call without, keep no rows.
+    assert not hasattr(again.partial_fit(X[2], y[2]), "replay_")
+    assert not hasattr(model.fit(X[2], y[2]), "replay_")
+
+
+@pytest.mark.parametrize(
+    ("kind", "how", "message"),
+    [
+        (MCDropoutRegressor, {"n_epochs": 0}, "n_epochs.*>= 1.*got 0"),
+        (MCDropoutRegressor, {"n_replay": -1}, "n_replay.*>= 0.*got -1"),
+        (BBBRegressor, {"prior": "previous", "n_replay": 3}, "fits its rows to the"),
+    ],
+)
+def test_what_cannot_be(kind, how, message, seed):
+    X = np.random.default_rng(seed).normal(size=(9, COLUMNS))
+    with pytest.raises(ValueError, match=message):
+        kind(**SMALL).partial_fit(X, X[:, 0], **how)
