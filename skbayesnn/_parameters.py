@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 LARGEST_LAYER = 1_000_000
 
@@ -31,7 +32,7 @@ def check_number(name, value, *, kind=Real, low=None, high=None, open_low=False)
 
 def _interval(low, high, open_low):
     if high is not None:
-        return f"in {'(' if open_low else '['}{low}, {high})"
+        return f"in {'(' if open_low else '['}{low:g}, {high:g})"
     if low is None:
         return "finite"
     return f"finite and {'>' if open_low else '>='} {low}"
@@ -43,6 +44,25 @@ def check_option(name, value, options):
         wanted = ", ".join(repr(option) for option in options)
         raise ValueError(f"`{name}` must be one of {wanted}; got {value!r}.")
     return value
+
+
+def check_named(name, value, options):
+    """A string in the place of a number, if it is one of the options."""
+    if value not in options:
+        wanted = ", ".join(repr(option) for option in options)
+        raise ValueError(f"`{name}` must be a number or {wanted}; got {value!r}.")
+    return value
+
+
+def numpy_random_state(value) -> np.random.RandomState:
+    """`random_state` as a generator, by scikit-learn's rule."""
+    try:
+        return check_random_state(value)
+    except ValueError as error:
+        raise ValueError(
+            "`random_state` must be None, an integer in [0, 2**32) or a "
+            f"numpy.random.RandomState; got {value!r}."
+        ) from error
 
 
 def check_bool(name, value):

@@ -37,6 +37,7 @@ from skbayesnn._meta.functions import (
     predict_uncertainty,
     predictive_cdf,
 )
+from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn.metrics import (
     area_under_risk_coverage,
     brier_score,
@@ -145,8 +146,15 @@ class Scorer:
 
 def _log_density(estimator, X, y, sample_weight):
     """Mean log predictive density (regression) or log probability (classes), nats."""
-    density = log_predictive_density(estimator, X, y)
-    return _mean(density, sample_weight)
+    if is_classifier(estimator):
+        # A fold may lack a label of the others: what comes to pass was impossible.
+        known = np.isin(y, estimator.classes_)
+        if known.any() and not known.all():
+            density = np.full(len(known), -np.inf)
+            X, y = safe_indexing(X, known), np.asarray(y)[known]
+            density[known] = log_predictive_density(estimator, X, y)
+            return _mean(density, sample_weight)
+    return _mean(log_predictive_density(estimator, X, y), sample_weight)
 
 
 def _neg_calibration_error(estimator, X, y, sample_weight):

@@ -15,7 +15,14 @@ PACKAGE = Path(skbayesnn.__file__).parent
 
 # Floors from the ground up; what is not named here is on top.
 FLOORS = [
-    {"_fitted_state", "_parameters", "_sklearn_compat", "_version", "_warnings"},
+    {
+        "_fitted_state",
+        "_parameters",
+        "_settings",
+        "_sklearn_compat",
+        "_version",
+        "_warnings",
+    },
     {"_distributions"},
     {"_families", "_likelihoods", "_priors", "gradient_estimators"},
     {"_networks"},

@@ -3,6 +3,8 @@
 import numpy as np
 from scipy import sparse
 
+from skbayesnn._data.magnitude import divided, magnitude
+
 # Beyond the quartiles, in interquartile ranges: 7.4 standard deviations of a Gaussian.
 _REACH = 5.0
 # Outliers that make a standard deviation so many times larger press the rest flat.
@@ -41,6 +43,7 @@ def is_outlier(values: np.ndarray) -> np.ndarray:
 
 def swamped(values: np.ndarray) -> np.ndarray:
     """Columns whose standard deviation is that of a few values, (columns,), bool."""
+    values = divided(values, magnitude(values))
     low, high = common_range(values)
     common = np.clip(values, low, high).std(0)
     return np.isfinite(low) & (values.std(0) > _SWAMPED * common)

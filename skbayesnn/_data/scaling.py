@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
+from skbayesnn._data.magnitude import divided, magnitude
 from skbayesnn._data.outliers import common_range
 from skbayesnn._distributions.base import Components
 
@@ -153,19 +154,27 @@ def _affine(mean, scale, other_mean, other_scale) -> Affine:
 
 def _mean_and_scale(values, weights, alike: Alike | None = None):
     """Weighted mean and std per column, by scikit-learn's StandardScaler."""
+    unit = magnitude(values)
+    if alike is not None:  # one unit of all, as there is one scale
+        unit = np.full_like(unit, unit.max())
     scaler = StandardScaler(with_mean=not sparse.issparse(values))
-    scaler.fit(values, sample_weight=weights)
-    if alike is None:
-        return scaler.mean_, scaler.scale_
-    return _pooled(scaler.mean_, scaler.var_, *alike)
+    scaler.fit(divided(values, unit), sample_weight=weights)
+    if alike is not None:
+        mean, scale, constant = _pooled(scaler.mean_, scaler.var_, *alike)
+    else:
+        mean, scale = scaler.mean_, np.sqrt(scaler.var_)
+        # What is 1 to scikit-learn is so in the column's own units.
+        constant = scaler.scale_ != scale
+    return unit * mean, np.where(constant, 1.0, unit * scale)
 
 
 def _pooled(means, variances, shape: tuple[int, ...], axis: int):
-    """Mean and std of columns put together, of every column."""
+    """Mean and std of columns put together, and whether it is 0, of every column."""
     of_each = means.reshape(shape)
     mean = of_each.mean(axis, keepdims=True)
     spread = variances.reshape(shape) + np.square(of_each - mean)
     scale = np.sqrt(spread.mean(axis, keepdims=True))
     # Of constants, rounding is all the spread there is.
-    scale[scale <= 10 * np.finfo(scale.dtype).eps * np.abs(mean)] = 1
-    return tuple(np.broadcast_to(v, shape).ravel().copy() for v in (mean, scale))
+    constant = scale <= 10 * np.finfo(scale.dtype).eps * np.abs(mean)
+    parts = mean, scale, constant
+    return tuple(np.broadcast_to(v, shape).ravel().copy() for v in parts)

@@ -3,6 +3,7 @@
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -15,9 +16,16 @@ from sklearn.utils.validation import (
 )
 
 from skbayesnn._sklearn_compat import check_sample_weight
+from skbayesnn._warnings import warn
 from skbayesnn.networks import NetworkDescription
 
 FLOATS = (np.float64, np.float32)
+# Largest value of y, and smallest difference that counts: in y's own units there are
+# its precisions and sums of its squares.
+_LARGEST_Y, _SMALLEST_Y = 1e140, 1e-140
+# Bounds of N, the sum of the weights, and the mean weight that is no choice of N.
+_LEAST_N, _MOST_N = 1e-30, 1e30
+_SMALL_MEAN_WEIGHT = 0.1
 
 
 @dataclass(frozen=True)
@@ -44,11 +52,12 @@ class Table:
     def append(self, *others: "Table") -> "Table":
         """The tables, one below the other."""
         tables = (self, *others)
-        X = [table.X for table in tables]
+        X: list[Any] = [table.X for table in tables]
         if sparse.issparse(self.X):
             below = sparse.vstack(X, format="csr")
         else:
-            below = np.concatenate(X)
+            dense = [x.toarray() if sparse.issparse(x) else x for x in X]
+            below = np.concatenate(dense)
         return Table(
             X=below,
             y=np.concatenate([table.y for table in tables]),
@@ -85,6 +94,10 @@ def check_inputs(estimator, X, *, reset):
     X = validate_data(
         estimator, X, reset=reset, dtype=list(FLOATS), accept_sparse="csr", order="C"
     )
+    if sparse.issparse(X) and not X.has_canonical_format:
+        # An entry that is there twice is a sum, whose square is not that of its parts.
+        X = X.copy()
+        X.sum_duplicates()
     return X
 
 
@@ -123,7 +136,22 @@ def check_regression(estimator, X, y, sample_weight, *, reset):
         n_dimensions = 1
     y = y.reshape(len(y), -1)
     check_consistent_length(X, y)
+    _refuse_extreme_targets(y)
     return Table(X, y, check_weights(sample_weight, X)), n_dimensions
+
+
+def _refuse_extreme_targets(y) -> None:
+    """Say where the variance of y, (rows, targets), is no float."""
+    largest, span = np.abs(y).max(), np.ptp(y, axis=0)
+    too_small = (span > 0) & (span < _SMALLEST_Y)
+    if largest <= _LARGEST_Y and not too_small.any():
+        return
+    seen = largest if largest > _LARGEST_Y else span[too_small].min()
+    raise ValueError(
+        f"`y` must have values of at most {_LARGEST_Y:g} that differ by at least "
+        f"{_SMALLEST_Y:g}, so that its variance is a float; got {seen:g}. Give it in "
+        "another unit."
+    )
 
 
 def check_classification(estimator, X, y, sample_weight, *, reset, classes=None):
@@ -244,13 +272,32 @@ def check_target_given(estimator, y):
 
 
 def check_weights(sample_weight, X):
-    """Row weights, (rows,), float64, finite and not negative; ones by default."""
+    """Row weights, (rows,), float64, finite and not negative; ones by default.
+
+    Normalised ones are warned of: that N is their sum is another convention than that
+    of models without a prior.
+    """
     weights = check_sample_weight(
         sample_weight, X, dtype=np.float64, ensure_non_negative=True
     )
     if not weights.any():
         raise ValueError(
             "`sample_weight` must be positive for at least one row; got zeros only."
+        )
+    total = weights.sum()
+    if not _LEAST_N <= total <= _MOST_N:
+        raise ValueError(
+            "`sample_weight` must sum to N, the number of rows that they count as, "
+            f"between {_LEAST_N:g} and {_MOST_N:g}; got {total:g}. Divide the weights "
+            "by their mean."
+        )
+    mean = weights[weights > 0].mean()
+    if mean < _SMALL_MEAN_WEIGHT:
+        warn(
+            "the sum of `sample_weight` is N, the number of rows that the prior is "
+            f"weighed against, and their mean is {mean:.1g}: they count as far fewer "
+            "rows than there are. Weights that are only relative, w / w.sum(), are to "
+            "have the mean 1: w / w.mean().",
         )
     return weights
 
@@ -315,7 +362,7 @@ def _is_numeric(column, dtype):
     """Whether a pandas column holds numbers; object columns are looked into."""
     if dtype.kind != "O":
         return dtype.kind in "biuf"
-    return all(isinstance(value, numbers.Number) for value in column)
+    return all(v is None or isinstance(v, numbers.Number) for v in column)
 
 
 def _flat_rows(network: NetworkDescription | None, X):

@@ -7,14 +7,18 @@ from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skbayesnn._fitted_state import of_one_fit
 from skbayesnn._meta import functions
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator, one_target
+from skbayesnn._parameters import check_number, check_option
+from skbayesnn._predictive.labels import check_known
+from skbayesnn._predictive.summaries import CLASSIFICATION_KINDS, REGRESSION_KINDS
 from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn._warnings import warn
 from skbayesnn.metrics import risk_coverage_curve
+from skbayesnn.metrics._validation import present
 
 
 class Abstainer(BaseHeldOutMetaEstimator):
@@ -188,10 +192,8 @@ class Abstainer(BaseHeldOutMetaEstimator):
             root mean squared error in y's units, NaN where no row is accepted;
             ``"n_accepted"``.
         """
-        accepted = self.accepts(X)
-        weights = np.ones(len(accepted)) if sample_weight is None else sample_weight
-        weights = np.asarray(weights, dtype=np.float64)
-        losses = self._losses(self.estimator_, X, np.asarray(y))[accepted]
+        accepted, y, weights = self._accepted(X, y, sample_weight)
+        losses = self._losses(self.estimator_, X, y)[accepted]
         kept = weights[accepted]
         error = np.average(losses, weights=kept) if kept.sum() > 0 else np.nan
         return {
@@ -206,14 +208,24 @@ class Abstainer(BaseHeldOutMetaEstimator):
 
         Mind the share of rows accepted, which :meth:`report` tells.
         """
-        accepted = self.accepts(X)
-        if not accepted.any():
+        accepted, y, weights = self._accepted(X, y, sample_weight)
+        if not weights[accepted].any():
             return float("nan")
         score = accuracy_score if is_classifier(self) else r2_score
-        if sample_weight is not None:
-            sample_weight = np.asarray(sample_weight)[accepted]
         predicted = self.estimator_.predict(safe_indexing(X, accepted))
-        return score(np.asarray(y)[accepted], predicted, sample_weight=sample_weight)
+        return score(y[accepted], predicted, sample_weight=weights[accepted])
+
+    def _accepted(self, X, y, sample_weight):
+        """Whether each row is accepted, y and the weights, (rows,), checked."""
+        accepted = self.accepts(X)
+        y = one_target(self._checked_target(y), "An Abstainer has one.")
+        check_consistent_length(X, y)
+        if is_classifier(self) and not np.isin(y, self.classes_).any():
+            check_known(y, self.classes_)
+        if sample_weight is None:
+            return accepted, y, np.ones(len(y))
+        present(sample_weight, y)  # refuses what are no weights
+        return accepted, y, np.asarray(sample_weight, dtype=np.float64)
 
     def _check_parameters(self):
         if not (is_classifier(self.estimator) or is_regressor(self.estimator)):
@@ -228,10 +240,14 @@ class Abstainer(BaseHeldOutMetaEstimator):
             )
         if self.kind is not None and not isinstance(self.kind, str):
             raise TypeError(f"`kind` must be one measure's name; got {self.kind!r}.")
-        if self.target_error is not None and not self.target_error >= 0:
-            raise ValueError(
-                f"`target_error` must be at least 0; got {self.target_error!r}."
-            )
+        classifies = is_classifier(self.estimator)
+        kinds = CLASSIFICATION_KINDS if classifies else REGRESSION_KINDS
+        if self.kind is not None:
+            check_option("kind", self.kind, kinds)
+        if self.target_error is not None:
+            check_number("target_error", self.target_error, low=0)
+        if self.threshold is not None and self.threshold not in (-np.inf, np.inf):
+            check_number("threshold", self.threshold)
 
     def _checked_label(self, y):
         """The label of abstention, which must not be one of y's."""

@@ -17,6 +17,7 @@ from skbayesnn._predictive.mixin import (
     mean_and_covariance,
 )
 from skbayesnn._predictive.recalibration import QuantileMap, likeliest_scale
+from skbayesnn._settings import undisturbed
 from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn.estimators._validation import check_one_of_std_and_cov
 
@@ -88,6 +89,7 @@ class CalibratedUncertaintyRegressor(
         self.cv = cv
         self.n_jobs = n_jobs
 
+    @undisturbed
     def fit(self, X, y, sample_weight=None, **fit_params):
         """Fit the estimator, and learn the correction from held-out rows.
 

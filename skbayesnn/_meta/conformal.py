@@ -11,10 +11,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._fitted_state import of_one_fit
+from skbayesnn._meta.abstention import Abstainer
 from skbayesnn._meta.functions import predict_with_std
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator, one_target
 from skbayesnn._predictive.cross_conformal import NUDGE, cross_interval, too_few
 from skbayesnn._predictive.summaries import checked_coverages
+from skbayesnn._settings import undisturbed
 from skbayesnn._sklearn_compat import safe_indexing
 
 
@@ -92,6 +94,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @undisturbed
     def fit(self, X, y, sample_weight=None, **fit_params):
         """Fit the estimator to some rows, and calibrate on others.
 
@@ -117,6 +120,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
                 f"{type(self.estimator).__name__}. For classifiers there is "
                 "ConformalClassifier."
             )
+        _refuse_refusals(self.estimator)
         engine = _crepes(self) if self.method == "split" else None
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
         y = one_target(
@@ -131,7 +135,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
             _check_each_row_once(held_out, len(y))
         parts = []
         for model, rows in held_out:
-            mean, std = predict_with_std(model, safe_indexing(X, rows))
+            mean, std = _predicted(model, safe_indexing(X, rows))
             kept = weights[rows] > 0
             parts.append(((y[rows] - mean)[kept], std[kept]))
         if engine:
@@ -188,7 +192,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
                 "inside, or CalibratedUncertaintyRegressor."
             )
         coverages = checked_coverages(coverage)
-        predicted = [predict_with_std(model, X) for model in self.estimators_]
+        predicted = [_predicted(model, X) for model in self.estimators_]
         result = np.empty((len(predicted[0][0]), len(coverages), 2))
         for i, level in enumerate(coverages):
             if too_few(self.n_calibration_, level):
@@ -258,6 +262,7 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
         self.calibration_size = calibration_size
         self.random_state = random_state
 
+    @undisturbed
     def fit(self, X, y, sample_weight=None, **fit_params):
         """Fit the estimator to some rows, and calibrate on the others.
 
@@ -342,6 +347,32 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
                     unlikely, confidence=level - NUDGE, smoothing=False
                 )
         return result if np.ndim(coverage) else result[:, 0]
+
+
+def _refuse_refusals(estimator) -> None:
+    """Rows that are chosen by the model itself are not exchangeable with the others."""
+    inside = [estimator, *estimator.get_params().values()]
+    if any(isinstance(one, Abstainer) for one in inside):
+        raise TypeError(
+            "ConformalRegressor needs a prediction of every row; got an Abstainer, "
+            "which refuses some, and what is calibrated on the others covers neither. "
+            "Take the estimator inside of it, and refuse rows by the width of their "
+            "interval."
+        )
+
+
+def _predicted(model, X):
+    """Mean and total std, (rows,), of every row."""
+    mean, std = predict_with_std(model, X)
+    lacking = ~(np.isfinite(mean) & np.isfinite(std))
+    if lacking.any():
+        raise ValueError(
+            "the estimator must predict a finite mean and standard deviation of every "
+            f"row; got {mean[lacking][0]} and {std[lacking][0]} in {lacking.sum()} of "
+            f"{len(mean)} rows. Behind a target transform the standard deviation may "
+            "be infinite; has the training diverged?"
+        )
+    return mean, std
 
 
 def _check_each_row_once(held_out, n_rows):

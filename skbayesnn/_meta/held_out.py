@@ -17,8 +17,9 @@ from sklearn.utils.metadata_routing import (
     process_routing,
 )
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from skbayesnn._data.validate import check_labels, check_numbers
 from skbayesnn._fitted_state import become
 from skbayesnn._sklearn_compat import (
     check_method_params,
@@ -59,7 +60,17 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         weights = check_sample_weight(
             sample_weight, X, dtype=np.float64, ensure_non_negative=True
         )
-        return X, np.asarray(y), weights, routed
+        # Also of rows that only calibrate, which no estimator's `fit` looks at.
+        y = self._checked_target(y)
+        check_consistent_length(X, y)
+        return X, y, weights, routed
+
+    def _checked_target(self, y) -> np.ndarray:
+        """Numbers, finite, or labels, none of them missing."""
+        if is_classifier(self.estimator):
+            y = np.asarray(y)
+            return check_labels(y) if y.ndim == 1 else y
+        return check_numbers(self, y)
 
     def _check_takes_weights(self):
         taken = signature(self.estimator.fit).parameters.values()
@@ -78,6 +89,11 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         """A model fitted without each fold, and the rows of the fold."""
         cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         folds = list(cv.split(X, y, **routed.splitter.split))
+        if not folds or any(len(test) == 0 for _, test in folds):
+            raise ValueError(
+                "`cv` must give folds that hold out some rows each; got "
+                f"{len(folds)} folds, of {[len(test) for _, test in folds]} rows."
+            )
         models = Parallel(n_jobs=self.n_jobs)(
             delayed(fitted_to)(self.estimator, X, y, train, routed.estimator.fit)
             for train, _ in folds

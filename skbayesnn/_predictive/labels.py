@@ -125,6 +125,22 @@ def _all_classes(parts) -> np.ndarray:
     return np.unique(np.concatenate([part.classes for part in parts]))
 
 
+def check_known(y, classes) -> None:
+    """Refuse labels, (rows,), that a model does not know.
+
+    Raises
+    ------
+    ValueError
+    """
+    known = np.isin(y, classes)
+    if not known.all():
+        unknown = np.unique(np.asarray(y)[~known]).tolist()
+        raise ValueError(
+            f"`y` must hold labels that the model knows, {classes.tolist()}; got "
+            f"{unknown[:10]}. The log probability of others is minus infinity."
+        )
+
+
 def label_log_density(log_probability, classes, y) -> np.ndarray:
     """Entry of the label y in each row; minus infinity for unknown labels."""
     known = np.isin(y, classes)

@@ -10,10 +10,12 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length
 
+from skbayesnn._parameters import numpy_random_state
+from skbayesnn._predictive.labels import check_known
 from skbayesnn._predictive.summaries import checked_coverages, chosen, framed
+from skbayesnn._settings import undisturbed
 from skbayesnn._sklearn_compat import num_samples
 
 # Rows of which all draws are held at once.
@@ -73,6 +75,7 @@ class PredictiveMixin:
     def _open_predictive(self, X) -> OpenPredictive:
         raise NotImplementedError
 
+    @undisturbed
     def predict_uncertainty(self, X, kind=None, as_frame=False):
         """How uncertain the predictions are (eq. 6, eq. 7).
 
@@ -105,6 +108,7 @@ class PredictiveMixin:
         values = chosen(kind, kinds, compute)
         return framed(values, kind, X) if as_frame else values
 
+    @undisturbed
     def log_predictive_density(self, X, y):
         """Log density (classes and counts: log probability) of y (eq. 8).
 
@@ -117,15 +121,28 @@ class PredictiveMixin:
         -------
         density : ndarray of shape (n_samples,)
             Nats, of the density in y's units; joint over targets.
-        """
-        return self._at(X, y, lambda one, values: one.log_density(values))
 
+        Raises
+        ------
+        ValueError
+            A label that a classifier does not know.
+        """
+
+        def density(one, values):
+            if one.of_classes:
+                check_known(values, one.classes)
+            return one.log_density(values)
+
+        return self._at(X, y, density)
+
+    @undisturbed
     def sample_f(self, X, n_samples=1, random_state=0):
         """Fixed posterior draws taken at random, without noise; see ``sample_y``."""
         return self._sampled(
             X, n_samples, random_state, lambda one, draws, _: one.sample_f(draws)
         )
 
+    @undisturbed
     def sample_y(self, X, n_samples=1, random_state=0):
         """Draws of y.
 
@@ -181,6 +198,7 @@ class PredictiveMixin:
 class RegressionPredictiveMixin(PredictiveMixin):
     """What only the predictives of numbers have."""
 
+    @undisturbed
     def predict_quantile(self, X, q):
         """Quantiles of the predictive mixture of all draws.
 
@@ -207,6 +225,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
         )
         return result if np.ndim(q) else result[..., 0]
 
+    @undisturbed
     def predict_interval(self, X, coverage=0.9, kind="equal_tailed"):
         """Interval of the predictive mixture that holds y with a given probability.
 
@@ -231,6 +250,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
         result = np.concatenate([one.interval(coverages, kind) for _, one in blocks])
         return result if np.ndim(coverage) else result[..., 0, :]
 
+    @undisturbed
     def predictive_cdf(self, X, y):
         """Distribution function of the predictive mixture at y.
 
@@ -249,6 +269,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
         """
         return self._at(X, y, lambda one, values: one.cdf(values), "predictive_cdf")
 
+    @undisturbed
     def crps(self, X, y):
         """Continuous ranked probability score; smaller is better.
 
@@ -283,6 +304,9 @@ def checked_levels(q) -> list[float]:
 
 def stream_of(random_state):
     """A seed for NumPy's generators from scikit-learn's random_state."""
-    if random_state is None or isinstance(random_state, int | np.integer):
+    if random_state is None:
+        return None
+    state = numpy_random_state(random_state)
+    if isinstance(random_state, int | np.integer):
         return random_state
-    return check_random_state(random_state).randint(2**31)
+    return state.randint(2**31)

@@ -16,6 +16,7 @@ from skbayesnn._data.scaling import Scaling
 from skbayesnn._distributions.base import Components
 from skbayesnn._distributions.crps import crps_by_quantiles, weighted_sample_crps
 from skbayesnn._distributions.quantiles import intervals
+from skbayesnn._predictive.domain import Domain
 from skbayesnn._predictive.recalibration import QuantileMap, log_density_of_scale
 from skbayesnn._predictive.summaries import REGRESSION_KINDS
 
@@ -23,6 +24,8 @@ from skbayesnn._predictive.summaries import REGRESSION_KINDS
 N_NODES = 15
 # Nodes of the std after a recalibration of the levels.
 N_STD_NODES = 32
+# Standard deviations from the mean at which a transform must go one way.
+_PATH = np.linspace(-2, 2, 9)
 # The map of a target without one.
 _UNCHANGED = (QuantileMap(np.array([0.0, 1.0]), np.array([0.0, 1.0])),)
 
@@ -191,7 +194,9 @@ class MixturePredictive:
         A recalibration of the levels scales both parts alike.
         """
         means, variances = self._component_moments()
-        epistemic, aleatoric = means.std(0), np.sqrt(variances.mean(0))
+        with np.errstate(invalid="ignore"):
+            epistemic, aleatoric = means.std(0), np.sqrt(variances.mean(0))
+        epistemic = np.where(np.isnan(epistemic), np.inf, epistemic)
         total = np.hypot(epistemic, aleatoric)
         factor = 1.0 if self.maps is None else self._std_of_mapped() / total
         stds = {"total": total, "epistemic": epistemic, "aleatoric": aleatoric}
@@ -283,7 +288,14 @@ class MixturePredictive:
             weights = np.repeat(weights / self.n_draws, self.n_draws)
         else:
             weights = weights.reshape(points.shape) / self.n_draws
-        return weighted_sample_crps(y, points, weights).mean(-1)
+        with np.errstate(invalid="ignore"):
+            score = weighted_sample_crps(y, points, weights).mean(-1)
+        infinite = np.isinf(nodes).any((0, 1, 3))
+        if infinite.any():
+            # Most quantiles are finite where a few of the nodes are not.
+            by_quantiles = crps_by_quantiles(y, self._quantile).mean(-1)
+            score = np.where(infinite, by_quantiles, score)
+        return score
 
     def standard(self, y: np.ndarray) -> np.ndarray:
         """y in the units of the components, (rows, targets)."""
@@ -307,7 +319,33 @@ class MixturePredictive:
 
     def _quantile(self, level) -> np.ndarray:
         """(rows, targets); level a float or (rows, targets)."""
-        return self._back(self._quantile_inside(level))
+        y = self._back(self._quantile_inside(level))
+        if self.transform is None:
+            return y
+        rounding = 1e-9 * np.abs(np.where(np.isfinite(self._median), self._median, 0))
+        beyond = np.where(
+            np.asarray(level) < 0.5,
+            y > self._median + rounding,
+            y < self._median - rounding,
+        )
+        self._refuse_turns(beyond.any(-1))
+        return y
+
+    @cached_property
+    def _median(self) -> np.ndarray:
+        """(rows, targets)."""
+        return self._back(self._quantile_inside(0.5))
+
+    def _refuse_turns(self, turns: np.ndarray) -> None:
+        """Say in which rows, (rows,) bool, the inverse does not go one way."""
+        if turns.any():
+            raise ValueError(
+                "quantiles, intervals and distribution functions need a target "
+                "transform that is monotone where the predictive is; got "
+                f"{self.transform!r}, whose inverse rises and falls there in "
+                f"{turns.sum()} of {len(turns)} rows. Take sample_y, or a transform "
+                "that is monotone for all y."
+            )
 
     def _quantile_inside(self, level) -> np.ndarray:
         """The same in the components' units."""
@@ -369,7 +407,10 @@ class MixturePredictive:
             return own.mean, own.variance
         nodes, weights = self._nodes()
         mean = _weighted_sum(weights, nodes)
-        return mean, _weighted_sum(weights, np.square(nodes - mean))
+        with np.errstate(invalid="ignore"):
+            variance = _weighted_sum(weights, np.square(nodes - mean))
+        # Where y is infinite with some probability, so are its moments.
+        return mean, np.where(np.isfinite(mean), variance, np.inf)
 
     def _nodes(self):
         """Quadrature of y: (nodes, draws, rows, targets), weights as in ``nodes``."""
@@ -388,8 +429,17 @@ class MixturePredictive:
         """Whether y rises with the network's target, (rows, targets) or a bool."""
         if self.transform is None:
             return True
-        below, above = self._about
-        return above >= below
+        means = self.components.mean
+        centre = means.mean(0)
+        spread = np.sqrt(self.components.variance.mean(0) + means.var(0))
+        path = np.stack([self._back(centre + k * spread) for k in _PATH])
+        with np.errstate(invalid="ignore"):  # two infinite ends differ by nothing
+            steps = np.nan_to_num(np.diff(path, axis=0), nan=0.0)
+        rounding = 1e-9 * np.abs(np.where(np.isfinite(path), path, 0.0)).max(0)
+        rising = (steps >= -rounding).all(0)
+        one_way = rising | (steps <= rounding).all(0)
+        self._refuse_turns(np.any(~one_way, axis=-1))
+        return rising
 
     def _back(self, values: np.ndarray, axis: int = -1) -> np.ndarray:
         """From the components' units to y, where targets are on an axis."""
@@ -398,7 +448,12 @@ class MixturePredictive:
         if self.transform is None:
             return values
         flat = values.reshape(-1, values.shape[-1])
-        return np.asarray(self.transform.inverse_transform(flat)).reshape(values.shape)
+        return self._domain.inverse(self.transform, flat).reshape(values.shape)
+
+    @cached_property
+    def _domain(self) -> Domain:
+        """Where the transform has an inverse."""
+        return Domain.of(self.transform, self.components.n_targets)
 
     def _forward(self, y: np.ndarray):
         """In the components' units, and the log of the slope, summed over targets."""

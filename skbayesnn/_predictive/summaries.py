@@ -5,6 +5,8 @@ variances ``(draws, rows, targets)``, or class probabilities ``(draws, rows, cla
 The mixture has equal weights.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.special import logsumexp, xlogy
 
@@ -32,6 +34,11 @@ def chosen(kind, kinds: tuple[str, ...], compute):
     ValueError
         For a kind that is not among ``kinds``.
     """
+    if not isinstance(kind, str | Sequence | np.ndarray):
+        raise TypeError(
+            f"`kind` must be a name, a list of names or 'all'; got {kind!r}. There are "
+            f"{', '.join(map(repr, kinds))}."
+        )
     wanted = [kind] if isinstance(kind, str) and kind != "all" else kind
     wanted = list(kinds) if isinstance(kind, str) and kind == "all" else list(wanted)
     unknown = [name for name in wanted if name not in kinds]

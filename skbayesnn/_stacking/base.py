@@ -20,6 +20,7 @@ from skbayesnn._data.validate import check_inputs, check_weights
 from skbayesnn._fitted_state import become, of_one_fit
 from skbayesnn._meta.functions import open_predictive
 from skbayesnn._predictive.mixin import OpenPredictive, PredictiveMixin
+from skbayesnn._settings import undisturbed
 from skbayesnn._sklearn_compat import ShowsSummary
 from skbayesnn._stacking import pool as default
 from skbayesnn._stacking.candidates import (
@@ -47,6 +48,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     _of_classes: bool
     _unfinished: "_Unfinished | None" = None
 
+    @undisturbed
     def fit(self, X, y, sample_weight=None, groups=None):
         """Train all candidates out of fold, weight them, and fit them to all rows.
 

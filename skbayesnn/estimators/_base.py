@@ -15,6 +15,7 @@ from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validate import Table, check_inputs
 from skbayesnn._fitted_state import changed_at_once
 from skbayesnn._likelihoods import LIKELIHOODS
+from skbayesnn._settings import undisturbed
 from skbayesnn._sklearn_compat import CallbackSupportMixin, with_callbacks
 from skbayesnn._warnings import warn
 from skbayesnn.estimators import (
@@ -25,6 +26,7 @@ from skbayesnn.estimators import (
     _underfit,
     _validation,
 )
+from skbayesnn.estimators._diverged import without_diverged
 from skbayesnn.estimators._prepared import Prepared, prepare
 from skbayesnn.estimators._variational_spec import VariationalSpec
 from skbayesnn.networks import NetworkDescription
@@ -45,7 +47,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     # Of likelihoods that have some; a class without the parameter has none to give.
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
-    # Whether the KL may outweigh the data: then `fit` compares itself with a line.
+    # Whether the KL may outweigh the data: then `fit` has to be as good as a line.
     _can_collapse = False
 
     @property
@@ -94,6 +96,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """Weights of the rows ``rows`` in the likelihood."""
 
     @with_callbacks
+    @undisturbed
     def fit(self, X, y, sample_weight=None, X_val=None, y_val=None):
         """Fit the posterior to training data.
 
@@ -141,10 +144,13 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _warn_if_doubtful(self, table, rows, weights):
         """Look at the predictions of some training rows.
 
-        Whether they differ, and where the KL may outweigh the data, whether they are as
-        good as a linear model's: of predictions that are constant for that reason, and
-        not for outliers, only this is said.
+        Whether they are as good as a constant's and a linear model's, and whether they
+        differ: of predictions that are constant since the KL outweighs the data, and
+        not for outliers, only the former is said.
         """
+        explained = self._explained_in(table, rows, weights)
+        if explained and _underfit.warn_if_diverged(explained, self.learning_rate_init):
+            return
         few = _underfit.some_rows(rows, _underfit.FEW_ROWS)
         few = few[ordinary_rows(table.X[few], table.y[few])]
         spread, in_words = self._spread(table.X[few], table.y[few])
@@ -152,19 +158,23 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         if not usual:
             likelihood = LIKELIHOODS[self.likelihood]
             outliers = _underfit.outliers_in(table.X[rows], table.y[rows], likelihood)
-        collapsed = not outliers and self._collapsed(table, rows, weights)
-        if not usual and not collapsed:
+        behind = False
+        if explained and not outliers:
+            if self._can_collapse:
+                behind = _underfit.warn_if_collapsed(explained)
+            elif not _underfit.is_constant(spread):
+                behind = _underfit.warn_if_far_behind(explained)
+        if not usual and not behind:
             _underfit.warn_of_spread(spread, in_words, outliers)
 
-    def _collapsed(self, table, rows, weights) -> bool:
-        """Whether a linear model is better, which is then said."""
-        if not self._can_collapse:
-            return False
-        chosen = _underfit.some_rows(np.arange(len(rows)))
+    def _explained_in(self, table, rows, weights) -> _underfit.Explained | None:
+        """What is explained in some of the training rows."""
+        most = _underfit.ROWS if self._can_collapse else _underfit.FEW_ROWS
+        chosen = _underfit.some_rows(np.arange(len(rows)), most)
         rows, weights = rows[chosen], weights[chosen]
-        explained = self._explained(table.X[rows], table.y[rows], weights)
-        return explained is not None and _underfit.warn_if_collapsed(explained)
+        return self._explained(table.X[rows], table.y[rows], weights)
 
+    @undisturbed
     def _partial_fit(
         self,
         X,
@@ -226,12 +236,15 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _adopt(self, fitted, of_y: dict, *, seen: float) -> None:
         """Make the trained networks the fitted state."""
+        if not seen:  # Further rows of a stream may lie far from those before them.
+            fitted = without_diverged(fitted)
         failed = fitted.trained.failed
         if failed.any():
             epochs = failed[failed > 0]
             warn(
                 f"{len(epochs)} of {len(failed)} networks were left out: their loss "
-                f"became infinite or NaN, first in epoch {epochs.min()}. Lower "
+                "became infinite or NaN, or what they say of the training rows is "
+                f"absurd, first in epoch {epochs.min()}. Lower "
                 f"learning_rate_init ({self.learning_rate_init:g} here).",
                 ConvergenceWarning,
             )

@@ -3,12 +3,16 @@
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._data.validate import check_classification
 from skbayesnn._distributions.labels import labels_at
 from skbayesnn._fitted_state import of_one_fit
-from skbayesnn._predictive.labels import LabelPredictive, label_log_density
+from skbayesnn._predictive.labels import (
+    LabelPredictive,
+    check_known,
+    label_log_density,
+)
 from skbayesnn._predictive.mixin import OpenPredictive, PredictiveMixin
 from skbayesnn._predictive.summaries import (
     CLASSIFICATION_KINDS,
@@ -17,6 +21,7 @@ from skbayesnn._predictive.summaries import (
     classification_uncertainty,
     framed,
 )
+from skbayesnn._settings import undisturbed
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._draws import (
     fitted_posterior,
@@ -44,7 +49,14 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         if self.class_weight is None:
             return weights
         labels = classes[table.y[rows]]
-        return weights * compute_sample_weight(self.class_weight, labels)
+        of_classes = compute_sample_weight(self.class_weight, labels)
+        wrong = of_classes[~(np.isfinite(of_classes) & (of_classes >= 0))]
+        if wrong.size:
+            raise ValueError(
+                "`class_weight` must be finite and not negative; got "
+                f"{wrong[0]:g} in {self.class_weight!r}. Weight 0 leaves a class out."
+            )
+        return weights * of_classes
 
     def partial_fit(
         self, X, y, classes=None, sample_weight=None, *, n_epochs=1, n_replay=0
@@ -78,7 +90,13 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     def _classes_of_stream(self, classes):
         """All labels of a stream, or None before they are known."""
         if not hasattr(self, "classes_"):
-            return None if classes is None else np.unique(classes)
+            classes = None if classes is None else np.unique(classes)
+            if classes is not None and len(classes) < 2:
+                raise ValueError(
+                    "`classes` must hold all labels that can occur, at least 2; got "
+                    f"{classes.tolist()}."
+                )
+            return classes
         if classes is not None and not np.array_equal(
             np.unique(classes), self.classes_
         ):
@@ -137,9 +155,11 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             result[chunk] = mean.mean
         return result
 
+    @undisturbed
     def predict_log_proba(self, X):
         """Logarithm of ``predict_proba``."""
-        return np.log(self.predict_proba(X))
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
     @of_one_fit
     def predict_uncertainty(self, X, kind="entropy", as_frame=False):
@@ -167,6 +187,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         uncertainty : ndarray of shape (n_samples,), or dict of them
             A dict for a list of kinds or ``"all"``.
         """
+        kind = "entropy" if kind is None else kind
         values = chosen(
             kind, CLASSIFICATION_KINDS, lambda kinds: self._measures(X, kinds)
         )
@@ -218,10 +239,18 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         Returns
         -------
         density : ndarray of shape (n_samples,)
-            Nats; minus infinity for a label that was not seen in ``fit``.
+            Nats.
+
+        Raises
+        ------
+        ValueError
+            A label that is not among ``classes_``.
         """
         log_probability = self.predict_log_proba(X)
-        return label_log_density(log_probability, self.classes_, column_or_1d(y))
+        y = column_or_1d(y)
+        check_consistent_length(log_probability, y)
+        check_known(y, self.classes_)
+        return label_log_density(log_probability, self.classes_, y)
 
     @of_one_fit
     def _open_predictive(self, X):

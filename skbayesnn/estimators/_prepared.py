@@ -92,7 +92,11 @@ def _with_validation(estimator, table, X_val, y_val, of_y):
             f"early_stopping=True; got X_val={_given(X_val)}, "
             f"y_val={_given(y_val)}, early_stopping={estimator.early_stopping!r}."
         )
-    held_out = estimator._check_held_out(X_val, y_val, of_y)
+    try:
+        held_out = estimator._check_held_out(X_val, y_val, of_y)
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"of `X_val` and `y_val`: {error}") from error
     if held_out.y.shape[1:] != table.y.shape[1:]:
         raise ValueError(
             "`y_val` must have as many targets as `y`; got "
@@ -111,9 +115,10 @@ def _warn_of_constant_columns(table: Table) -> None:
     """They can be fitted, but what they tell is doubtful."""
     used = table.sample_weight > 0
     X = table.X if used.all() else table.X[used]
-    span = X.max(axis=0) - X.min(axis=0)
-    span = span.toarray().ravel() if sparse.issparse(span) else span
-    columns = np.flatnonzero(span == 0)
+    ends = X.max(axis=0), X.min(axis=0)
+    if sparse.issparse(X):
+        ends = tuple(end.toarray().ravel() for end in ends)
+    columns = np.flatnonzero(ends[0] == ends[1])
     if len(columns):
         warn(
             f"{len(columns)} columns of X are constant in the training rows (numbers "

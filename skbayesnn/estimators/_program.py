@@ -17,11 +17,15 @@ from skbayesnn._inference.hooks import Hook
 from skbayesnn._inference.plan import Members, Plan
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._inference.training import Trained, start, train
+from skbayesnn._settings import undisturbed
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._prepared import Prepared
 from skbayesnn.estimators._progress import epochs_reported
 from skbayesnn.estimators._specification import Specification, specify
 from skbayesnn.estimators._variational_spec import VariationalSpec
+
+# Of tau in the network's scale: beyond them nothing is left of one part of the loss.
+_LEAST_TAU, _MOST_TAU = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,7 @@ class Fitted:
     trained: Trained
 
 
+@undisturbed
 def train_together(
     estimators: Sequence,
     tasks: Sequence[Task],
@@ -201,7 +206,8 @@ def all_failed(plan: Plan, trained: Trained) -> FloatingPointError:
         "the loss of every network became infinite or NaN, first in epoch "
         f"{trained.failed.min()}. Lower learning_rate_init "
         f"({plan.learning_rate:g} here), scale the data (standardize=True), or train "
-        "in double precision (dtype='float64')."
+        "in double precision (dtype='float64'). In the first epoch it may also be a "
+        "prior out of proportion: length_scale, tau, and the sum of the weights."
     )
 
 
@@ -254,7 +260,16 @@ def _network_tau(tau, scaling: Scaling, n_members: int) -> np.ndarray:
     """tau in the network's scale, (members, targets); learned ones start at y's own."""
     if tau is None:
         tau = scaling.signal_precision()
-    return np.repeat(scaling.tau_to_network(tau)[None], n_members, axis=0)
+    in_network = scaling.tau_to_network(tau)
+    beyond = (in_network < _LEAST_TAU) | (in_network > _MOST_TAU)
+    if beyond.any():
+        unit = scaling.signal_precision()[beyond][0]
+        raise ValueError(
+            f"`tau`, 1 / variance of the noise, must be between {_LEAST_TAU:g} and "
+            f"{_MOST_TAU:g} times 1 / variance of y, {unit:.3g} here; got "
+            f"{np.broadcast_to(tau, beyond.shape)[beyond][0]:g}. Write it k / y.var()."
+        )
+    return np.repeat(in_network[None], n_members, axis=0)
 
 
 def _prior_fields(variational: VariationalSpec, length_scale, n_members: int):

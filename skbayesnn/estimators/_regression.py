@@ -147,6 +147,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         std : ndarray of shape (n_samples,) or (n_samples, n_targets), or dict of them
             In y's units; a dict for a list of kinds or ``"all"``.
         """
+        kind = "total" if kind is None else kind
         values = chosen(
             kind,
             REGRESSION_KINDS,
@@ -262,7 +263,15 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
 
     def _explained(self, X, y, weights):
         mean = self._mean_and_stds(X)[0].reshape(y.shape)
-        return explained_variance(X, y, weights, mean)
+        return explained_variance(X, y, weights, mean, self._given_noise())
+
+    def _given_noise(self):
+        """Variance of a noise that is not learned, (targets,), y's units; or 0."""
+        name = self.network_["likelihood"]["name"]
+        tempered = likelihood_class(name, of_classes=False).tempered
+        if tempered or isinstance(getattr(self, "tau", "auto"), str):
+            return 0.0
+        return 1 / np.asarray(self.tau_)
 
     def _standardised_targets(self, X, y):
         """y, checked against X, in the network's scale: (rows, targets)."""

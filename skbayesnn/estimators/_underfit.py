@@ -1,8 +1,8 @@
-"""Is the fit worse than a linear model's on its own training rows? Then it collapsed.
+"""Is the fit worse on its own training rows than a constant is, or a line?
 
-Where the KL outweighs the data, the posterior falls back on the prior and the network
-predicts little more than a constant. On the training rows that cannot be overlooked:
-there even a straight line does better.
+Then it diverged, or it collapsed: where the KL outweighs the data, the posterior falls
+back on the prior and the network predicts little more than a constant. On the training
+rows neither can be overlooked.
 """
 
 import math
@@ -14,11 +14,12 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
+from skbayesnn._data.magnitude import divided, magnitude
 from skbayesnn._data.outliers import swamped
 from skbayesnn._warnings import warn
 
 # Rows that are looked at, evenly spread over the table.
-_ROWS = 2000
+ROWS = 2000
 # Rows that tell whether predictions differ at all, and the share of y's standard
 # deviation by which they must, or the standard deviation of a probability.
 FEW_ROWS = 200
@@ -29,14 +30,62 @@ _WILD = 3.0
 # over draws is less sure of a class than one line, however well it tells them apart.
 _MARGIN_OF_VARIANCE = 0.05
 _MARGIN_OF_ENTROPY = 0.15
+# Share that a linear model explains at least, for networks to be far behind it.
+_MUCH = 0.1
 
 
 class Explained(NamedTuple):
-    """Shares of y that the two models explain, and by how much they may differ."""
+    """Shares of y that models explain in its training rows.
+
+    Parameters
+    ----------
+    network : float
+    linear : float
+        Of a linear model; minus infinity where there are too few rows for one.
+    margin : float
+        By which a network may fall behind.
+    least : float
+        That a network may be worse than a constant, for noise that it was told of.
+    """
 
     network: float
     linear: float
     margin: float
+    least: float
+
+
+def warn_if_diverged(explained: Explained, learning_rate: float) -> bool:
+    """Where a constant is far better; whether it is."""
+    diverged = explained.network < explained.least
+    if diverged:
+        warn(
+            "in its training rows the network is far worse than a constant (it "
+            f"explains a share of {explained.network:.2g} of y): the training has "
+            "diverged, or was too short, or the prior outweighs the rows. Lower "
+            f"learning_rate_init ({learning_rate:g} here), raise max_iter, and scale "
+            "the data (standardize=True).",
+            ConvergenceWarning,
+        )
+    return diverged
+
+
+def warn_if_far_behind(explained: Explained) -> bool:
+    """Where a linear model explains more than twice as much; whether it does.
+
+    For networks whose KL cannot outweigh the data.
+    """
+    certain = explained.linear - explained.margin
+    behind = certain > _MUCH and explained.network < certain / 2
+    if behind:
+        warn(
+            f"the network explains {explained.network:.0%} of y in its training rows, "
+            f"a linear model {explained.linear:.0%}: the training was too short or its "
+            "steps too large, or dropout and prior leave little of the data. Raise "
+            "max_iter, lower learning_rate_init, dropout or length_scale, or take "
+            "wider layers.",
+            ConvergenceWarning,
+        )
+    return behind
 
 
 def warn_if_collapsed(explained: Explained) -> bool:
@@ -56,6 +105,11 @@ def warn_if_collapsed(explained: Explained) -> bool:
     return collapsed
 
 
+def is_constant(spread: float) -> bool:
+    """Whether predictions hardly differ."""
+    return spread < _CONSTANT
+
+
 def is_usual(spread: float) -> bool:
     """Whether predictions differ about as much as y does, or classes may."""
     return _CONSTANT <= spread <= _WILD
@@ -67,7 +121,7 @@ def warn_of_spread(spread: float, in_words: str, outliers: str) -> None:
     spread, in_words : what is not usual
     outliers : what ``outliers_in`` has found
     """
-    if spread < _CONSTANT:
+    if is_constant(spread):
         reason = outliers or (
             "Either the columns say nothing of y, or the prior outweighs the data, as "
             "it does with few rows: then lower length_scale, take narrower layers, or "
@@ -104,13 +158,13 @@ def outliers_in(X, y, likelihood) -> str:
     return found.rstrip()
 
 
-def some_rows(rows: np.ndarray, most: int = _ROWS) -> np.ndarray:
+def some_rows(rows: np.ndarray, most: int = ROWS) -> np.ndarray:
     """At most so many of them that the comparison costs little."""
     return rows[:: -(-len(rows) // most)]
 
 
-def explained_variance(X, y, weights, prediction) -> Explained | None:
-    """Of a prediction and of least squares, means over targets; None for few rows.
+def explained_variance(X, y, weights, prediction, noise=0.0) -> Explained | None:
+    """Of a prediction and of least squares, means over targets; None of constants.
 
     The residual variance of least squares is the unbiased one: it has
     ``inputs + 1`` parameters that the prediction did not get to see. What it explains
@@ -118,11 +172,9 @@ def explained_variance(X, y, weights, prediction) -> Explained | None:
     left; three of them are in the margin.
 
     X : (rows, inputs), array or sparse; y, prediction : (rows, targets)
+    noise : variance of the noise where it is given, (targets,)
     """
     n_rows, n_free = len(y), len(y) - X.shape[1] - 1
-    if n_free < n_rows / 2:
-        return None
-    line = LinearRegression().fit(X, y, sample_weight=weights)
 
     def residual(values):
         return np.average(np.square(y - values), axis=0, weights=weights)
@@ -130,16 +182,24 @@ def explained_variance(X, y, weights, prediction) -> Explained | None:
     spread = residual(np.average(y, axis=0, weights=weights))
     if not spread.all():
         return None
-    of_line = residual(line.predict(X).reshape(y.shape)) * n_rows / n_free
+    linear, margin = -np.inf, 0.0
+    if n_free >= n_rows / 2:
+        X = divided(X, magnitude(X))
+        line = LinearRegression().fit(X, y, sample_weight=weights)
+        of_line = residual(line.predict(X).reshape(y.shape)) * n_rows / n_free
+        linear = float(1 - (of_line / spread).mean())
+        margin = _MARGIN_OF_VARIANCE + 3 * math.sqrt(2 * X.shape[1]) / n_free
     return Explained(
         float(1 - (residual(prediction) / spread).mean()),
-        float(1 - (of_line / spread).mean()),
-        _MARGIN_OF_VARIANCE + 3 * math.sqrt(2 * X.shape[1]) / n_free,
+        linear,
+        margin,
+        # Twice the residuals of a constant, and of what it was told is noise.
+        float(-1 - 2 * np.mean(noise / spread)),
     )
 
 
 def explained_entropy(X, codes, weights, log_probability) -> Explained | None:
-    """Of a prediction and of logistic regression; None for few rows.
+    """Of a prediction and of logistic regression; None of a single class.
 
     The latter's log-likelihood is reduced by its number of parameters, as in
     Akaike's criterion.
@@ -150,9 +210,15 @@ def explained_entropy(X, codes, weights, log_probability) -> Explained | None:
     shares = np.bincount(codes, weights=weights)
     shares = shares[shares > 0] / weights.sum()
     n_rows, n_parameters = len(codes), (X.shape[1] + 1) * (len(shares) - 1)
-    if n_parameters > n_rows / 2 or len(shares) < 2:
+    if len(shares) < 2:
         return None
     entropy = -(shares * np.log(shares)).sum()
+    share = float(1 + np.average(log_probability, weights=weights) / entropy)
+    # To know nothing is no divergence, though a constant may be surer.
+    least = float(-np.log(len(shares)) / entropy)
+    if n_parameters > n_rows / 2:
+        return Explained(share, -np.inf, 0.0, least)
+    X = divided(X, magnitude(X))
     with warnings.catch_warnings():
         # Of columns with outliers it may be sure of a wrong class: log 0.
         for category in (ConvergenceWarning, RuntimeWarning):
@@ -161,11 +227,5 @@ def explained_entropy(X, codes, weights, log_probability) -> Explained | None:
         log_probability_of_line = line.predict_log_proba(X)
     column = np.searchsorted(line.classes_, codes)
     of_line = log_probability_of_line[np.arange(n_rows), column]
-    network, linear = (
-        np.average(values, weights=weights) for values in (log_probability, of_line)
-    )
-    return Explained(
-        float(1 + network / entropy),
-        float(1 + (linear - n_parameters / n_rows) / entropy),
-        _MARGIN_OF_ENTROPY,
-    )
+    linear = np.average(of_line, weights=weights) - n_parameters / n_rows
+    return Explained(share, float(1 + linear / entropy), _MARGIN_OF_ENTROPY, least)

@@ -7,11 +7,15 @@ from numbers import Integral
 
 import numpy as np
 import torch
-from sklearn.utils import check_random_state
 
 from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn._parameters import check_bool as check_bool
-from skbayesnn._parameters import check_number, check_option
+from skbayesnn._parameters import (
+    check_named,
+    check_number,
+    check_option,
+    numpy_random_state,
+)
 from skbayesnn.networks import MLP, NetworkDescription
 
 # Epochs of `max_iter="auto"`, at least: large tables see every row often enough.
@@ -19,6 +23,8 @@ FEWEST_EPOCHS = 10
 # `batch_size="auto"`: this many batches to an epoch, within the bounds.
 BATCHES_PER_EPOCH = 40
 BATCH_BOUNDS = (128, 1024)
+# Its square is a float in single precision, and so is the prior's part of a loss.
+LARGEST_LENGTH_SCALE = 1e15
 
 
 def check_one_of_std_and_cov(return_std) -> None:
@@ -57,15 +63,16 @@ def length_scales(value, fan_ins, auto) -> np.ndarray:
     auto : ndarray of shape (layers,), what "auto" is
     """
     if not isinstance(value, str):
-        return per_layer("length_scale", value, len(fan_ins), low=0)
-    check_option("length_scale", value, ["auto", "fan_in"])
+        largest = LARGEST_LENGTH_SCALE
+        return per_layer("length_scale", value, len(fan_ins), low=0, high=largest)
+    check_named("length_scale", value, ["auto", "fan_in"])
     return np.sqrt(fan_ins) if value == "fan_in" else auto
 
 
 def precisions(value, n_targets) -> np.ndarray | None:
     """`tau` per target in y's units, (targets,); None where it is to be learned."""
     if isinstance(value, str):
-        check_option("tau", value, ["auto"])
+        check_named("tau", value, ["auto"])
         return None
     if isinstance(value, Sequence | np.ndarray) and np.ndim(value) > 0:
         if len(value) != n_targets:
@@ -104,7 +111,7 @@ def _listed(names) -> str:
 def batch_rows(value, n_rows) -> int:
     """`batch_size` for a table of ``n_rows``: never more than there are."""
     if isinstance(value, str):
-        check_option("batch_size", value, ["auto"])
+        check_named("batch_size", value, ["auto"])
         size = 2 ** round(np.log2(max(n_rows / BATCHES_PER_EPOCH, 1)))
         return int(min(np.clip(size, *BATCH_BOUNDS), n_rows))
     size = check_number("batch_size", value, kind=Integral, low=1)
@@ -114,7 +121,7 @@ def batch_rows(value, n_rows) -> int:
 def epochs(value, n_rows, n_batches, steps_per_root) -> int:
     """`max_iter` in epochs; "auto" is ``steps_per_root`` sqrt(N) steps."""
     if isinstance(value, str):
-        check_option("max_iter", value, ["auto"])
+        check_named("max_iter", value, ["auto"])
         wanted = steps_per_root * np.sqrt(n_rows) / n_batches
         return int(max(np.ceil(wanted), FEWEST_EPOCHS))
     return check_number("max_iter", value, kind=Integral, low=1)
@@ -122,7 +129,7 @@ def epochs(value, n_rows, n_batches, steps_per_root) -> int:
 
 def random_source(value) -> np.random.RandomState:
     """`random_state` as a generator; None is fresh entropy, no global state."""
-    return check_random_state(secrets.randbits(32) if value is None else value)
+    return numpy_random_state(secrets.randbits(32) if value is None else value)
 
 
 def training_draws(estimator) -> int:

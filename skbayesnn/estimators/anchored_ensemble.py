@@ -36,7 +36,7 @@ class _AnchoredEnsemble(BayesianNetwork):
         of_weights = self._length_scales(fan_ins, math.inf)
         of_biases = of_weights / np.sqrt(fan_ins)
         if isinstance(self.bias_length_scale, str):
-            _validation.check_option(
+            _validation.check_named(
                 "bias_length_scale", self.bias_length_scale, ["auto"]
             )
         else:

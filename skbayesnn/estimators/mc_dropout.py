@@ -23,7 +23,7 @@ class _MCDropout(BayesianNetwork):
         n_layers = len(fan_ins)
         noise = _validation.check_option("noise", self.noise, NOISES)
         if isinstance(self.dropout, str):
-            _validation.check_option("dropout", self.dropout, ["auto"])
+            _validation.check_named("dropout", self.dropout, ["auto"])
             if noise != "bernoulli":
                 raise ValueError(
                     "dropout='auto' learns the rate of noise='bernoulli' only; got "

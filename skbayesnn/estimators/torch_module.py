@@ -16,6 +16,7 @@ from skbayesnn._parameters import check_number
 from skbayesnn._predictive import mixin
 from skbayesnn._predictive.labels import LabelPredictive
 from skbayesnn._predictive.mixture import MixturePredictive
+from skbayesnn._settings import undisturbed
 
 # The first drops single units, the others whole channels, (rows, channels, ...).
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
@@ -64,6 +65,7 @@ class _TorchRegressor(mixin.RegressionPredictiveMixin, RegressorMixin, _TorchMod
             lambda r: MixturePredictive(Gaussians(mean[:, r], variance[:, r]), flat),
         )
 
+    @undisturbed
     def predict(self, X):
         """Mean over the draws."""
         return self._open_predictive(X).whole().mean()
@@ -85,6 +87,7 @@ class _TorchClassifier(mixin.PredictiveMixin, ClassifierMixin, _TorchModule):
             p.shape[1], lambda rows: LabelPredictive(p[:, rows], self.classes_)
         )
 
+    @undisturbed
     def predict_proba(self, X):
         """Mean over the draws."""
         return self._open_predictive(X).whole().probability.mean(0)

@@ -47,7 +47,7 @@ class _VariationalDropout(_pruning.Prunable):
 
     def _warm_up(self, noise):
         if isinstance(self.kl_warm_up, str):
-            _validation.check_option("kl_warm_up", self.kl_warm_up, ["auto"])
+            _validation.check_named("kl_warm_up", self.kl_warm_up, ["auto"])
             return 0.5 if noise == "independent" else 0.0
         return _validation.check_number("kl_warm_up", self.kl_warm_up, low=0, high=1)
 

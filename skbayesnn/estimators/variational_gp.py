@@ -50,7 +50,7 @@ class _VariationalGP(BayesianNetwork):
                 f"and one for their weights; got {self.sigma!r}."
             )
         return [
-            _validation.check_option("sigma", each, ["auto"])
+            _validation.check_named("sigma", each, ["auto"])
             if isinstance(each, str)
             else _validation.check_number("sigma", each, low=0)
             for each in given

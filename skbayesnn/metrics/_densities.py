@@ -5,9 +5,11 @@ from scipy.special import logsumexp
 
 from skbayesnn._distributions.crps import gaussian_mixture_crps
 from skbayesnn._distributions.gaussian import gaussian_log_density
+from skbayesnn._settings import undisturbed
 from skbayesnn.metrics._validation import no_nan, present, weighted_mean
 
 
+@undisturbed
 def mixture_log_density(y, mean, variance, sample_weight=None):
     """Mean log density of Gaussian mixtures: the logarithmic score.
 
@@ -38,6 +40,7 @@ def mixture_log_density(y, mean, variance, sample_weight=None):
     return weighted_mean(density - np.log(len(mean)), weights)
 
 
+@undisturbed
 def mixture_crps(y, mean, variance, sample_weight=None):
     """Mean continuous ranked probability score of Gaussian mixtures, exact.
 

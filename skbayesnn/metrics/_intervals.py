@@ -9,6 +9,7 @@ from sklearn.metrics import mean_pinball_loss
 from skbayesnn.metrics._validation import (
     inside_unit_interval,
     no_nan,
+    numbers,
     present,
     weighted_mean,
     with_targets,
@@ -143,13 +144,15 @@ def interval_coverage(y, interval, sample_weight=None):
     -------
     coverage : float in [0, 1]
     """
-    y, interval = np.asarray(y), np.asarray(interval, dtype=np.float64)
+    y, interval = with_targets("y", y), numbers("interval", interval)
     if interval.shape != (*y.shape, 2):
         raise ValueError(
             "`interval` must be of shape (*y.shape, 2); got "
             f"{interval.shape} for y of shape {y.shape}."
         )
     weights, y, interval = present(sample_weight, y, interval)
+    no_nan("y", y)
+    _in_order(interval)
     inside = (interval[..., 0] <= y) & (y <= interval[..., 1])
     return weighted_mean(inside, weights)
 
@@ -166,8 +169,26 @@ def interval_width(interval, sample_weight=None):
     -------
     width : float
     """
-    weights, interval = present(sample_weight, np.asarray(interval, dtype=np.float64))
+    interval = numbers("interval", interval)
+    if interval.ndim < 2 or interval.shape[-1] != 2:
+        raise ValueError(
+            "`interval` must be of shape (n_samples[, n_targets], 2); got "
+            f"{interval.shape}."
+        )
+    weights, interval = present(sample_weight, interval)
+    _in_order(interval)
     return weighted_mean(interval[..., 1] - interval[..., 0], weights)
+
+
+def _in_order(interval) -> None:
+    """Refuse NaN, and ends the other way round; (rows, ..., 2)."""
+    no_nan("interval", interval)
+    wrong = interval[interval[..., 0] > interval[..., 1]]
+    if wrong.size:
+        raise ValueError(
+            "`interval` must have its lower end first; got an interval from "
+            f"{wrong[0, 0]} to {wrong[0, 1]}."
+        )
 
 
 def _intervals(y, interval, coverage, sample_weight):
@@ -176,7 +197,7 @@ def _intervals(y, interval, coverage, sample_weight):
     """
     y = with_targets("y", y)
     levels = inside_unit_interval("coverage", coverage)
-    interval = np.asarray(interval, dtype=np.float64)
+    interval = numbers("interval", interval)
     if interval.shape != (*y.shape, *levels.shape, 2):
         raise ValueError(
             "`interval` must be of shape (*y.shape, n_levels, 2), or (*y.shape, 2) for "
@@ -185,13 +206,8 @@ def _intervals(y, interval, coverage, sample_weight):
         )
     weights, y, interval = present(sample_weight, y, interval)
     no_nan("y", y)
-    no_nan("interval", interval)
+    _in_order(interval)
     lower, upper = (
         interval[..., end].reshape(len(y), -1, levels.size) for end in (0, 1)
     )
-    if (lower > upper).any():
-        raise ValueError(
-            "`interval` must have its lower end first; got an interval from "
-            f"{lower[lower > upper][0]} to {upper[lower > upper][0]}."
-        )
     return weights, y.reshape(len(y), -1, 1), lower, upper, levels.ravel()

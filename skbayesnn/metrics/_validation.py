@@ -51,9 +51,17 @@ def no_nan(name, values) -> None:
         )
 
 
+def numbers(name, values) -> np.ndarray:
+    """float64, of any shape."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"`{name}` must hold numbers; got {error}.") from error
+
+
 def one_column(name, values):
     """(rows,), float64."""
-    values = np.asarray(values, dtype=np.float64)
+    values = numbers(name, values)
     if values.ndim != 1:
         raise ValueError(
             f"`{name}` must be of shape (n_samples,), one value per row; got "
@@ -64,7 +72,7 @@ def one_column(name, values):
 
 def with_targets(name, values):
     """(rows,) or (rows, targets), float64."""
-    values = np.asarray(values, dtype=np.float64)
+    values = numbers(name, values)
     if values.ndim not in (1, 2):
         raise ValueError(
             f"`{name}` must be of shape (n_samples[, n_targets]); got {values.shape}."

@@ -1,5 +1,7 @@
 """The classifier's parameters, methods and fitted attributes."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -7,6 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning
 
 from skbayesnn import MCDropoutClassifier
+from skbayesnn import log_predictive_density as free_density
 
 NETWORKS = 2
 KINDS = [
@@ -66,11 +69,14 @@ def test_log_density_is_the_log_probability_of_the_label(model, data):
         )
 
 
-def test_label_that_was_not_seen_has_no_density(model, data):
+def test_label_that_is_not_known_is_refused(model, data):
+    """One of another kind, too: numbers where the classes are strings."""
     y = np.array(["low", "never", "top", "aaa"] + ["mid"] * 7)
-    density = model.log_predictive_density(data.X_new, y)
-    np.testing.assert_array_equal(np.flatnonzero(density == -np.inf), [1, 3])
-    assert np.isfinite(np.delete(density, [1, 3])).all()
+    for function in (model.log_predictive_density, partial(free_density, model)):
+        with pytest.raises(ValueError, match=r"the model knows.*\['aaa', 'never'\]"):
+            function(data.X_new, y)
+        with pytest.raises(ValueError, match=r"the model knows, .*; got \[0\]"):
+            function(data.X_new, np.zeros(11, int))
 
 
 def test_functions_are_probabilities_coherent_over_rows(model, data):

@@ -96,7 +96,7 @@ REFUSED = [
     (
         {"kl_warm_up": "late"},
         ValueError,
-        "`kl_warm_up` must be one of 'auto'; got 'late'",
+        "`kl_warm_up` must be a number or 'auto'; got 'late'",
     ),
 ]
 

@@ -298,7 +298,7 @@ def test_a_failed_fit_changes_nothing(data):
             ValueError,
             "exactly one of `threshold`",
         ),
-        (MCDropoutRegressor(), {"target_error": -1}, ValueError, "at least 0; got -1"),
+        (MCDropoutRegressor(), {"target_error": -1}, ValueError, ">= 0; got -1"),
         (
             MCDropoutRegressor(),
             {"threshold": 1.0, "kind": ["total"]},
