@@ -292,6 +292,8 @@ class RegressionPredictiveMixin(PredictiveMixin):
 def checked_levels(q) -> list[float]:
     """One level or a sequence of them as a list; each in (0, 1)."""
     levels = list(np.atleast_1d(np.asarray(q, dtype=object)))
+    if not levels:
+        raise ValueError("`q` must be a number in (0, 1), or a list of some; got none.")
     for level in levels:
         if isinstance(level, bool | np.bool_) or not isinstance(
             level, int | float | np.number

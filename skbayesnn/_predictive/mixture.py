@@ -293,7 +293,9 @@ class MixturePredictive:
         infinite = np.isinf(nodes).any((0, 1, 3))
         if infinite.any():
             # Most quantiles are finite where a few of the nodes are not.
-            by_quantiles = crps_by_quantiles(y, self._quantile).mean(-1)
+            with np.errstate(invalid="ignore"):
+                by_quantiles = crps_by_quantiles(y, self._quantile).mean(-1)
+            by_quantiles = np.where(np.isnan(by_quantiles), np.inf, by_quantiles)
             score = np.where(infinite, by_quantiles, score)
         return score
 
@@ -336,15 +338,15 @@ class MixturePredictive:
         """(rows, targets)."""
         return self._back(self._quantile_inside(0.5))
 
-    def _refuse_turns(self, turns: np.ndarray) -> None:
+    def _refuse_turns(self, turns) -> None:
         """Say in which rows, (rows,) bool, the inverse does not go one way."""
         if turns.any():
             raise ValueError(
                 "quantiles, intervals and distribution functions need a target "
                 "transform that is monotone where the predictive is; got "
-                f"{self.transform!r}, whose inverse rises and falls there in "
-                f"{turns.sum()} of {len(turns)} rows. Take sample_y, or a transform "
-                "that is monotone for all y."
+                f"{' '.join(repr(self.transform).split())}, whose inverse rises and "
+                f"falls there in {turns.sum()} of {len(turns)} rows. Take sample_y, or "
+                "a transform that is monotone for all y."
             )
 
     def _quantile_inside(self, level) -> np.ndarray:
@@ -438,7 +440,7 @@ class MixturePredictive:
         rounding = 1e-9 * np.abs(np.where(np.isfinite(path), path, 0.0)).max(0)
         rising = (steps >= -rounding).all(0)
         one_way = rising | (steps <= rounding).all(0)
-        self._refuse_turns(np.any(~one_way, axis=-1))
+        self._refuse_turns((~one_way).any(-1))
         return rising
 
     def _back(self, values: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -462,7 +464,10 @@ class MixturePredictive:
         if self.transform is None:
             return y, 0.0
         below, above = self._about
-        step = 1e-6 * np.maximum(np.abs(y), 1e-3 * np.abs(above - below))
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(above - below)
+        apart = np.where(np.isfinite(apart), apart, 1.0)
+        step = 1e-6 * np.maximum(np.abs(y), 1e-3 * apart)
         up, down = (np.asarray(self.transform.transform(y + s)) for s in (step, -step))
         slope = np.abs(up - down) / (2 * step)
         return np.asarray(self.transform.transform(y)), np.log(slope).sum(-1)

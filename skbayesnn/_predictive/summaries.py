@@ -82,6 +82,10 @@ def framed(values, kind, X):
 def checked_coverages(coverage) -> list[float]:
     """One coverage or a sequence of them as a list; each in (0, 1)."""
     values = [coverage] if np.ndim(coverage) == 0 else list(coverage)
+    if not values:
+        raise ValueError(
+            "`coverage` must be a number in (0, 1), or a list of some; got none."
+        )
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int | float | np.number):
             raise TypeError(

@@ -30,7 +30,8 @@ def without_diverged(fitted: Fitted) -> Fitted:
     alive = np.flatnonzero(trained.failed == 0)
     if len(alive) < 2:
         return fitted
-    absurd = alive[_absurd(fitted, alive)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        absurd = alive[_absurd(fitted, alive)]
     if len(absurd) in (0, len(alive)):
         return fitted
     failed = trained.failed.copy()
@@ -53,7 +54,7 @@ def _absurd(fitted: Fitted, alive: np.ndarray) -> np.ndarray:
         fitted, alive, scaling.x_to_network(X.toarray() if sparse.issparse(X) else X)
     )
     if task.plan.likelihood.of_classes:
-        own = components.probability[:, np.arange(len(y)), y]
+        own = np.nan_to_num(components.probability[:, np.arange(len(y)), y])
         halvings = -np.log2(own.clip(np.finfo(own.dtype).tiny))
         mean = np.average(halvings, axis=1, weights=weights)
         others = np.quantile(mean, 0.25, method="lower")
@@ -66,6 +67,7 @@ def _absurd(fitted: Fitted, alive: np.ndarray) -> np.ndarray:
         usual = usual + 1 / scaling.tau_to_network(task.tau)
     squares = np.square(components.mean - y)
     residual = np.average(squares, axis=1, weights=weights)
+    residual = np.where(np.isnan(residual), np.inf, residual)
     # Where the prior is wide and says it all, the others are far off, too.
     others = np.quantile(residual, 0.25, axis=0, method="lower")
     usual = np.maximum(usual, others)

@@ -17,6 +17,7 @@ from skbayesnn._sklearn_compat import (
     drop_callbacks,
     safe_split,
 )
+from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._prepared import Prepared, prepare
 from skbayesnn.estimators._program import Task, task_of
@@ -89,7 +90,7 @@ class JobBuilder:
     @property
     def most_rows(self) -> int:
         """Training rows of the largest fold."""
-        return max((len(train) for train, _ in self._splits), default=1)
+        return max((len(train) for train, _ in self._splits), default=1) or 1
 
     def pieces(self, candidates: Sequence[dict], n_at_once: int) -> Iterator[slice]:
         """So many candidates at a time; what only earlier ones needed is let go."""
@@ -125,6 +126,7 @@ class JobBuilder:
 
     def _job(self, key: Key, prototype, arrived: dict) -> Job:
         network = network_of(prototype)
+        _validation.device_for_fit(network.device)
         place = key[1], bool(network.early_stopping)
         if place not in arrived:
             try:

@@ -22,6 +22,7 @@ from sklearn.model_selection import (
 from sklearn.utils import indexable
 
 from skbayesnn._fitted_state import become
+from skbayesnn._parameters import check_number
 from skbayesnn._sklearn_compat import (
     BaseSearchCV,
     check_method_params,
@@ -244,8 +245,7 @@ class _Batched(BaseSearchCV):
         megabytes = self.memory_budget
         if megabytes is None:
             megabytes = sklearn.get_config()["working_memory"]
-        elif not megabytes > 0:
-            raise ValueError(f"`memory_budget` must be positive; got {megabytes!r}.")
+        check_number("memory_budget", megabytes, low=0, open_low=True)
         return Resources(
             int(megabytes * 2**20), self.n_jobs, self.pre_dispatch, self.devices
         )

@@ -17,7 +17,7 @@ from sklearn.utils import indexable
 from sklearn.utils.metaestimators import available_if
 
 from skbayesnn._fitted_state import changed_at_once
-from skbayesnn._sklearn_compat import with_callbacks
+from skbayesnn._sklearn_compat import num_samples, safe_indexing, with_callbacks
 from skbayesnn.estimators import _program, _validation
 from skbayesnn.estimators._base import BayesianNetwork, adopt, warn_if_doubtful
 from skbayesnn.estimators._prepared import Prepared, prepare
@@ -80,12 +80,12 @@ class TauPathCV(BayesianNetwork):
             network = self._network().set_params(tau=taus[0])
             # What is wrong is told here once, and not for every member.
             _program.task_of(network, prepared)
-            cv = check_cv(self.cv, y, classifier=is_classifier(self))
+            _validation.device_for_fit(network.device)
             given = {"sample_weight": sample_weight, "X_val": X_val, "y_val": y_val}
             search = self._searched(
                 network,
                 taus,
-                list(cv.split(*indexable(X, y, groups))),
+                self._splits(X, y, groups, prepared.rows),
                 X,
                 y,
                 {name: value for name, value in given.items() if value is not None},
@@ -133,6 +133,17 @@ class TauPathCV(BayesianNetwork):
             source = _validation.random_source(self.random_state)
             network.set_params(random_state=source.randint(2**31 - 1))
         return network
+
+    def _splits(self, X, y, groups, rows) -> list[tuple]:
+        """Folds of the rows of positive weight ``rows``; given ones as they are."""
+        cv = check_cv(self.cv, y, classifier=is_classifier(self))
+        parts = indexable(X, y, groups)
+        given = self.cv is not None and not isinstance(self.cv, Integral)
+        given = given and not hasattr(self.cv, "split")
+        if given or len(rows) == num_samples(X):
+            return list(cv.split(*parts))
+        there = [None if part is None else safe_indexing(part, rows) for part in parts]
+        return [(rows[train], rows[test]) for train, test in cv.split(*there)]
 
     def _searched(self, network, taus, splits, X, y, given) -> BatchedGridSearchCV:
         """The search over tau, fitted."""

@@ -3,6 +3,7 @@
 from itertools import cycle
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from skbayesnn._meta.functions import sample_f
 from skbayesnn.plotting._shared import (
@@ -101,6 +102,12 @@ class ClassProbabilityDisplay:
         display : ClassProbabilityDisplay
         """
         require_matplotlib(f"{cls.__name__}.from_estimator")
+        if not is_classifier(estimator):
+            raise TypeError(
+                f"{cls.__name__} is of class probabilities and needs a classifier; got "
+                f"{type(estimator).__name__}. For regressors there is "
+                "PredictionIntervalDisplay."
+            )
         return cls.from_predictions(
             sample_f(estimator, X, n_samples=n_draws, random_state=random_state),
             estimator.classes_,

@@ -3,6 +3,7 @@
 import numpy as np
 
 from skbayesnn._meta.functions import predict_interval
+from skbayesnn._predictive.summaries import checked_coverages
 from skbayesnn.plotting._shared import (
     BLUE,
     GREY,
@@ -123,7 +124,7 @@ class PredictionIntervalDisplay:
         x, x_name, joined = (
             (None, None, True) if feature is None else column(X, feature)
         )
-        coverage = np.atleast_1d(coverage).tolist()
+        coverage = checked_coverages(np.atleast_1d(coverage).tolist())
         return cls.from_predictions(
             y,
             estimator.predict(X),

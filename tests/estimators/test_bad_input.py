@@ -829,3 +829,122 @@ def test_networks_that_were_left_out_do_not_come_back(data, small, monkeypatch):
         model.fit(data.X, data.y)
     model.set_params(n_estimators=2).fit(data.X, data.y)
     assert model.history_["loss"].shape == (20, 2)
+
+
+# ---- units, weights, classes
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-145, 1e145, 1e300])
+def test_units_of_y_whose_square_is_no_float(data, refused, unit):
+    message = r"`y` must have values of at most 1e\+140 .* another unit"
+    refused(MCDropoutRegressor, data.X, unit * data.y, ValueError, message)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("unit", [1e-300, 1e-30, 1e30, 1e300])
+def test_any_unit_of_x(data, small, unit):
+    """To rounding, as the units are no powers of two."""
+    models = [MCDropoutRegressor(**small).fit(u * data.X, data.y) for u in (1, unit)]
+    expected, said = (
+        model.predict(u * data.X) for u, model in zip((1, unit), models, strict=True)
+    )
+    np.testing.assert_allclose(said, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
+def test_weights_of_classes(data, refused, weight):
+    refused(
+        MCDropoutClassifier,
+        data.X,
+        data.labels,
+        ValueError,
+        "`class_weight` must be finite and not negative",
+        class_weight={"low": weight, "mid": 1.0, "top": 1.0},
+    )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"length_scale": 1e200}, r"`length_scale` must be in \[0, 1e\+15\)"),
+        ({"tau": 1e-300}, "`tau`, .* must be between 1e-30 .* times 1 / variance of y"),
+        ({"tau": 1e300}, "`tau`, .* must be between 1e-30 .* times 1 / variance of y"),
+    ],
+)
+def test_priors_out_of_proportion(data, refused, parameters, message):
+    refused(MCDropoutRegressor, data.X, data.y, ValueError, message, **parameters)
+
+
+@pytest.mark.parametrize(
+    ("X_val", "y_val", "message"),
+    [
+        (lambda d: np.full((5, 4), np.nan), lambda d: d.y[:5], "Input X contains NaN"),
+        (lambda d: d.X[:5], lambda d: np.full(5, np.nan), "Input y contains NaN"),
+        (lambda d: d.X[:5], lambda d: d.y[:3], "inconsistent numbers of samples"),
+        (lambda d: d.X[:5, :2], lambda d: d.y[:5], "X has 2 features"),
+    ],
+)
+def test_errors_of_validation_rows_name_them(data, small, X_val, y_val, message):
+    model = MCDropoutRegressor(early_stopping=True, **small)
+    with pytest.raises(ValueError, match=f"^of `X_val` and `y_val`: .*{message}"):
+        model.fit(data.X, data.y, X_val=X_val(data), y_val=y_val(data))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_validation_rows_may_be_sparse_where_x_is_dense(data, small):
+    """And the other way round; the same rows stop the training alike."""
+    said = []
+    for train, held_out in ((np.array, sparse.csr_array), (np.array, np.array)):
+        model = MCDropoutRegressor(early_stopping=True, **small)
+        X_val, y_val = held_out(data.X_new), data.y_new
+        model.fit(train(data.X), data.y, X_val=X_val, y_val=y_val)
+        said.append(model.predict(data.X_new))
+    np.testing.assert_array_equal(*said)
+
+
+def test_classes_of_a_stream_are_two_at_least(data, small):
+    model = MCDropoutClassifier(**small)
+    with pytest.raises(ValueError, match=r"`classes` must hold .* 2; got \[0\]"):
+        model.partial_fit(data.X, np.zeros(41, int), classes=[0])
+
+
+@pytest.mark.parametrize("value", [-1, 2**33, "a", np.random.default_rng(0)])
+def test_random_states_that_are_none(data, small, fitted, value):
+    """Of numpy's generators there is no stream that scikit-learn could share."""
+    with pytest.raises(ValueError, match=r"`random_state` must be None, .*; got"):
+        MCDropoutRegressor(**small | {"random_state": value}).fit(data.X, data.y)
+    with pytest.raises(ValueError, match=r"`random_state` must be None, .*; got"):
+        fitted[MCDropoutRegressor].sample_y(data.X_new, random_state=value)
+
+
+def test_kinds_of_uncertainty(data, fitted):
+    for model in fitted.values():
+        default = model.predict_uncertainty(data.X_new)
+        said = model.predict_uncertainty(data.X_new, kind=None)
+        np.testing.assert_array_equal(said, default)
+        with pytest.raises(TypeError, match=r"`kind` must be a name, a list.* got 3"):
+            model.predict_uncertainty(data.X_new, kind=3)
+    with pytest.raises(ValueError, match=r"`coverage` must be .* got none"):
+        fitted[MCDropoutRegressor].predict_interval(data.X_new, [])
+    with pytest.raises(ValueError, match=r"`q` must be .* got none"):
+        fitted[MCDropoutRegressor].predict_quantile(data.X_new, [])
+
+
+def test_a_missing_value_among_objects_is_no_category(data, small):
+    pandas = pytest.importorskip("pandas")
+    X = data.X.astype(object)
+    X[3, 1] = None
+    for table in (X, pandas.DataFrame(X)):
+        with pytest.raises(ValueError, match="Input X contains NaN"):
+            MCDropoutRegressor(**small).fit(table, data.y)
+
+
+@pytest.mark.filterwarnings("error:The given NumPy array is not writable")
+def test_a_model_that_is_mapped_into_memory(data, fitted, tmp_path):
+    joblib = pytest.importorskip("joblib")
+    for model in fitted.values():
+        joblib.dump(model, tmp_path / "model")
+        mapped = joblib.load(tmp_path / "model", mmap_mode="r")
+        np.testing.assert_array_equal(
+            mapped.predict(data.X_new), model.predict(data.X_new)
+        )

@@ -18,7 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn import BBBClassifier, BBBRegressor
 from skbayesnn._inference.record import Record
-from tests.estimators.posteriors import BBB, MC_DROPOUT, VARIATIONAL
+from tests.estimators.posteriors import BBB, VARIATIONAL
 
 BOTH = pytest.mark.parametrize("kind", BBB)
 # Networks of a few units in twenty epochs are worse than a straight line, of course.
@@ -630,15 +630,6 @@ def test_few_rows_are_no_collapse(seed, kind, n_rows):
     X, y = _surface(seed, n_rows, "linear")
     y = y > np.median(y) if is_classifier(kind()) else y
     kind(max_iter=5, n_draws=5, device="cpu", random_state=seed).fit(X, y)
-
-
-@pytest.mark.filterwarnings("error:the network explains")
-@pytest.mark.parametrize("kind", MC_DROPOUT)
-def test_mc_dropout_is_not_compared(seed, kind):
-    """Its KL cannot be lowered by giving up the weights' noise."""
-    X, y = _surface(seed, 60, "linear")
-    y = y > np.median(y) if is_classifier(kind()) else y
-    kind(max_iter=2, n_draws=5, device="cpu", random_state=seed).fit(X, y)
 
 
 @pytest.mark.filterwarnings("default:the network explains")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.cluster import KMeans
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.metrics import get_scorer, r2_score, roc_auc_score
 from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
@@ -331,3 +331,60 @@ def test_unfitted(data):
     for method in ("accepts", "predict", "predict_uncertainty"):
         with pytest.raises(NotFittedError):
             getattr(uneven(threshold=1.0), method)(data.X)
+
+
+# ---------------------------------------------------------------- what is reported
+
+
+WRONG_ROWS = {
+    "one label": (lambda y: y[:1], None, "inconsistent numbers of samples"),
+    "too few": (lambda y: y[:-1], None, "inconsistent numbers of samples"),
+    "two targets": (lambda y: np.stack([y, y], 1), None, "y"),
+    "negative": (lambda y: y, lambda n: -np.ones(n), "not negative; got -1"),
+    "NaN": (lambda y: y, lambda n: np.full(n, np.nan), "finite.*got nan"),
+    "zeros": (lambda y: y, np.zeros, "positive for at least one row"),
+    "too few weights": (lambda y: y, lambda n: np.ones(n - 1), r"of shape \(41,\)"),
+    "other labels": (lambda y: np.full(len(y), "a"), None, "number|the model knows"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ROWS)
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
+def test_rows_of_a_report_are_checked(seed, kind, name):
+    change, weigh, message = WRONG_ROWS[name]
+    random = np.random.default_rng([seed, 8])
+    X, y = random.normal(size=(41, 3)), random.permutation(41) % 2
+    network = kind((4,), max_iter=2, n_draws=5, random_state=seed)
+    model = Abstainer(network, threshold=10.0).fit(X, y)
+    weights = None if weigh is None else weigh(41)
+    for method in (model.report, model.score):
+        with pytest.raises(ValueError, match=message):
+            method(X, change(y), weights)
+    if kind is MCDropoutRegressor:
+        with pytest.raises(ValueError, match="contains NaN"):
+            model.report(X, np.where(y > 0, np.nan, y))
+
+
+def test_a_column_of_y_is_taken_as_scikit_learn_takes_it(seed):
+    random = np.random.default_rng([seed, 9])
+    X, y = random.normal(size=(41, 3)), random.normal(size=41)
+    network = MCDropoutRegressor((4,), max_iter=2, n_draws=5, random_state=seed)
+    model = Abstainer(network, threshold=10.0).fit(X, y)
+    with pytest.warns(DataConversionWarning):
+        assert model.report(X, y[:, None]) == model.report(X, y)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"threshold": np.nan}, ValueError, "`threshold` must be finite; got nan"),
+        ({"threshold": "a"}, TypeError, "`threshold` must be a number; got 'a'"),
+        ({"target_error": "a"}, TypeError, "`target_error` must be a number"),
+        ({"target_error": 1.0, "kind": "all"}, ValueError, "`kind` must be one of"),
+        ({"threshold": 1.0, "kind": "entropy"}, ValueError, "`kind` must be one of"),
+    ],
+)
+def test_wrong_thresholds_and_kinds(seed, parameters, error, message):
+    X = np.random.default_rng(seed).normal(size=(10, 2))
+    with pytest.raises(error, match=message):
+        Abstainer(MCDropoutRegressor(), **parameters).fit(X, X[:, 0])

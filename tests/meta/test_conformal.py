@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.datasets import make_regression
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -24,6 +25,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skbayesnn import (
+    Abstainer,
+    CalibratedUncertaintyRegressor,
     ConformalClassifier,
     ConformalRegressor,
     MCDropoutClassifier,
@@ -482,3 +485,62 @@ def test_unfitted(data):
     ):
         with pytest.raises(NotFittedError):
             getattr(model, method)(data.X)
+
+
+# ---- what reaches a calibration
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("kind", [ConformalRegressor, CalibratedUncertaintyRegressor])
+def test_no_calibration_sees_a_y_that_is_not_finite(seed, bad, frozen, kind):
+    """Also where all rows calibrate, and nobody else looks at them."""
+    X, y = make_regression(60, 3, noise=5.0, random_state=seed)
+    network = MCDropoutRegressor((4,), max_iter=2, random_state=seed)
+    inside = FrozenEstimator(network.fit(X, y)) if frozen else network
+    y[np.random.default_rng(seed).integers(60)] = bad
+    with pytest.raises(ValueError, match=r"Input y contains (NaN|infinity)"):
+        kind(inside).fit(X, y)
+    with pytest.raises(ValueError, match=f"must hold numbers for {kind.__name__}"):
+        kind(inside).fit(X, np.full(60, "a"))
+
+
+@pytest.mark.parametrize("wrap", [lambda one: one, make_pipeline, FrozenEstimator])
+def test_an_abstainer_cannot_be_conformal(seed, wrap):
+    """It refuses rows by what they are: the others are not as new ones are."""
+    X, y = make_regression(60, 3, noise=5.0, random_state=seed)
+    network = MCDropoutRegressor((4,), max_iter=2, random_state=seed)
+    for label in ("auto", -999.0):
+        model = Abstainer(network, threshold=1e-9, abstain_label=label).fit(X, y)
+        with pytest.raises(TypeError, match="got an Abstainer"):
+            ConformalRegressor(wrap(model)).fit(X, y)
+
+
+def test_a_model_that_does_not_predict_every_row(seed):
+    class Silent(MCDropoutRegressor):
+        def predict(self, X, **options):
+            mean, std = super().predict(X, return_std=True)
+            return np.where(X[:, 0] > 0, np.nan, mean), std
+
+    X, y = make_regression(60, 3, random_state=seed)
+    with pytest.raises(ValueError, match=r"every row; got nan and .* of 60 rows"):
+        frozen = FrozenEstimator(Silent((4,), max_iter=2, random_state=seed).fit(X, y))
+        ConformalRegressor(frozen).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        ConformalRegressor(MCDropoutRegressor((4,), max_iter=2), method="cv+"),
+        CalibratedUncertaintyRegressor(MCDropoutRegressor((4,), max_iter=2)),
+        Abstainer(MCDropoutRegressor((4,), max_iter=2), target_error=1.0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+@pytest.mark.parametrize("tests", [[], [0], [0, 20]])
+def test_folds_that_hold_nothing_out(seed, model, tests):
+    X, y = make_regression(20, 3, random_state=seed)
+    rows = np.arange(20)
+    folds = [(rows, rows[:n]) for n in tests]
+    with pytest.raises(ValueError, match=f"hold out some rows .* {len(tests)} f"):
+        clone(model).set_params(cv=folds).fit(X, y)

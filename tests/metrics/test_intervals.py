@@ -209,3 +209,36 @@ def test_coverage_of_other_shapes():
         ValueError, match=r"`interval` must be of shape \(\*y.shape, 2\)"
     ):
         interval_coverage(np.zeros(ROWS), np.zeros((2, ROWS)))
+
+
+@pytest.mark.parametrize("where", ["y", "lower", "upper"])
+def test_nan_is_no_miss(seed, where):
+    """An interval that is not known is neither hit nor missed."""
+    random = np.random.default_rng(seed)
+    y = random.normal(size=7)
+    interval = np.stack([y - 1, y + 1], axis=1)
+    assert interval_coverage(y, interval) == 1
+    if where == "y":
+        y[3] = np.nan
+    else:
+        interval[3, ["lower", "upper"].index(where)] = np.nan
+    with pytest.raises(ValueError, match="must not contain NaN; got 1"):
+        interval_coverage(y, interval)
+    weights = np.where(np.arange(7) == 3, 0.0, 1.0)
+    assert interval_coverage(y, interval, weights) == 1
+    if where != "y":
+        with pytest.raises(ValueError, match="must not contain NaN; got 1"):
+            interval_width(interval)
+        assert interval_width(interval, weights) == pytest.approx(2)
+
+
+def test_reversed_and_shapeless_intervals():
+    y, interval = [0.5, 1.0], [[1.0, 0.0], [0.0, 2.0]]
+    with pytest.raises(ValueError, match=r"lower end first; got .* from 1\.0 to 0\.0"):
+        interval_coverage(y, interval)
+    with pytest.raises(ValueError, match="lower end first"):
+        interval_width(interval)
+    with pytest.raises(ValueError, match=r"of shape .* 2\); got \(2,\)"):
+        interval_width(y)
+    with pytest.raises(ValueError, match="`y` must hold numbers"):
+        interval_coverage(["a", "b"], interval)

@@ -569,7 +569,7 @@ def test_warnings_are_those_of_the_last_fit(data):
         warnings.simplefilter("always")
         new(BBBRegressorCV, **hopeless).fit(data.X, data.y)
     assert [one.category for one in told] == [ConvergenceWarning]
-    assert "the network explains" in str(told[0].message)
+    assert "worse than a constant" in str(told[0].message)
 
 
 def test_progress(data, capsys):
@@ -668,3 +668,15 @@ def test_scikit_learn_contract_of_the_constructor(kind):
             check(estimator)
             checked.add(name)
     assert checked == OF_THE_CONSTRUCTOR
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("cv", [3, KFold(3)], ids=["number", "splitter"])
+def test_rows_of_weight_zero_are_in_no_fold(data, cv):
+    """Also where they would have been a fold of their own."""
+    n_rows = len(data.X)
+    there = np.arange(n_rows) >= n_rows // 2
+    weighted = new(cv=cv).fit(data.X, data.y, sample_weight=there.astype(float))
+    alone = new(cv=cv).fit(data.X[there], data.y[there])
+    np.testing.assert_allclose(weighted.scores_, alone.scores_, rtol=1e-4)
+    assert weighted.tau_ == alone.tau_

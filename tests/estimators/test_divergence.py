@@ -1,0 +1,131 @@
+"""Networks that are finite, and absurd: warned of, or left out of a mixture."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
+
+from skbayesnn import (
+    AnchoredEnsembleClassifier,
+    AnchoredEnsembleRegressor,
+    BBBRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    VariationalDropoutRegressor,
+    VariationalGPRegressor,
+)
+from skbayesnn.estimators import _program
+from skbayesnn.estimators._underfit import explained_entropy, explained_variance
+
+REGRESSORS = [
+    MCDropoutRegressor,
+    BBBRegressor,
+    VariationalDropoutRegressor,
+    VariationalGPRegressor,
+    AnchoredEnsembleRegressor,
+]
+WORSE = "far worse than a constant.*Lower learning_rate_init"
+
+
+def _line(seed, n_rows=60):
+    random = np.random.default_rng([seed, 4])
+    X = random.normal(size=(n_rows, 3))
+    return X, 3 * X[:, 0] + random.normal(size=n_rows)
+
+
+@pytest.mark.parametrize("kind", REGRESSORS)
+def test_divergence_is_warned_of(seed, kind):
+    """Steps many times the weights: whatever the family, a constant is better."""
+    X, y = _line(seed)
+    rate = 1e3 if kind is VariationalGPRegressor else 10.0
+    model = kind(max_iter=10, learning_rate_init=rate, n_draws=10, random_state=seed)
+    with pytest.warns(ConvergenceWarning, match=WORSE):
+        model.fit(X, y)
+    assert model.score(X, y) < -1
+
+
+@pytest.mark.parametrize("kind", [MCDropoutClassifier, AnchoredEnsembleClassifier])
+def test_divergence_of_a_classifier(seed, kind):
+    """Labels without a relation to the columns, of which it is sure."""
+    X, _ = _line(seed, 400)
+    y = np.random.default_rng([seed, 5]).integers(2, size=400)
+    model = kind((20,), max_iter=3, learning_rate_init=1e4, n_draws=3)
+    model.set_params(random_state=seed, n_estimators=1)
+    with pytest.warns(ConvergenceWarning, match=WORSE):
+        model.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "kind", [MCDropoutRegressor, VariationalGPRegressor, MCDropoutClassifier]
+)
+def test_far_behind_a_line_is_warned_of(seed, kind):
+    """A training that is too short."""
+    X, y = _line(seed, 128)
+    y = y > 0 if is_classifier(kind()) else y
+    model = kind(max_iter=1, learning_rate_init=1e-5, n_draws=10, random_state=seed)
+    with pytest.warns(ConvergenceWarning, match=r"a linear model \d+%: the train"):
+        model.fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model.set_params(max_iter=300, learning_rate_init=0.01).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, AnchoredEnsembleRegressor])
+@pytest.mark.parametrize("n_rows", [3, 20])
+def test_a_wide_prior_is_no_divergence(seed, kind, n_rows):
+    """Members that are draws from the prior, for the noise is said to be large."""
+    random = np.random.default_rng([seed, 6])
+    X, y = random.normal(size=(n_rows, 3)), random.normal(size=n_rows)
+    model = kind(tau=0.01, max_iter=50, n_estimators=6, n_draws=10, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "far worse")
+        warnings.filterwarnings("error", ".*left out")
+        model.fit(X, y)
+    assert len(model.seeds_) == 6
+
+
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
+@pytest.mark.parametrize("factor", [1e3, 1e20])
+def test_an_absurd_network_is_left_out(seed, kind, factor, monkeypatch):
+    """The others are as they would have been, and so is what they say together."""
+    X, y = _line(seed)
+    y = y > 0 if is_classifier(kind()) else y
+    model = kind(
+        (10,), max_iter=60, n_estimators=4, dropout=0.0, n_draws=5, random_state=seed
+    )
+    whole = clone(model).fit(X, y)
+    train = _program.train
+
+    def spoilt(*arguments):
+        trained = train(*arguments)
+        for layer in trained.posterior.layers:
+            for name in ("mean", "bias"):
+                layer[name][2] *= -factor
+        return trained
+
+    monkeypatch.setattr(_program, "train", spoilt)
+    with pytest.warns(ConvergenceWarning, match=r"1 of 4 networks.*left out.*absurd"):
+        model.fit(X, y)
+    np.testing.assert_array_equal(model.seeds_, np.delete(whole.seeds_, 2))
+    assert model.score(X, y) > 0.7
+
+
+def test_what_is_explained(seed):
+    """Of a constant nothing, of y itself all, of twice its residuals minus one."""
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(40, 3)), random.normal(size=(40, 2))
+    weights, mean = np.ones(40), y.mean(0)
+    shares = [
+        explained_variance(X, y, weights, prediction).network
+        for prediction in (np.tile(mean, (40, 1)), y, mean + 2 * (y - mean))
+    ]
+    np.testing.assert_allclose(shares, [0, 1, 0], atol=1e-12)
+    few = explained_variance(X[:4], y[:4], weights[:4], y[:4])
+    assert few.linear == -np.inf and few.least == -1
+    noisy = explained_variance(X, y, weights, y, noise=y.var(0) * 3)
+    assert noisy.least == pytest.approx(-7)
+    codes = np.arange(40) % 4
+    uniform = explained_entropy(X, codes, weights, np.full(40, -np.log(4)))
+    assert uniform.network == pytest.approx(0) and uniform.least == pytest.approx(-1)

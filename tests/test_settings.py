@@ -1,0 +1,153 @@
+"""What a caller has set of NumPy and torch changes no result, and stays."""
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+import skbayesnn
+from skbayesnn import (
+    BBBRegressor,
+    CalibratedUncertaintyRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+)
+from skbayesnn._settings import undisturbed
+from skbayesnn.metrics import mixture_crps, mixture_log_density
+
+
+@contextmanager
+def default_device(name):
+    """As a user sets it for good."""
+    torch.set_default_device(name)
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
+
+
+@contextmanager
+def default_dtype(dtype):
+    """As a user sets it for good."""
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+SETTINGS = {
+    "autocast to bfloat16": lambda: torch.autocast("cpu", torch.bfloat16),
+    "autocast to float16": lambda: torch.autocast("cpu", torch.float16),
+    "inference mode": torch.inference_mode,
+    "no gradients": torch.no_grad,
+    "device meta": lambda: default_device("meta"),
+    "double by default": lambda: default_dtype(torch.float64),
+    "half by default": lambda: default_dtype(torch.float16),
+    "errors raise": lambda: np.errstate(all="raise"),
+}
+OF_EVERY_SETTING = pytest.mark.parametrize("setting", SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    random = np.random.default_rng(7)
+    X = random.normal(size=(30, 3)).astype(np.float32)
+    return X, X[:, 0] + 0.3 * random.normal(size=30)
+
+
+def _said_by_regressor(X, y, **parameters):
+    """All that a regressor says, of rows near and far."""
+    model = MCDropoutRegressor((8,), max_iter=8, n_draws=7, random_state=0)
+    model.set_params(**parameters).fit(X, y)
+    far = 50 * y
+    return [
+        *model.predict(X, return_std=True),
+        model.predict_interval(X, [0.5, 1 - 1e-9]),
+        model.predict_interval(X[:3], kind="highest_density"),
+        model.predictive_cdf(X, far),
+        model.log_predictive_density(X, far),
+        skbayesnn.crps(model, X, far),
+        model.sample_y(X, 3),
+    ]
+
+
+def _said_by_classifier(X, y):
+    model = MCDropoutClassifier((8,), max_iter=60, n_draws=7, random_state=0)
+    model.fit(50 * X, y > 0)
+    return [
+        model.predict_proba(5000 * X),
+        model.log_predictive_density(500 * X, y > 0),
+        *model.predict_uncertainty(500 * X, "all").values(),
+    ]
+
+
+def _said_by_others(X, y):
+    network = BBBRegressor((5,), max_iter=4, n_draws=5, random_state=0)
+    model = CalibratedUncertaintyRegressor(network, cv=2).fit(X, y)
+    mean, variance = np.outer([1, 300], y), np.full((2, 30), 1e-3)
+    return [
+        *model.predict(X, return_std=True),
+        MCDropoutRegressor((4,), max_iter=2, random_state=0)
+        .fit(sparse.csr_array(X), y)
+        .predict(sparse.csr_array(X)),
+        mixture_crps(y, mean, variance),
+        mixture_log_density(y, mean, variance),
+    ]
+
+
+SAID = {
+    "regressor": _said_by_regressor,
+    "heteroscedastic": lambda X, y: _said_by_regressor(
+        X, y, likelihood="heteroscedastic"
+    ),
+    "classifier": _said_by_classifier,
+    "others": _said_by_others,
+}
+
+
+@pytest.fixture(scope="module")
+def usual(rows):
+    return {name: said(*rows) for name, said in SAID.items()}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@OF_EVERY_SETTING
+@pytest.mark.parametrize("said", SAID)
+def test_a_callers_settings_change_nothing(rows, usual, setting, said):
+    with SETTINGS[setting]():
+        values = SAID[said](*rows)
+    for value, expected in zip(values, usual[said], strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
+@OF_EVERY_SETTING
+def test_they_are_as_before_after_a_call(setting):
+    @undisturbed
+    def state():
+        return (
+            torch.is_autocast_enabled("cpu"),
+            torch.get_default_device().type,
+            np.geterr()["under"],
+        )
+
+    def outside():
+        return np.geterr(), torch.is_autocast_enabled("cpu"), torch.empty(0).device
+
+    with SETTINGS[setting]():
+        before = outside()
+        assert state() == (False, "cpu", "ignore")
+        assert outside() == before
+
+
+def test_name_signature_and_errors_pass_through():
+    @undisturbed
+    def function(a, *, b=2):
+        """Says."""
+        raise KeyError(a + b)
+
+    assert function.__name__ == "function" and function.__doc__ == "Says."
+    with pytest.raises(KeyError, match="5"), torch.autocast("cpu", torch.bfloat16):
+        function(3)
