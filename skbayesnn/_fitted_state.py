@@ -9,9 +9,12 @@ attributes reads those of a twin, too.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-Method = TypeVar("Method", bound=Callable)
+from skbayesnn._settings import undisturbed
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def twin_of(estimator):
@@ -21,14 +24,16 @@ def twin_of(estimator):
     return twin
 
 
-def of_one_fit(method: Method) -> Method:
-    """A method whose ``self`` no other thread changes meanwhile."""
+def prediction(method: Callable[P, R]) -> Callable[P, R]:
+    """A method that sees neither other threads' fits nor what its caller has set."""
 
+    @undisturbed
     @wraps(method)
-    def of_twin(self, *args, **kwargs):
-        return method(twin_of(self), *args, **kwargs)
+    def of_one_fit(*args: P.args, **kwargs: P.kwargs) -> R:
+        estimator, *others = args
+        return method(twin_of(estimator), *others, **kwargs)  # type: ignore[arg-type]
 
-    return of_twin  # type: ignore[return-value]
+    return of_one_fit
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
-from skbayesnn._fitted_state import of_one_fit
+from skbayesnn._fitted_state import prediction
 from skbayesnn._meta import functions
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator, one_target
 from skbayesnn._parameters import check_number, check_option
@@ -135,7 +135,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
             found["classes_"] = model.classes_
         return self._become(model, estimator_=model, abstain_label_=label, **found)
 
-    @of_one_fit
+    @prediction
     def accepts(self, X):
         """Whether the model is sure enough of each row.
 
@@ -145,7 +145,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         """
         return self.predict_uncertainty(X) <= self.threshold_
 
-    @of_one_fit
+    @prediction
     def predict(self, X):
         """Predictions of the accepted rows, ``abstain_label_`` for the others.
 
@@ -175,7 +175,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
-    @of_one_fit
+    @prediction
     def report(self, X, y, sample_weight=None):
         """Share of the rows accepted, and the error among them.
 
@@ -202,7 +202,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
             "n_accepted": int(accepted.sum()),
         }
 
-    @of_one_fit
+    @prediction
     def score(self, X, y, sample_weight=None):
         """Accuracy or R^2 among the accepted rows; NaN where there are none.
 

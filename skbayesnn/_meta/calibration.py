@@ -8,7 +8,7 @@ from sklearn.base import RegressorMixin, clone, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._fitted_state import of_one_fit
+from skbayesnn._fitted_state import prediction
 from skbayesnn._meta.functions import open_predictive
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator
 from skbayesnn._predictive.mixin import (
@@ -133,7 +133,7 @@ class CalibratedUncertaintyRegressor(
         model = clone(self.estimator).fit(X, y, **routed.estimator.fit)
         return self._become(model, estimator_=model, **found)
 
-    @of_one_fit
+    @prediction
     def predict(self, X, return_std=False, return_cov=False):
         """Prediction of the estimator, and the recalibrated total std.
 
@@ -177,7 +177,7 @@ class CalibratedUncertaintyRegressor(
         ).target_tags.multi_output
         return tags
 
-    @of_one_fit
+    @prediction
     def _open_predictive(self, X):
         check_is_fitted(self)
         inner = open_predictive(self.estimator_, X)

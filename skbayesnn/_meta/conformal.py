@@ -10,7 +10,7 @@ from sklearn.base import (
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._fitted_state import of_one_fit
+from skbayesnn._fitted_state import prediction
 from skbayesnn._meta.abstention import Abstainer
 from skbayesnn._meta.functions import predict_with_std
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator, one_target
@@ -166,7 +166,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         check_is_fitted(self)
         return np.mean([model.predict(X) for model in self.estimators_], axis=0)
 
-    @of_one_fit
+    @prediction
     def predict_interval(self, X, coverage=0.9, kind="equal_tailed"):
         """Interval that holds y with at least the given probability.
 
@@ -320,7 +320,7 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
-    @of_one_fit
+    @prediction
     def predict_set(self, X, coverage=0.9):
         """Labels that together hold the right one with the given probability.
 

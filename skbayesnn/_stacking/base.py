@@ -17,7 +17,7 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.validate import check_inputs, check_weights
-from skbayesnn._fitted_state import become, of_one_fit
+from skbayesnn._fitted_state import become, prediction
 from skbayesnn._meta.functions import open_predictive
 from skbayesnn._predictive.mixin import OpenPredictive, PredictiveMixin
 from skbayesnn._settings import undisturbed
@@ -212,7 +212,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _summary(self, mixture, y, weights) -> Summary:
         """What the mixture is worth on rows that it has not seen."""
 
-    @of_one_fit
+    @prediction
     def _open_predictive(self, X):
         X = self._checked_inputs(X)
         return self._opened(self.estimators_, X)

@@ -6,7 +6,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.validate import check_labels, check_target_given, refuse_one_class
-from skbayesnn._fitted_state import of_one_fit
+from skbayesnn._fitted_state import prediction
 from skbayesnn._settings import undisturbed
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.summary import of_classes
@@ -124,7 +124,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         self.verbose = verbose
         self.random_state = random_state
 
-    @of_one_fit
+    @prediction
     def predict(self, X):
         """The class of the largest mean probability.
 

@@ -5,7 +5,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skbayesnn._data.validate import check_numbers, check_target_given
-from skbayesnn._fitted_state import of_one_fit
+from skbayesnn._fitted_state import prediction
 from skbayesnn._predictive.cross_conformal import cross_interval, too_few
 from skbayesnn._predictive.mixin import (
     OpenPredictive,
@@ -136,7 +136,7 @@ class BayesianStackingRegressor(
         self.verbose = verbose
         self.random_state = random_state
 
-    @of_one_fit
+    @prediction
     def predict(self, X, return_std=False, return_cov=False):
         """Mean of the mixture, and its total standard deviation.
 
@@ -166,7 +166,7 @@ class BayesianStackingRegressor(
             return _mean_and_std(self._open_predictive(X))
         return np.concatenate([one.mean() for _, one in self._blocks(X)])
 
-    @of_one_fit
+    @prediction
     def predict_interval(self, X, coverage=0.9, kind="equal_tailed", method="mixture"):
         """Interval that holds y with a given probability.
 

@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._data.validate import check_classification
 from skbayesnn._distributions.labels import labels_at
-from skbayesnn._fitted_state import of_one_fit
+from skbayesnn._fitted_state import prediction
 from skbayesnn._predictive.labels import (
     LabelPredictive,
     check_known,
@@ -106,7 +106,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             )
         return self.classes_
 
-    @of_one_fit
+    @prediction
     def predict(self, X, *, method="draws"):
         """The class of the largest mean probability.
 
@@ -125,7 +125,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         codes = self.predict_proba(X, **how).argmax(1)
         return self.classes_[codes]
 
-    @of_one_fit
+    @prediction
     def predict_proba(self, X, *, method="draws"):
         """Mean over the draws of the class probabilities.
 
@@ -161,7 +161,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
-    @of_one_fit
+    @prediction
     def predict_uncertainty(self, X, kind="entropy", as_frame=False):
         """How uncertain the predicted class is (eq. 7; Gal's thesis 3.3.1).
 
@@ -193,7 +193,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         )
         return framed(values, kind, X) if as_frame else values
 
-    @of_one_fit
+    @prediction
     def sample_f(self, X, n_samples=1, random_state=0):
         """Class probabilities of networks drawn from the posterior.
 
@@ -213,7 +213,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         )
         return np.moveaxis(labels.probability, 0, -1)
 
-    @of_one_fit
+    @prediction
     def sample_y(self, X, n_samples=1, random_state=0):
         """Labels drawn from the probabilities of ``sample_f``.
 
@@ -227,7 +227,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         uniform = random.random(labels.probability.shape[:2])
         return self.classes_[labels_at(labels.probability, uniform)].T
 
-    @of_one_fit
+    @prediction
     def log_predictive_density(self, X, y):
         """Log of the mean probability of the label y (eq. 8).
 
@@ -252,7 +252,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         check_known(y, self.classes_)
         return label_log_density(log_probability, self.classes_, y)
 
-    @of_one_fit
+    @prediction
     def _open_predictive(self, X):
         X = self._checked_inputs(X)
         opened = open_posterior(self, X)

@@ -5,7 +5,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
 from skbayesnn._data.validate import check_regression
-from skbayesnn._fitted_state import of_one_fit
+from skbayesnn._fitted_state import prediction
 from skbayesnn._predictive.mixin import (
     OpenPredictive,
     RegressionPredictiveMixin,
@@ -83,7 +83,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         how = {"n_epochs": n_epochs, "n_replay": n_replay}
         return self._partial_fit(X, y, sample_weight, **how)
 
-    @of_one_fit
+    @prediction
     def predict(self, X, return_std=False, return_cov=False, *, method="draws"):
         """Predictive mean (eq. 5), and the total predictive standard deviation.
 
@@ -125,7 +125,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         mean, stds = self._mean_and_stds(X, posterior)
         return (mean, stds["total"]) if return_std else mean
 
-    @of_one_fit
+    @prediction
     def predict_uncertainty(self, X, kind="total", as_frame=False):
         """Standard deviation of the predictive, whole or in its two parts (eq. 6).
 
@@ -155,7 +155,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         )
         return framed(values, kind, X) if as_frame else values
 
-    @of_one_fit
+    @prediction
     def sample_f(self, X, n_samples=1, random_state=0):
         """Noise-free functions drawn from the posterior, coherent over rows.
 
@@ -176,7 +176,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         )
         return self._values_of_y(components.mean)
 
-    @of_one_fit
+    @prediction
     def sample_y(self, X, n_samples=1, random_state=0):
         """Draws of y: functions of ``sample_f`` with independent noise on them.
 
@@ -187,7 +187,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         )
         return self._values_of_y(components.sample(random))
 
-    @of_one_fit
+    @prediction
     def log_predictive_density(self, X, y):
         """Log density of y under the predictive mixture (eq. 8).
 
@@ -211,7 +211,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             result[chunk] = density.value
         return result + self._scaling.log_density_shift()
 
-    @of_one_fit
+    @prediction
     def _open_predictive(self, X):
         return self._opened(self._checked_inputs(X))
 

@@ -7,7 +7,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._fitted_state import become, of_one_fit
+from skbayesnn._fitted_state import become, prediction
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._sklearn_compat import safe_split
 from skbayesnn._warnings import warn
@@ -154,7 +154,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         """
         return -np.mean(self._of_models(X), axis=0)
 
-    @of_one_fit
+    @prediction
     def decision_function(self, X):
         """``score_samples(X) - offset_``: negative for rows that are told.
 
@@ -175,7 +175,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         """
         return np.where(self.decision_function(X) < 0, -1, 1)
 
-    @of_one_fit
+    @prediction
     def p_value(self, X):
         """Whether rows, taken together, are more uncertain than those of the fit.
 
