@@ -16,6 +16,7 @@ from scipy import sparse
 
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validate import Table
+from skbayesnn._inference.memory import tensor_of
 
 # Inputs that are gathered at once for several batches: they stay in a core's cache.
 _NUMBERS_AT_ONCE = 1 << 19
@@ -209,7 +210,7 @@ class Design:
         x_affine = self._affine([base.x_affine_to(one) for one in scalings])
         y_affine = None
         if table.y.ndim == 1:
-            self._y = torch.as_tensor(table.y, dtype=torch.int64).to(self._device)
+            self._y = tensor_of(table.y).to(self._device, torch.int64)
         else:
             self._y = self._tensor(base.y_to_network(table.y))
             y_affine = self._affine([base.y_affine_to(one) for one in scalings])
@@ -239,7 +240,7 @@ class Design:
         return self._tensor(shift[:, None]), self._tensor(factor[:, None])
 
     def _tensor(self, values: np.ndarray) -> torch.Tensor:
-        return torch.as_tensor(np.asarray(values)).to(self._device, self._dtype)
+        return tensor_of(values).to(self._device, self._dtype)
 
 
 def _distinct(shares: Sequence[Share]) -> tuple[list[Share], np.ndarray]:

@@ -1,5 +1,6 @@
-"""What the system's allocator does with the memory of a step."""
+"""Memory: that of arrays which become tensors, and of the steps of a training."""
 
+import numpy as np
 import torch
 
 # Just below 32 MiB, the largest block that teaches glibc to keep what is freed.
@@ -15,3 +16,13 @@ def keep_freed_memory() -> None:
     ``M_MMAP_THRESHOLD`` in mallopt(3).
     """
     torch.empty(_LARGEST_KEPT_BLOCK, dtype=torch.uint8)
+
+
+def tensor_of(values) -> torch.Tensor:
+    """A tensor that shares the memory of an array, if it may be written to.
+
+    Of what is read-only, as arrays are that joblib hands to its workers or that are
+    mapped from a file, it is a copy: torch has no tensors that cannot be written to.
+    """
+    values = np.asarray(values)
+    return torch.as_tensor(values if values.flags.writeable else values.copy())

@@ -6,6 +6,7 @@ import torch
 from scipy import sparse
 
 from skbayesnn._inference.mean_noise import MeanWeights
+from skbayesnn._inference.memory import tensor_of
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._inference.predictive import OpenPosterior
 from skbayesnn._predictive.mixin import stream_of
@@ -40,7 +41,7 @@ def open_posterior(
     def rows(chunk: slice) -> torch.Tensor:
         values = X[chunk].toarray() if sparse.issparse(X) else X[chunk]
         values = scaling.x_to_network(values).astype(X.dtype, copy=False)
-        return torch.as_tensor(values).to(posterior.device, posterior.dtype)
+        return tensor_of(values).to(posterior.device, posterior.dtype)
 
     budget = int(sklearn.get_config()["working_memory"] * 2**20)
     n_draws = n_draws or estimator.n_draws

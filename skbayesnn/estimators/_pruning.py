@@ -10,6 +10,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._families.mean_field import signal_to_noise
+from skbayesnn._inference.memory import tensor_of
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._networks import MLP
 from skbayesnn.estimators import _serialization
@@ -153,5 +154,5 @@ class Prunable(BayesianNetwork):
 
     def _plain_posterior(self):
         """The networks on the CPU, in the precision that they are kept in."""
-        dtype = torch.from_numpy(self.parameters_["layers/0/mean"][:0].copy()).dtype
+        dtype = tensor_of(self.parameters_["layers/0/mean"]).dtype
         return _serialization.posterior_of(self, torch.device("cpu"), dtype)

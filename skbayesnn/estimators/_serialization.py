@@ -11,6 +11,7 @@ import torch
 from scipy import sparse
 
 from skbayesnn._data.design import Scaling
+from skbayesnn._inference.memory import tensor_of
 from skbayesnn._inference.objective import weight_decay
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._likelihoods import Likelihood, likelihood_from
@@ -152,7 +153,7 @@ def _from_first_format(state: dict) -> dict:
 
 
 def _tensor(values, device, dtype):
-    return torch.tensor(values, device=device, dtype=dtype)
+    return tensor_of(values).to(device, dtype)
 
 
 def prior_from(posterior: Posterior) -> list[dict[str, np.ndarray]]:

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from torch import nn
 
 from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._inference.memory import tensor_of
 from skbayesnn._parameters import check_number
 from skbayesnn._predictive import mixin
 from skbayesnn._predictive.labels import LabelPredictive
@@ -44,7 +45,7 @@ class _TorchModule(BaseEstimator):
             if type(layer) in _DROPOUTS:
                 layer.register_forward_hook(partial(_masked, generator))
         first = next(module.parameters())
-        x = torch.as_tensor(np.asarray(X)).to(first.device, first.dtype)
+        x = tensor_of(X).to(first.device, first.dtype)
         outputs = []
         with torch.inference_mode():
             for draw in range(self.n_draws):

@@ -1,11 +1,16 @@
-"""What the allocator does with freed memory, in an interpreter of its own."""
+"""Freed memory, in an interpreter of its own; arrays and tensors."""
 
 import os
 import platform
 import subprocess
 import sys
+import warnings
 
+import numpy as np
 import pytest
+import torch
+
+from skbayesnn._inference.memory import tensor_of
 
 # Pages (of 4 KiB, or larger) that 20 steps with 4 MiB of temporaries ask the system
 # for, before and after.
@@ -45,3 +50,23 @@ def test_freed_memory_is_kept():
     # 1,024 small pages a step; a hundredth of that leaves room for what Python needs.
     assert after < 20 * 1024 / 100
     assert after < before
+
+
+def test_tensors_of_arrays():
+    """Memory is shared, but for what is read-only; nothing is warned of."""
+    values = np.arange(6.0).reshape(2, 3)
+    shared = tensor_of(values)
+    values[1, 2] = -1
+    assert shared[1, 2] == -1
+    values.flags.writeable = False
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)  # torch's own is said once to a process
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            copied = tensor_of(values)
+    finally:
+        torch.set_warn_always(always)
+    copied[0, 0] = 7
+    np.testing.assert_array_equal(values, [[0, 1, 2], [3, 4, -1]])
+    assert tensor_of([1, 2]).tolist() == [1, 2]
