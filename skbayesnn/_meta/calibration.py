@@ -9,8 +9,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._fitted_state import prediction
-from skbayesnn._meta.functions import open_predictive
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator
+from skbayesnn._meta.walk import open_predictive
 from skbayesnn._predictive.mixin import (
     PredictiveMixin,
     RegressionPredictiveMixin,

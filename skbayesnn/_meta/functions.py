@@ -3,39 +3,29 @@
 ``Pipeline``, ``GridSearchCV``, ``TransformedTargetRegressor`` and their like pass on
 only scikit-learn's own methods. The functions here walk through them to the networks
 inside: X goes through the transformers in front, draws come back through a target
-transform, and the members of an ensemble are mixed with equal weights.
+transform, and the members of an ensemble are mixed.
 
 They take a fitted estimator of this package (a network, or a meta-estimator around
-one), or one inside of ``Pipeline``, the searches, ``FrozenEstimator``,
-``StackingRegressor`` / ``StackingClassifier`` (as the final estimator),
-``TransformedTargetRegressor``, ``BaggingRegressor`` / ``BaggingClassifier``,
-``MultiOutputRegressor`` and ``CalibratedClassifierCV``, nested as one likes.
+one), or one inside of these, nested as one likes:
+
+- ``Pipeline``, also imbalanced-learn's: stateless transformers and samplers, too;
+- the searches, and whatever has a ``best_estimator_``, as optuna's and dask-ml's have;
+  dask-ml's ``ParallelPostFit``;
+- ``FrozenEstimator``, ``RFE``, ``RFECV``, ``SelfTrainingClassifier``,
+  ``FixedThresholdClassifier``, ``TunedThresholdClassifierCV`` (the threshold is of
+  ``predict``; the predictive is that inside);
+- ``StackingRegressor`` and ``StackingClassifier``, as the final estimator;
+- ``TransformedTargetRegressor``, ``MultiOutputRegressor``, ``CalibratedClassifierCV``;
+- ``BaggingRegressor`` and ``BaggingClassifier``, whose members weigh alike;
+  ``VotingRegressor`` and the soft ``VotingClassifier``, by the weights of the vote.
+
+Others are refused with a TypeError.
 """
 
-import copy
+from sklearn.base import BaseEstimator
 
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import TransformedTargetRegressor
-from sklearn.ensemble import (
-    BaggingClassifier,
-    BaggingRegressor,
-    StackingClassifier,
-    StackingRegressor,
-)
-from sklearn.frozen import FrozenEstimator
-from sklearn.multioutput import MultiOutputRegressor
-from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
-
-from skbayesnn._predictive.labels import LabelPredictive
-from skbayesnn._predictive.mixin import (
-    OpenPredictive,
-    PredictiveMixin,
-    RegressionPredictiveMixin,
-)
-from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._sklearn_compat import BaseSearchCV, safe_indexing, target_dimensions
+from skbayesnn._meta.walk import open_predictive, unwrap
+from skbayesnn._predictive.mixin import RegressionPredictiveMixin
 from skbayesnn.estimators._base import BayesianNetwork
 
 
@@ -197,14 +187,14 @@ def crps(model, X, y):
 
 def predict_with_std(model, X):
     """``model.predict(X)`` and the total predictive standard deviation."""
-    inner, inputs = _unwrap(model, X)
+    inner, inputs = unwrap(model, X)
     if isinstance(inner, BayesianNetwork):
         return inner.predict(inputs, return_std=True)
     return model.predict(X), predict_uncertainty(model, X, "total")
 
 
 class _Walk(RegressionPredictiveMixin):
-    """The predictive of a meta-estimator of scikit-learn."""
+    """The predictive of a meta-estimator that is not of this package."""
 
     def __init__(self, model):
         self.model = model
@@ -215,110 +205,7 @@ class _Walk(RegressionPredictiveMixin):
 
 def _predictive(model, X, name):
     """The method of that name of what is inside of ``model``, and X as it takes it."""
-    model, X = _unwrap(model, X)
-    return getattr(model if hasattr(model, name) else _Walk(model), name), X
-
-
-def _unwrap(model, X):
-    """Through the meta-estimators that only change X, to what is inside."""
-    check_is_fitted(model)
-    if isinstance(model, Pipeline):
-        return _unwrap(model[-1], model[:-1].transform(X) if len(model) > 1 else X)
-    if isinstance(model, BaseSearchCV):
-        if not hasattr(model, "best_estimator_"):
-            raise TypeError(
-                f"{type(model).__name__} must be fitted with refit=True, so that it "
-                f"has a best estimator; got refit={model.refit!r}."
-            )
-        return _unwrap(model.best_estimator_, X)
-    if isinstance(model, StackingRegressor):
-        return _unwrap(model.final_estimator_, model.transform(X))
-    if isinstance(model, FrozenEstimator):
-        return _unwrap(model.estimator, X)
-    return model, X
-
-
-def open_predictive(model, X) -> OpenPredictive:
-    """The predictive of a model on the rows of X, in the units of its target.
-
-    X goes through the transformers once, and every network inside is opened once.
-    """
-    model, X = _unwrap(model, X)
-    if isinstance(model, PredictiveMixin):
-        return OpenPredictive.mapped([model._open_predictive(X)], _in_units_of_target)
-    if isinstance(model, TransformedTargetRegressor):
-        inner = open_predictive(model.regressor_, X)
-        flat = target_dimensions(model) == 1
-        return OpenPredictive.mapped(
-            [inner], lambda one: one.behind(model.transformer_, flat=flat)
-        )
-    if isinstance(model, BaggingRegressor | BaggingClassifier):
-        return _of_bagging(model, X)
-    if isinstance(model, StackingClassifier):
-        final = open_predictive(model.final_estimator_, model.transform(X))
-        return OpenPredictive.mapped([final], lambda one: one.labelled(model.classes_))
-    if isinstance(model, MultiOutputRegressor):
-        members = [open_predictive(member, X) for member in model.estimators_]
-        return OpenPredictive.mapped(
-            members, lambda *parts: MixturePredictive.side_by_side(parts)
-        )
-    if isinstance(model, CalibratedClassifierCV):
-        members = [_calibrated(member, X) for member in model.calibrated_classifiers_]
-        return OpenPredictive.mapped(
-            members, lambda *parts: LabelPredictive.pooled(parts, model.classes_)
-        )
-    raise TypeError(
-        "a predictive can be had from the networks of skbayesnn, alone or inside of "
-        "CalibratedUncertaintyRegressor, "
-        "Pipeline, a search, FrozenEstimator, Stacking (as the final estimator), "
-        "TransformedTargetRegressor, Bagging, MultiOutputRegressor or "
-        f"CalibratedClassifierCV; got {type(model).__name__}."
-    )
-
-
-def _in_units_of_target(one):
-    return one.in_units_of_target()
-
-
-def _of_bagging(model, X) -> OpenPredictive:
-    """The equal-weight mixture of the members, each on its own columns."""
-    members = [
-        open_predictive(member, safe_indexing(X, features, axis=1))
-        for member, features in zip(
-            model.estimators_, model.estimators_features_, strict=True
-        )
-    ]
-    if isinstance(model, BaggingRegressor):
-        return OpenPredictive.mapped(
-            members, lambda *parts: MixturePredictive.pooled(parts)
-        )
-
-    def pooled(*parts):
-        labelled = [part.labelled(model.classes_) for part in parts]
-        return LabelPredictive.pooled(labelled, model.classes_)
-
-    return OpenPredictive.mapped(members, pooled)
-
-
-def _calibrated(member, X) -> OpenPredictive:
-    """Every draw's probabilities, sent through the calibrators of one fold."""
-
-    def through(one):
-        on_draws = copy.copy(member)
-        on_draws.estimator = _Probabilities(one.classes)
-        n_draws, n_rows, n_classes = one.probability.shape
-        calibrated = on_draws.predict_proba(one.probability.reshape(-1, n_classes))
-        probability = calibrated.reshape(n_draws, n_rows, -1)
-        return LabelPredictive(probability, member.classes)
-
-    return OpenPredictive.mapped([open_predictive(member.estimator, X)], through)
-
-
-class _Probabilities(ClassifierMixin, BaseEstimator):
-    """A classifier whose inputs are the probabilities that it predicts."""
-
-    def __init__(self, classes):
-        self.classes_ = classes
-
-    def predict_proba(self, X):
-        return X
+    model, X = unwrap(model, X)
+    # Methods of other libraries' own kinds of models may be of the same name.
+    has_own = isinstance(model, BaseEstimator) and hasattr(model, name)
+    return getattr(model if has_own else _Walk(model), name), X

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.validate import check_inputs, check_weights
 from skbayesnn._fitted_state import become, prediction
-from skbayesnn._meta.functions import open_predictive
+from skbayesnn._meta.walk import open_predictive
 from skbayesnn._predictive.mixin import OpenPredictive, PredictiveMixin
 from skbayesnn._settings import undisturbed
 from skbayesnn._sklearn_compat import ShowsSummary

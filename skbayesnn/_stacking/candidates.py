@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
 
 from skbayesnn._likelihoods import LIKELIHOODS
-from skbayesnn._meta.functions import open_predictive
+from skbayesnn._meta.walk import open_predictive
 from skbayesnn._predictive.mixin import Predictive
 from skbayesnn._sklearn_compat import safe_split
 from skbayesnn._stacking.pool import Entry

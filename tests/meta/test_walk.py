@@ -1,0 +1,463 @@
+"""Meta-estimators of scikit-learn, one by one: through, or refused by name."""
+
+import os
+import warnings
+from types import SimpleNamespace
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, TransformerMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    AdaBoostRegressor,
+    BaggingClassifier,
+    BaggingRegressor,
+    VotingClassifier,
+    VotingRegressor,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import RFE, RFECV, SelectFromModel
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    TunedThresholdClassifierCV,
+    cross_val_score,
+)
+from sklearn.multiclass import (
+    OneVsOneClassifier,
+    OneVsRestClassifier,
+    OutputCodeClassifier,
+)
+from sklearn.multioutput import (
+    ClassifierChain,
+    MultiOutputClassifier,
+    RegressorChain,
+)
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.semi_supervised import SelfTrainingClassifier
+
+from skbayesnn import (
+    CalibratedUncertaintyRegressor,
+    ConformalRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    crps,
+    log_predictive_density,
+    predict_interval,
+    predict_uncertainty,
+    sample_y,
+)
+from skbayesnn.scoring import log_density_scorer
+
+# SelfTrainingClassifier of rows that all have labels.
+pytestmark = pytest.mark.filterwarnings("ignore:y contains no unlabeled samples")
+SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
+ROWS, NEW = 43, 11
+SMALL = {
+    "hidden_layer_sizes": (8,),
+    "max_iter": 15,
+    "n_draws": 13,
+    "length_scale": 0.1,
+    "device": "cpu",
+    "dtype": "float64",
+    "random_state": SEED,
+}
+PARTS = ("total", "epistemic", "aleatoric")
+
+
+def regressor(**parameters):
+    return MCDropoutRegressor(**SMALL | parameters)
+
+
+def classifier(**parameters):
+    return MCDropoutClassifier(**SMALL | parameters)
+
+
+def first_weights(network):
+    """Size of the weights behind every input, for eliminations."""
+    weights = network.parameters_["layers/0/mean"]
+    return np.abs(weights).sum(axis=(0, 2))
+
+
+class Log(TransformerMixin, BaseEstimator):
+    """Without a state; scikit-learn never calls it fitted."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return np.log1p(np.abs(X))
+
+
+class Thinning(BaseEstimator):
+    """A sampler: it has no ``transform``, and leaves new rows alone."""
+
+    def fit_resample(self, X, y):
+        return X[::2], y[::2]
+
+
+class SamplingPipeline(Pipeline):
+    """A pipeline with samplers, as imbalanced-learn's is."""
+
+    def fit(self, X, y):
+        for _, step in self.steps[:-1]:
+            X, y = step.fit_resample(X, y)
+        self.steps[-1][1].fit(X, y)
+        return self
+
+
+class OtherSearch(MetaEstimatorMixin, BaseEstimator):
+    """A search of another library: all it shares is what it has found."""
+
+    def __init__(self, estimator, refit=True):
+        self.estimator, self.refit = estimator, refit
+
+    def fit(self, X, y):
+        self.n_trials_ = 1
+        if self.refit:
+            self.best_estimator_ = self.estimator.fit(X, y)
+        return self
+
+
+class ParallelPostFit(MetaEstimatorMixin, BaseEstimator):
+    """As dask-ml's."""
+
+    def __init__(self, estimator):
+        self.estimator = estimator
+
+    @property
+    def _postfit_estimator(self):
+        return self.estimator
+
+    def fit(self, X, y):
+        self.estimator.fit(X, y)
+        return self
+
+
+@pytest.fixture(scope="module")
+def data():
+    random = np.random.default_rng([SEED, 3])
+    X = random.standard_normal((ROWS, 4))
+    y = X[:, 0] + 0.3 * random.standard_normal(ROWS)
+    return SimpleNamespace(
+        X=X,
+        y=y,
+        Y=np.stack([y, -y], axis=1),
+        # As objects: SelfTrainingClassifier takes no others.
+        labels=np.array(["no", "yes"], object)[(y > np.median(y)).astype(int)],
+        three=np.array(["top", "low", "mid"])[np.argsort(np.argsort(y)) * 3 // ROWS],
+        X_new=random.standard_normal((NEW, 4)),
+        y_new=random.standard_normal(NEW),
+    )
+
+
+def assert_is(model, X, inner, inner_X):
+    """The predictive of a model is that of a network inside."""
+    found = predict_uncertainty(model, X, "all")
+    expected = inner.predict_uncertainty(inner_X, "all")
+    assert list(found) == list(expected)
+    for kind, values in expected.items():
+        np.testing.assert_allclose(found[kind], values, rtol=1e-9, atol=1e-12)
+
+
+# ---- inward
+
+
+def test_stateless_transformer_before_the_network(data):
+    """All that fits through the walk works with it: calibrations, scorers."""
+    model = make_pipeline(StandardScaler(), Log(), regressor()).fit(data.X, data.y)
+    inner_X = Log().transform(model[0].transform(data.X_new))
+    assert_is(model, data.X_new, model[-1], inner_X)
+    assert np.isfinite(
+        cross_val_score(model, data.X, data.y, scoring=log_density_scorer, cv=3)
+    ).all()
+    for meta in (
+        ConformalRegressor(model, method="cv+", cv=3),
+        CalibratedUncertaintyRegressor(model, cv=3),
+    ):
+        meta.fit(data.X, data.y)
+        assert predict_interval(meta, data.X_new).shape == (NEW, 2)
+
+
+def test_steps_that_do_nothing(data):
+    model = Pipeline(
+        [("nothing", "passthrough"), ("neither", None), ("network", regressor())]
+    ).fit(data.X, data.y)
+    assert_is(model, data.X_new, model[-1], data.X_new)
+    alone = make_pipeline("passthrough").fit(data.X, data.y)
+    with pytest.raises(TypeError, match="got str"):
+        predict_uncertainty(alone, data.X_new)
+
+
+def test_samplers_are_skipped(data):
+    model = SamplingPipeline([("thin", Thinning()), ("network", regressor())])
+    model.fit(data.X, data.y)
+    alone = regressor().fit(data.X[::2], data.y[::2])
+    assert_is(model, data.X_new, alone, data.X_new)
+
+
+def test_searches_of_other_libraries(data):
+    model = OtherSearch(regressor()).fit(data.X, data.y)
+    assert_is(model, data.X_new, model.best_estimator_, data.X_new)
+    with pytest.raises(NotFittedError):
+        predict_uncertainty(OtherSearch(regressor()), data.X_new)
+    without = OtherSearch(regressor(), refit=False).fit(data.X, data.y)
+    with pytest.raises(TypeError, match="OtherSearch must be fitted with refit=True"):
+        predict_uncertainty(without, data.X_new)
+
+
+def test_parallel_post_fit(data):
+    model = ParallelPostFit(regressor().fit(data.X, data.y))
+    assert_is(model, data.X_new, model.estimator, data.X_new)
+    with pytest.raises(NotFittedError):
+        predict_uncertainty(ParallelPostFit(regressor()), data.X_new)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RFE(regressor(), n_features_to_select=2, importance_getter=first_weights),
+        RFECV(regressor(), cv=2, importance_getter=first_weights),
+    ],
+    ids=["RFE", "RFECV"],
+)
+def test_elimination(data, model):
+    model.fit(data.X, data.y)
+    assert_is(model, data.X_new, model.estimator_, data.X_new[:, model.support_])
+
+
+def test_selection_by_a_network(data):
+    select = SelectFromModel(regressor(), importance_getter=first_weights)
+    model = make_pipeline(select, regressor()).fit(data.X, data.y)
+    assert_is(model, data.X_new, model[-1], model[0].transform(data.X_new))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        FixedThresholdClassifier(classifier(), threshold=0.9),
+        TunedThresholdClassifierCV(classifier(), cv=2),
+        SelfTrainingClassifier(classifier(), threshold=0.6),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_classifiers_around_a_classifier(data, model):
+    """Labels may be theirs; probabilities are those inside."""
+    model.fit(data.X, data.labels)
+    assert_is(model, data.X_new, model.estimator_, data.X_new)
+    np.testing.assert_allclose(
+        np.exp(log_predictive_density(model, data.X_new, ["yes"] * NEW)),
+        model.predict_proba(data.X_new)[:, 1],
+        rtol=1e-9,
+    )
+
+
+def test_threshold_of_a_fitted_classifier(data):
+    network = classifier().fit(data.X, data.labels)
+    model = FixedThresholdClassifier(FrozenEstimator(network), threshold=0.3)
+    assert len(model.predict(data.X_new)) == NEW  # which scikit-learn lets one do
+    assert_is(model, data.X_new, network, data.X_new)
+
+
+# ---- votes
+
+
+def of_mixture(weights, stds, means):
+    """Standard deviation of a mixture of distributions of given moments."""
+    mean = np.average(means, axis=0, weights=weights)
+    second = np.square(stds) + np.square(means)
+    return np.sqrt(np.average(second, axis=0, weights=weights) - mean**2)
+
+
+@pytest.mark.parametrize("weights", [None, [1, 2, 4], [0.3, 0.7, 0.0], [3, 0, 0]])
+def test_vote_of_regressors(data, weights):
+    """The mixture by the weights, of which one member was dropped, of other draws."""
+    voters = [
+        ("few", regressor(n_draws=5)),
+        ("gone", regressor()),
+        ("point", regressor(dropout=0.0, tau=3.0)),
+        ("other", regressor(random_state=SEED + 1)),
+    ]
+    given = None if weights is None else [weights[0], 9, *weights[1:]]
+    model = VotingRegressor(voters, weights=given).set_params(gone="drop")
+    model.fit(data.X, data.y)
+    X = data.X_new
+    predicted = [m.predict(X, return_std=True) for m in model.estimators_]
+    means, stds = map(np.stack, zip(*predicted, strict=True))
+    weights = [1, 1, 1] if weights is None else weights
+    np.testing.assert_allclose(
+        predict_uncertainty(model, X), of_mixture(weights, stds, means), rtol=1e-9
+    )
+    densities = [m.log_predictive_density(X, data.y_new) for m in model.estimators_]
+    np.testing.assert_allclose(
+        np.exp(log_predictive_density(model, X, data.y_new)),
+        np.average(np.exp(densities), axis=0, weights=weights),
+        rtol=1e-9,
+    )
+    # The median of the mixture of one member that weighs is that member's.
+    if weights == [3, 0, 0]:
+        np.testing.assert_allclose(
+            predict_interval(model, X), model.estimators_[0].predict_interval(X)
+        )
+
+
+def test_weights_in_no_ratio_of_small_numbers(data):
+    """Rounded to a fiftieth of the largest: half of that at most is missed."""
+    weights = [1.0, np.pi / 4]
+    voters = [("one", regressor()), ("other", regressor(dropout=0.0, tau=0.2))]
+    model = VotingRegressor(voters, weights=weights).fit(data.X, data.y)
+    predicted = [m.predict(data.X_new, return_std=True) for m in model.estimators_]
+    means, stds = map(np.stack, zip(*predicted, strict=True))
+    # 39 / 50 in place of 0.7854.
+    np.testing.assert_allclose(
+        predict_uncertainty(model, data.X_new),
+        of_mixture([50, 39], stds, means),
+        rtol=1e-9,
+    )
+
+
+@pytest.mark.parametrize("weights", [None, [1, 3]])
+def test_soft_vote_of_classifiers(data, weights):
+    voters = [("few", classifier(n_draws=5)), ("many", classifier(dropout=0.3))]
+    model = VotingClassifier(voters, voting="soft", weights=weights)
+    model.fit(data.X, data.three)
+    probability = model.predict_proba(data.X_new)
+    for code, label in enumerate(model.classes_):
+        np.testing.assert_allclose(
+            np.exp(log_predictive_density(model, data.X_new, [label] * NEW)),
+            probability[:, code],
+            rtol=1e-9,
+        )
+    assert (predict_uncertainty(model, data.X_new, "mutual_information") > 0).all()
+    assert set(np.unique(sample_y(model, data.X_new, 50))) <= set(model.classes_)
+
+
+def test_votes_without_a_predictive(data):
+    model = VotingClassifier([("one", classifier())]).fit(data.X, data.labels)
+    with pytest.raises(TypeError, match=r"voting='hard'\. Take voting='soft'"):
+        predict_uncertainty(model, data.X_new)
+    mixed = VotingRegressor([("one", regressor()), ("ridge", Ridge())])
+    with pytest.raises(TypeError, match="got Ridge"):
+        predict_uncertainty(mixed.fit(data.X, data.y), data.X_new)
+    negative = VotingRegressor([("a", regressor()), ("b", regressor())])
+    negative.set_params(weights=[2, -1]).fit(data.X, data.y)
+    with pytest.raises(ValueError, match=r"not be negative; got weights=\[2.0, -1.0\]"):
+        predict_uncertainty(negative, data.X_new)
+
+
+# ---- refused
+
+
+@pytest.mark.parametrize(
+    ("model", "way_out"),
+    [
+        (MultiOutputClassifier(classifier()), "`estimators_` one by one"),
+        (ClassifierChain(classifier()), "take MultiOutputClassifier"),
+        (RegressorChain(regressor()), "several targets at once"),
+        (OneVsRestClassifier(classifier()), "all classes at once"),
+        (OneVsOneClassifier(classifier()), "all classes at once"),
+        (OutputCodeClassifier(classifier()), "all classes at once"),
+        (AdaBoostRegressor(regressor()), "take Bagging"),
+        (AdaBoostClassifier(classifier()), "take Bagging"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseEstimator) else "",
+)
+def test_refused_with_the_way_out(data, model, way_out):
+    for function in (predict_uncertainty, sample_y):
+        with pytest.raises(
+            TypeError, match=f"{type(model).__name__} has no predictive.*{way_out}"
+        ):
+            function(model, data.X_new)
+
+
+def test_targets_of_a_multi_output_classifier(data):
+    """The way out leads somewhere."""
+    classes = (data.Y > 0).astype(int)
+    model = MultiOutputClassifier(classifier()).fit(data.X, classes)
+    for member, probability in zip(
+        model.estimators_, model.predict_proba(data.X_new), strict=True
+    ):
+        density = log_predictive_density(member, data.X_new, [1] * NEW)
+        np.testing.assert_allclose(np.exp(density), probability[:, 1], rtol=1e-9)
+
+
+def test_what_is_no_estimator(data):
+    """Whatever it is, its type is told; a method of the same name is its own."""
+
+    class Foreign:
+        def predict_interval(self, X):
+            return "something else"
+
+    for thing in (Foreign(), None, "network", {"X": data.X}):
+        with pytest.raises(TypeError, match=f"got {type(thing).__name__}"):
+            predict_interval(thing, data.X_new)
+
+
+# ---- warnings
+
+
+def test_frames_through_what_makes_arrays_of_them(data):
+    """The members have seen no names of columns, and get none."""
+    pandas = pytest.importorskip("pandas")
+    frame, new = (
+        pandas.DataFrame(X, columns=list("abcd")) for X in (data.X, data.X_new)
+    )
+    network, two = regressor(), {"n_estimators": 2, "random_state": SEED}
+    for model, y in (
+        (BaggingRegressor(network, max_features=0.5, **two), data.y),
+        (BaggingClassifier(classifier(), **two), data.three),
+        (SelfTrainingClassifier(classifier()), data.labels),
+        (VotingRegressor([("one", network)]), data.y),
+        (TunedThresholdClassifierCV(classifier(), cv=2), data.labels),
+        (CalibratedClassifierCV(classifier(), cv=2), data.labels),
+        (RFE(network, importance_getter=first_weights), data.y),
+    ):
+        model.fit(frame, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            predict_uncertainty(model, new)
+    bagging = BaggingRegressor(network, **two).fit(frame, data.y)
+    with pytest.raises(ValueError, match="feature names"):
+        predict_uncertainty(bagging, new.rename(columns={"a": "z"}))
+
+
+def test_model_mapped_from_a_file(data, tmp_path):
+    """Weights that cannot be written to: the same numbers, without a warning."""
+    network = regressor().fit(data.X, data.y)
+    joblib.dump(network, tmp_path / "network.joblib")
+    mapped = joblib.load(tmp_path / "network.joblib", mmap_mode="r")
+    assert not mapped.parameters_["layers/0/mean"].flags.writeable
+    X = data.X_new.copy()
+    X.flags.writeable = False
+    always = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)  # torch's own is said once to a process
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for kind in PARTS:
+                np.testing.assert_array_equal(
+                    mapped.predict_uncertainty(X, kind),
+                    network.predict_uncertainty(X, kind),
+                )
+            crps(mapped, X, data.y_new)
+            mapped.partial_fit(X, data.y_new)
+    finally:
+        torch.set_warn_always(always)
+
+
+def test_search_around_a_vote(data):
+    """Tables nest."""
+    vote = VotingRegressor([("a", make_pipeline(Log(), regressor()))])
+    search = GridSearchCV(
+        vote, {"a__mcdropoutregressor__tau": [1.0, 2.0]}, scoring=log_density_scorer
+    )
+    search.set_params(cv=2).fit(data.X, data.y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    inside = search.best_estimator_.estimators_[0]
+    assert_is(search, data.X_new, inside[-1], Log().transform(data.X_new))
