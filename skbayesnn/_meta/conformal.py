@@ -151,20 +151,29 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
             n_calibration_=sum(len(std) for _, std in parts),
         )
 
-    def predict(self, X):
-        """Mean prediction of the fitted models.
+    def predict(self, X, return_std=False):
+        """Mean prediction of the fitted models, and what they say its spread is.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        return_std : bool, default=False
 
         Returns
         -------
         mean : ndarray of shape (n_samples,)
             In y's units.
+        std : ndarray of shape (n_samples,)
+            Only with ``return_std=True``: of the equal-weight mixture of the models,
+            in y's units. It is not conformal: coverage is promised for
+            ``predict_interval``.
         """
         check_is_fitted(self)
-        return np.mean([model.predict(X) for model in self.estimators_], axis=0)
+        if not return_std:
+            return np.mean([model.predict(X) for model in self.estimators_], axis=0)
+        predicted = [predict_with_std(model, X) for model in self.estimators_]
+        means, stds = map(np.stack, zip(*predicted, strict=True))
+        return means.mean(0), np.sqrt(np.square(stds).mean(0) + means.var(0))
 
     @prediction
     def predict_interval(self, X, coverage=0.9, kind="equal_tailed"):

@@ -20,6 +20,8 @@ from sklearn.model_selection import (
     check_cv,
 )
 from sklearn.utils import indexable
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._fitted_state import become
 from skbayesnn._parameters import check_number
@@ -152,6 +154,25 @@ class _Batched(BaseSearchCV):
             fitted = replay(self, inputs, candidates, done, refit=False)
         become(self, learned(fitted) | {"scorer_": metrics_of(inputs.scorer)})
         return self
+
+    @available_if(lambda self: hasattr(super(), "predict"))
+    def predict(self, X, **params):
+        """Predictions of the best estimator.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        **params : dict
+            Of its ``predict``: ``return_std=True``, ``return_cov=True``, ``method``.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
+            As the best estimator returns it; with ``return_std`` or ``return_cov``
+            also that.
+        """
+        check_is_fitted(self)
+        return self.best_estimator_.predict(X, **params)
 
     def _inputs(self, X, y, params: dict) -> SearchInputs:
         """What ``fit`` was given, checked."""

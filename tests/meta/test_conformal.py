@@ -340,7 +340,22 @@ def test_every_fold_is_left_out_once(data):
         np.testing.assert_array_equal(inner.seen_, data.X[train, 0])
     means = [inner.predict(data.X_new) for inner in model.estimators_]
     np.testing.assert_allclose(model.predict(data.X_new), np.mean(means, 0))
+    mean, std = model.predict(data.X_new, return_std=True)
+    np.testing.assert_array_equal(mean, model.predict(data.X_new))
+    stds = [inner.predict_uncertainty(data.X_new) for inner in model.estimators_]
+    np.testing.assert_allclose(
+        std, np.sqrt(np.mean(np.square(stds), 0) + np.var(means, 0))
+    )
     assert model.n_calibration_ == 240
+
+
+def test_std_is_that_of_the_model(data):
+    model = ConformalRegressor(LinearGaussian(), random_state=SEED)
+    model.fit(data.X, data.y)
+    mean, std = model.predict(data.X_new, return_std=True)
+    [inner] = model.estimators_
+    np.testing.assert_array_equal(mean, inner.predict(data.X_new))
+    np.testing.assert_allclose(std, inner.predict_uncertainty(data.X_new))
 
 
 def test_a_frozen_estimator_is_taken_as_fitted(data):

@@ -783,6 +783,25 @@ def test_predictive_passes_through(data):
     assert sklearn.base.is_regressor(batched) and not hasattr(batched, "predict_proba")
 
 
+@pytest.mark.parametrize("kind", PLAIN)
+def test_predict_hands_parameters_on(data, kind):
+    """Also through a pipeline; scikit-learn's searches take none."""
+    pipeline = make_pipeline(StandardScaler(), regressor())
+    for estimator, path in ((regressor(), ""), (pipeline, "mcdropoutregressor__")):
+        options = {"n_iter": 2} if kind is BatchedRandomizedSearchCV else {}
+        search = kind(estimator, {path + "tau": [0.5, 2.0]}, cv=2, **options)
+        search.fit(data.X, data.Y)
+        best = search.best_estimator_
+        for params in ({"return_std": True}, {"return_cov": True}):
+            found = search.predict(data.X_new, **params)
+            expected = best.predict(data.X_new, **params)
+            for ours, theirs in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+    with pytest.raises(TypeError, match="return_std"):
+        search = BatchedGridSearchCV(classifier(), {"tau": [1.0]}, cv=2)
+        search.fit(data.X, data.labels).predict(data.X_new, return_std=True)
+
+
 def test_predictive_of_a_classifier_passes_through(data):
     plain, batched = fit_both(classifier(), GRID, data.X, data.labels)
     X = data.X_new
