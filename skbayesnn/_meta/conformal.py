@@ -13,7 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._fitted_state import prediction
 from skbayesnn._meta.abstention import Abstainer
 from skbayesnn._meta.functions import predict_with_std
-from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator, one_target
+from skbayesnn._meta.held_out import (
+    BaseHeldOutMetaEstimator,
+    check_each_row_once,
+    one_target,
+)
 from skbayesnn._predictive.cross_conformal import NUDGE, cross_interval, too_few
 from skbayesnn._predictive.summaries import checked_coverages
 from skbayesnn._settings import undisturbed
@@ -132,7 +136,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
             held_out = [self._split_fit(X, y, routed)]
         else:
             held_out = self._cross_fit(X, y, routed)
-            _check_each_row_once(held_out, len(y))
+            check_each_row_once([rows for _, rows in held_out], len(y))
         parts = []
         for model, rows in held_out:
             mean, std = _predicted(model, safe_indexing(X, rows))
@@ -382,18 +386,6 @@ def _predicted(model, X):
             "be infinite; has the training diverged?"
         )
     return mean, std
-
-
-def _check_each_row_once(held_out, n_rows):
-    times = np.bincount(
-        np.concatenate([rows for _, rows in held_out]), minlength=n_rows
-    )
-    if (times != 1).any():
-        raise ValueError(
-            "`cv` must hold every row out once (a partition, as KFold's) for 'cv+'; "
-            f"got {(times == 0).sum()} rows never held out and {(times > 1).sum()} "
-            "more than once."
-        )
 
 
 def _crepes(model):

@@ -158,6 +158,20 @@ def one_target(y, way_out: str):
     return y
 
 
+def check_each_row_once(held_out, n_rows: int) -> None:
+    """Refuse folds that are no partition of the rows.
+
+    held_out : sequence of ndarray, the rows of each fold
+    """
+    times = np.bincount(np.concatenate(held_out), minlength=n_rows)
+    if (times != 1).any():
+        raise ValueError(
+            "`cv` must hold every row out once (a partition, as KFold's); got "
+            f"{(times == 0).sum()} rows never held out and {(times > 1).sum()} more "
+            "than once."
+        )
+
+
 def fitted_to(estimator, X, y, rows, fit_params):
     """A clone fitted to some rows."""
     params = check_method_params(X, fit_params, indices=rows)

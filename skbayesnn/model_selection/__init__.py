@@ -2,8 +2,10 @@
 
 ``BatchedGridSearchCV`` and ``BatchedRandomizedSearchCV`` over any parameters, and of
 every estimator the form that finds its own tau, ``MCDropoutRegressorCV`` and others.
+``cross_val_predict_uncertainty`` is what they say of rows that they have not seen.
 """
 
+from skbayesnn.model_selection._cross_val_predict import cross_val_predict_uncertainty
 from skbayesnn.model_selection._cross_validated import (
     BBBClassifierCV,
     BBBRegressorCV,
@@ -26,4 +28,5 @@ __all__ = [
     "MCDropoutRegressorCV",
     "VariationalDropoutClassifierCV",
     "VariationalDropoutRegressorCV",
+    "cross_val_predict_uncertainty",
 ]

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import sklearn
 from sklearn.base import clone
+from sklearn.utils.parallel import Parallel, delayed
 
-from skbayesnn._sklearn_compat import safe_split
+from skbayesnn._sklearn_compat import check_method_params, safe_split
 from skbayesnn.model_selection._executor import Executor, Resources
 from skbayesnn.model_selection._jobs import JobBuilder, network_of
 from skbayesnn.model_selection._result_store import Key, Outcome
@@ -23,27 +24,45 @@ class Keeper:
                 outcome.scores, outcome.estimator = [outcome.estimator], None
 
 
-def cross_fitted(estimator, X, y, splits: Sequence[tuple]) -> list:
+def cross_fitted(
+    estimator,
+    X,
+    y,
+    splits: Sequence[tuple],
+    fit_params: Mapping | None = None,
+    n_jobs: int | None = None,
+) -> list:
     """Copies of an estimator, each fitted to the training rows of a fold.
 
     Networks are members of one program, and equal to rounding to those of a ``fit`` by
     themselves; whatever else there is, is fitted by its own ``fit``.
 
     splits : sequence of (train, test)
+    fit_params : of ``fit``; those with an entry per row are cut
+    n_jobs : fits side by side, or threads of programs
     """
+    fit_params = fit_params or {}
     try:
         network_of(estimator)
     except TypeError:
-        rows = [safe_split(estimator, X, y, train) for train, _ in splits]
-        return [clone(estimator).fit(*of_fold) for of_fold in rows]
-    jobs, failed = JobBuilder(estimator, {}, X, y, splits).jobs(
+        return Parallel(n_jobs=n_jobs)(
+            delayed(_fitted)(clone(estimator), X, y, train, fit_params)
+            for train, _ in splits
+        )
+    jobs, failed = JobBuilder(estimator, fit_params, X, y, splits).jobs(
         {"": {}}, {"": range(len(splits))}
     )
     memory = int(sklearn.get_config()["working_memory"] * 2**20)
     outcomes = dict(failed)
-    for of_program in Executor(Keeper(), Resources(memory, None, 1, None)).run(jobs):
+    resources = Resources(memory, n_jobs, "2*n_jobs", None)
+    for of_program in Executor(Keeper(), resources).run(jobs):
         outcomes |= of_program
     for outcome in outcomes.values():
         if outcome.error is not None:
             raise outcome.error
     return [outcomes["", fold].scores[0] for fold in range(len(splits))]
+
+
+def _fitted(estimator, X, y, rows, fit_params):
+    params = check_method_params(X, fit_params, indices=rows)
+    return estimator.fit(*safe_split(estimator, X, y, rows), **params)

@@ -1,0 +1,141 @@
+"""Out-of-fold uncertainties: what a model without a row's fold says of the row."""
+
+from collections.abc import Callable
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.model_selection import check_cv
+from sklearn.utils import Bunch, indexable
+from sklearn.utils.metadata_routing import (
+    MetadataRouter,
+    MethodMapping,
+    process_routing,
+)
+
+from skbayesnn._meta import functions
+from skbayesnn._meta.held_out import check_each_row_once
+from skbayesnn._parameters import check_option
+from skbayesnn._sklearn_compat import (
+    check_method_params,
+    num_samples,
+    routing_enabled,
+    safe_split,
+)
+from skbayesnn.model_selection._cross_fit import cross_fitted
+
+# Methods, the options of each, and whether it is of y, too.
+METHODS: dict[str, tuple[Callable, tuple[str, ...], bool]] = {
+    "predict_uncertainty": (functions.predict_uncertainty, ("kind",), False),
+    "predict_interval": (functions.predict_interval, ("coverage", "kind"), False),
+    "predict_quantile": (functions.predict_quantile, ("q",), False),
+    "predictive_cdf": (functions.predictive_cdf, (), True),
+    "log_predictive_density": (functions.log_predictive_density, (), True),
+    "crps": (functions.crps, (), True),
+}
+
+
+def cross_val_predict_uncertainty(
+    estimator,
+    X,
+    y,
+    *,
+    groups=None,
+    cv=None,
+    method="predict_uncertainty",
+    params=None,
+    n_jobs=None,
+    **options,
+):
+    """What models that have not seen a row say of it.
+
+    As scikit-learn's ``cross_val_predict``, of the methods of a predictive. Networks,
+    alone or at the end of a ``Pipeline``, are trained for all folds side by side, with
+    the results of ``fit`` to each fold alone.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Of this package, or a meta-estimator around one (see :mod:`skbayesnn`).
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+    groups : array-like of shape (n_samples,), default=None
+        For the splitter; with metadata routing in ``params``.
+    cv : int, cross-validation generator or iterable, default=None
+        Folds, each row in one of them; None is five.
+    method : str, default="predict_uncertainty"
+        Also ``"predict_interval"``, ``"predict_quantile"``, and of y
+        ``"predictive_cdf"``, ``"log_predictive_density"`` and ``"crps"``.
+    params : dict, default=None
+        For ``fit``, as ``{"sample_weight": ...}``; with metadata routing also for the
+        splitter.
+    n_jobs : int, default=None
+        Folds fitted side by side, or threads of the networks' programs.
+    **options
+        Of the method: ``kind``, ``coverage``, ``q``.
+
+    Returns
+    -------
+    values : ndarray of shape (n_samples, ...), or dict of them
+        As the function of that name in :mod:`skbayesnn` returns them, of all rows.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skbayesnn import MCDropoutRegressor
+    >>> from skbayesnn.model_selection import cross_val_predict_uncertainty
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> network = MCDropoutRegressor((16,), max_iter=20, random_state=0)
+    >>> std = cross_val_predict_uncertainty(network, X, y, cv=3)
+    >>> std.shape
+    (442,)
+    """
+    function, allowed, of_y = METHODS[check_option("method", method, METHODS)]
+    unknown = [name for name in options if name not in allowed]
+    if unknown:
+        raise TypeError(
+            f"options of {method!r} must be among {list(allowed)}; got {unknown}."
+        )
+    X, y = indexable(X, y)
+    routed = _routed(estimator, cv, groups, params or {})
+    splitter = check_cv(cv, y, classifier=is_classifier(estimator))
+    rows = np.arange(num_samples(X))
+    splits = [
+        (rows[train], rows[test])
+        for train, test in splitter.split(X, y, **routed.splitter.split)
+    ]
+    held_out = [test for _, test in splits]
+    check_each_row_once(held_out, len(rows))
+    fit_params = check_method_params(X, routed.estimator.fit)
+    models = cross_fitted(estimator, X, y, splits, fit_params, n_jobs)
+    parts = []
+    for model, (train, test) in zip(models, splits, strict=True):
+        of_fold = safe_split(model, X, y, test, train)
+        parts.append(function(model, *of_fold[: 1 + of_y], **options))
+    order = np.argsort(np.concatenate(held_out))
+    if isinstance(parts[0], dict):
+        return {
+            name: np.concatenate([part[name] for part in parts])[order]
+            for name in parts[0]
+        }
+    return np.concatenate(parts)[order]
+
+
+def _routed(estimator, cv, groups, params: dict) -> Bunch:
+    """What goes to the estimator's ``fit``, and to the splitter's ``split``."""
+    if not routing_enabled():
+        return Bunch(
+            estimator=Bunch(fit=params), splitter=Bunch(split={"groups": groups})
+        )
+    if groups is not None:
+        raise ValueError(
+            "`groups` must be given as params={'groups': ...} where metadata routing "
+            "is enabled; got them by themselves."
+        )
+    to_fit = MethodMapping().add(caller="fit", callee="fit")
+    to_split = MethodMapping().add(caller="fit", callee="split")
+    router = (
+        MetadataRouter(owner="cross_val_predict_uncertainty")
+        .add(estimator=estimator, method_mapping=to_fit)
+        .add(splitter=cv, method_mapping=to_split)
+    )
+    return process_routing(router, "fit", **params)

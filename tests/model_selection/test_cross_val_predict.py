@@ -1,0 +1,174 @@
+"""Uncertainties of rows that a model has not seen: batched equals alone."""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import BaggingRegressor
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skbayesnn
+from skbayesnn import CalibratedUncertaintyRegressor
+from skbayesnn.model_selection import MCDropoutRegressorCV
+from skbayesnn.model_selection import cross_val_predict_uncertainty as out_of_fold
+from tests.model_selection.comparison import SEED, SMALL, classifier, regressor
+
+# Of 47 rows: folds of two sizes, shuffled, so that rows have to find their places.
+FOLDS = KFold(3, shuffle=True, random_state=SEED)
+FUNCTIONS = {
+    "predict_uncertainty": (
+        {},
+        {"kind": "epistemic"},
+        {"kind": ["total", "aleatoric"]},
+    ),
+    "predict_interval": ({}, {"coverage": [0.5, 0.8]}, {"kind": "highest_density"}),
+    "predict_quantile": ({"q": 0.3}, {"q": [0.1, 0.6]}),
+    "predictive_cdf": ({},),
+    "log_predictive_density": ({},),
+    "crps": ({},),
+}
+OF_Y = {"predictive_cdf", "log_predictive_density", "crps"}
+
+
+def alone(estimator, X, y, splits, method, options, weights=None):
+    """The same by a ``fit`` and a call for each fold; rows are put at their places."""
+    result = None
+    for train, test in splits:
+        params = {} if weights is None else {"sample_weight": weights[train]}
+        model = clone(estimator).fit(X[train], y[train], **params)
+        arguments = (X[test], y[test]) if method in OF_Y else (X[test],)
+        values = getattr(skbayesnn, method)(model, *arguments, **options)
+        values = values if isinstance(values, dict) else {"": values}
+        if result is None:
+            result = {
+                k: np.full((len(X), *v.shape[1:]), np.nan) for k, v in values.items()
+            }
+        for name, value in values.items():
+            result[name][test] = value
+    return result
+
+
+def assert_same(found, expected):
+    found = found if isinstance(found, dict) else {"": found}
+    assert list(found) == list(expected)
+    for name, values in expected.items():
+        # Sums over rows of other members are taken in another order.
+        np.testing.assert_allclose(found[name], values, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("method", FUNCTIONS)
+def test_batched_equals_alone(data, method, programs):
+    splits = list(FOLDS.split(data.X))
+    estimator = make_pipeline(StandardScaler(), regressor())
+    for options in FUNCTIONS[method]:
+        programs.clear()
+        found = out_of_fold(
+            estimator, data.X, data.y, cv=FOLDS, method=method, **options
+        )
+        # Two folds have 31 rows to train on, one has 32.
+        assert sorted(n for n, _ in programs) == [1, 2]
+        assert_same(found, alone(estimator, data.X, data.y, splits, method, options))
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        BaggingRegressor(regressor(), n_estimators=2, random_state=SEED),
+        TransformedTargetRegressor(regressor(), func=np.log1p, inverse_func=np.expm1),
+        CalibratedUncertaintyRegressor(regressor(), cv=2),
+        MCDropoutRegressorCV(taus=[0.5, 2.0], cv=2, **SMALL),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
+def test_wrappers_are_fitted_by_themselves(data, estimator):
+    y = np.abs(data.y)
+    splits = list(FOLDS.split(data.X))
+    for method in ("predict_uncertainty", "crps"):
+        found = out_of_fold(estimator, data.X, y, cv=FOLDS, method=method)
+        assert_same(found, alone(estimator, data.X, y, splits, method, {}))
+
+
+def test_several_targets_and_classes(data):
+    splits = list(FOLDS.split(data.X))
+    found = out_of_fold(
+        regressor(), data.X, data.Y, cv=FOLDS, method="predict_interval"
+    )
+    assert found.shape == (47, 2, 2)
+    assert_same(
+        found, alone(regressor(), data.X, data.Y, splits, "predict_interval", {})
+    )
+    # An integer stratifies, as in scikit-learn.
+    splits = list(StratifiedKFold(3).split(data.X, data.labels))
+    for method in ("predict_uncertainty", "log_predictive_density"):
+        found = out_of_fold(classifier(), data.X, data.labels, cv=3, method=method)
+        expected = alone(classifier(), data.X, data.labels, splits, method, {})
+        assert_same(found, expected)
+    with pytest.raises(TypeError, match="needs a regressor"):
+        out_of_fold(classifier(), data.X, data.labels, cv=3, method="predict_interval")
+
+
+@pytest.mark.parametrize("estimator", [regressor(), BaggingRegressor(regressor(), 2)])
+def test_groups_and_weights(data, estimator):
+    if isinstance(estimator, BaggingRegressor):
+        estimator.set_params(random_state=SEED)
+    cv = GroupKFold(3)
+    splits = list(cv.split(data.X, groups=data.groups))
+    expected = alone(
+        estimator, data.X, data.y, splits, "predict_uncertainty", {}, data.weights
+    )
+    found = out_of_fold(
+        estimator,
+        data.X,
+        data.y,
+        cv=cv,
+        groups=data.groups,
+        params={"sample_weight": data.weights},
+    )
+    assert_same(found, expected)
+
+
+def test_routed_weights(data):
+    cv = GroupKFold(3)
+    splits = list(cv.split(data.X, groups=data.groups))
+    params = {"sample_weight": data.weights, "groups": data.groups}
+    with sklearn.config_context(enable_metadata_routing=True):
+        network = regressor().set_fit_request(sample_weight=True)
+        model = make_pipeline(
+            StandardScaler().set_fit_request(sample_weight=False), network
+        )
+        found = out_of_fold(model, data.X, data.y, cv=cv, params=params)
+        expected = alone(
+            model, data.X, data.y, splits, "predict_uncertainty", {}, data.weights
+        )
+        with pytest.raises(ValueError, match=r"params=\{'groups': ...\}"):
+            out_of_fold(model, data.X, data.y, cv=cv, groups=data.groups)
+    assert_same(found, expected)
+
+
+def test_frames(data):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(data.X, columns=list("abcd"), index=np.arange(47)[::-1])
+    found = out_of_fold(regressor(), frame, pandas.Series(data.y), cv=FOLDS)
+    np.testing.assert_array_equal(
+        found, out_of_fold(regressor(), data.X, data.y, cv=FOLDS)
+    )
+
+
+def test_what_is_refused(data):
+    def call(estimator=regressor(), **options):  # noqa: B008
+        return out_of_fold(estimator, data.X, data.y, **{"cv": FOLDS} | options)
+
+    with pytest.raises(ValueError, match=r"`method` must be .*'crps'.*got 'sample_y'"):
+        call(method="sample_y")
+    with pytest.raises(TypeError, match=r"among \['kind'\]; got \['coverage'\]"):
+        call(coverage=0.5)
+    with pytest.raises(ValueError, match=r"a partition, as KFold's\); got [1-9]"):
+        call(cv=ShuffleSplit(2, random_state=SEED))
+    with pytest.raises(TypeError, match="got Ridge"):
+        call(Ridge())
+    with pytest.raises(ValueError, match="`dropout`"):
+        call(regressor(dropout=2.0))
