@@ -305,8 +305,8 @@ REFUSED_OF = {
     "mapie": "ask the estimator that it was given, whose predictive is not conformal",
     "skrub": "name the step, `.skb.set_name('network')`, and ask "
     "`learner.find_fitted_estimator('network')`, with X as the step gets it",
-    "skpro": "ask the estimator that it was given",
-    "sktime": "ask the estimator that it was given",
+    "skpro": "ask its `estimator_`",
+    "sktime": "ask the estimator inside, with X as it gets it",
 }
 
 
