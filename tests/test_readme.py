@@ -10,13 +10,13 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
 
 
 def test_there_are_blocks():
-    assert len(BLOCKS) == 10
+    assert len(BLOCKS) == 11
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_block_runs(block, capsys, tmp_path, monkeypatch):
-    for extra in re.findall(r"^import (onnx\w*)", block, flags=re.MULTILINE):
-        pytest.importorskip(extra)
+    for library in re.findall(r"^(?:import|from) (\w+)", block, flags=re.MULTILINE):
+        pytest.importorskip(library)
     monkeypatch.chdir(tmp_path)
     exec(compile(block, README.name, "exec"), {})
     assert capsys.readouterr().out
