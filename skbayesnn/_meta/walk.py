@@ -1,7 +1,8 @@
 """Through meta-estimators to the predictive inside: a line of a table for each.
 
-``INWARD`` has those that only change X or hand it on, ``OPENED`` those whose predictive
-is made of what is inside, ``REFUSED`` those that have none, with the way out.
+``INWARD`` has those that only change X or hand it on (of other libraries they are known
+by what they have), ``OPENED`` those whose predictive is made of what is inside,
+``REFUSED`` those that have none, with the way out.
 """
 
 import copy
@@ -145,18 +146,18 @@ INWARD = {
     ),
 }
 
-# Of other libraries, by what their meta-estimators have: the searches of optuna and
-# dask-ml, and ParallelPostFit and Incremental of dask-ml.
-INWARD_BY_ATTRIBUTE = {
-    "best_estimator_": _best_of_search,
-    "refit": _best_of_search,
-    "_postfit_estimator": lambda model, X: (model._postfit_estimator, X),
-}
-
 
 def _inward(model):
-    by_attribute = (v for k, v in INWARD_BY_ATTRIBUTE.items() if hasattr(model, k))
-    return _of_class(INWARD, model) or next(by_attribute, None)
+    """The way inside: by the table, or of other libraries' by what a model has."""
+    inward = _of_class(INWARD, model)
+    if inward is not None:
+        return inward
+    if hasattr(model, "_postfit_estimator"):  # dask-ml
+        return lambda model, X: (model._postfit_estimator, X)
+    unfitted_search = hasattr(model, "refit") and hasattr(model, "estimator")
+    if hasattr(model, "best_estimator_") or unfitted_search:  # optuna, dask-ml
+        return _best_of_search
+    return None
 
 
 # ---- opened
@@ -212,9 +213,9 @@ def _of_vote(model, X) -> OpenPredictive:
 
 def _copies(weights: np.ndarray) -> np.ndarray:
     """Whole numbers in the ratio of the weights, or as close as ``MOST_COPIES`` let."""
-    if not (weights >= 0).all():
+    if not (weights >= 0).all() or not weights.any():
         raise ValueError(
-            "weights of a mixture must not be negative; got "
+            "weights of a mixture must not be negative, and one must be positive; got "
             f"weights={weights.tolist()}."
         )
     weights = weights / weights.max()

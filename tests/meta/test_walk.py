@@ -1,6 +1,7 @@
 """Meta-estimators of scikit-learn, one by one: through, or refused by name."""
 
 import os
+import re
 import warnings
 from types import SimpleNamespace
 
@@ -21,7 +22,7 @@ from sklearn.ensemble import (
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import RFE, RFECV, SelectFromModel
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegressionCV, Ridge
 from sklearn.model_selection import (
     FixedThresholdClassifier,
     GridSearchCV,
@@ -345,10 +346,12 @@ def test_votes_without_a_predictive(data):
     mixed = VotingRegressor([("one", regressor()), ("ridge", Ridge())])
     with pytest.raises(TypeError, match="got Ridge"):
         predict_uncertainty(mixed.fit(data.X, data.y), data.X_new)
-    negative = VotingRegressor([("a", regressor()), ("b", regressor())])
-    negative.set_params(weights=[2, -1]).fit(data.X, data.y)
-    with pytest.raises(ValueError, match=r"not be negative; got weights=\[2.0, -1.0\]"):
-        predict_uncertainty(negative, data.X_new)
+    vote = VotingRegressor([("a", regressor()), ("b", regressor())])
+    vote.fit(data.X, data.y)
+    for weights in ([2.0, -1.0], [0.0, 0.0]):
+        vote.set_params(weights=weights)
+        with pytest.raises(ValueError, match=f"got weights={re.escape(str(weights))}"):
+            predict_uncertainty(vote, data.X_new)
 
 
 # ---- refused
@@ -394,7 +397,8 @@ def test_what_is_no_estimator(data):
         def predict_interval(self, X):
             return "something else"
 
-    for thing in (Foreign(), None, "network", {"X": data.X}):
+    # LogisticRegressionCV has a parameter `refit`, and is no search.
+    for thing in (Foreign(), None, "network", {"X": data.X}, LogisticRegressionCV()):
         with pytest.raises(TypeError, match=f"got {type(thing).__name__}"):
             predict_interval(thing, data.X_new)
 
