@@ -147,13 +147,17 @@ INWARD = {
 }
 
 
+# What ParallelPostFit and Incremental of dask-ml predict by; that has no public name.
+OF_DASK_ML = "_postfit_estimator"
+
+
 def _inward(model):
     """The way inside: by the table, or of other libraries' by what a model has."""
     inward = _of_class(INWARD, model)
     if inward is not None:
         return inward
-    if hasattr(model, "_postfit_estimator"):  # dask-ml
-        return lambda model, X: (model._postfit_estimator, X)
+    if hasattr(model, OF_DASK_ML):
+        return lambda model, X: (getattr(model, OF_DASK_ML), X)
     unfitted_search = hasattr(model, "refit") and hasattr(model, "estimator")
     if hasattr(model, "best_estimator_") or unfitted_search:  # optuna, dask-ml
         return _best_of_search
