@@ -202,10 +202,13 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             first = not hasattr(self, "parameters_")
             table, of_y = new._check(X, y, sample_weight, reset=first, **check_params)
             earlier = getattr(self, "replay_", None) if n_replay else None
-            table_of_all, n_kept = _experience_replay.with_kept(table, earlier)
+            table_of_all = _experience_replay.with_kept(table, earlier)
             rows = np.flatnonzero(table_of_all.sample_weight > 0)
             prepared = Prepared(table_of_all, rows, None, of_y)
-            seen = 0.0 if first or renew else self.total_weight_ - n_kept
+            # Kept rows are there once more, with the weights of their classes.
+            weights = self._row_weights(table_of_all, rows, prepared.classes)
+            weight_kept = float(weights[rows >= len(table.y)].sum())
+            seen = 0.0 if first or renew else self.total_weight_ - weight_kept
             if first and renew:
                 task = _program.task_of(self, prepared)
                 [fitted] = _program.train_together([self], [task])

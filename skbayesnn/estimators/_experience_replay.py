@@ -17,28 +17,32 @@ from skbayesnn._data.validate import Table
 Kept = dict[str, Any]
 
 
-def with_kept(table: Table, kept: Kept | None) -> tuple[Table, float]:
-    """New rows, those that were kept below; and the weight that these stand for."""
+def with_kept(table: Table, kept: Kept | None) -> Table:
+    """New rows, and below those that were kept, of the weight that they stand for."""
     if kept is None:
-        return table, 0.0
+        return table
     X, weights = kept["X"].astype(table.X.dtype), kept["sample_weight"]
     weights = weights * (kept["weight_seen"] / weights.sum())
     X = sparse.csr_array(X) if sparse.issparse(table.X) else X
-    return table.append(Table(X, kept["y"], weights)), kept["weight_seen"]
+    return table.append(Table(X, kept["y"], weights))
 
 
 def kept_of(table: Table, kept: Kept | None, n_rows: int, seed: int) -> Kept:
     """A sample of so many of the rows so far: those of the smallest random keys."""
     n_seen = 0 if kept is None else kept["n_seen"]
     used = np.flatnonzero(table.sample_weight > 0)
-    X: Any = table.X[used]
+    key = np.random.default_rng((seed, n_seen)).random(len(used))
+    # No more of these can be kept, and a whole sparse table is none to make dense.
+    first = np.argsort(key, kind="stable")[:n_rows]
+    chosen = used[first]
+    X: Any = table.X[chosen]
     rows = {
         "X": X.toarray() if sparse.issparse(X) else X,
-        "y": table.y[used],
-        "sample_weight": table.sample_weight[used],
-        "key": np.random.default_rng((seed, n_seen)).random(len(used)),
+        "y": table.y[chosen],
+        "sample_weight": table.sample_weight[chosen],
+        "key": key[first],
     }
-    weight_seen = float(rows["sample_weight"].sum())
+    weight_seen = float(table.sample_weight[used].sum())
     if kept is not None:
         rows = {name: np.concatenate([kept[name], rows[name]]) for name in rows}
         weight_seen += kept["weight_seen"]
