@@ -124,7 +124,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
                 f"{type(self.estimator).__name__}. For classifiers there is "
                 "ConformalClassifier."
             )
-        _refuse_refusals(self.estimator)
+        _refuse_abstainer(self.estimator)
         engine = _crepes(self) if self.method == "split" else None
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
         y = one_target(
@@ -362,7 +362,7 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
         return result if np.ndim(coverage) else result[:, 0]
 
 
-def _refuse_refusals(estimator) -> None:
+def _refuse_abstainer(estimator) -> None:
     """Rows that are chosen by the model itself are not exchangeable with the others."""
     inside = [estimator, *estimator.get_params().values()]
     if any(isinstance(one, Abstainer) for one in inside):

@@ -321,7 +321,9 @@ def _refusal(model) -> str:
     way_out = _of_class(REFUSED, model) or REFUSED_OF.get(library)
     if way_out is not None:
         return f"{name} has no predictive that could be had from inside: {way_out}."
-    passed = ", ".join(kind.__name__ for kind in (*list(INWARD)[2:], *OPENED))
+    named = Pipeline, BaseSearchCV
+    others = [kind for kind in (*INWARD, *OPENED) if kind not in named]
+    passed = ", ".join(kind.__name__ for kind in others)
     return (
         "a predictive can be had from the networks of skbayesnn, alone or inside of "
         "CalibratedUncertaintyRegressor, Pipeline, a search, "

@@ -108,7 +108,7 @@ def _say_of_numbers(graph: Graph, found: Numbers, levels: list[float]) -> None:
     for name, values in {"mean": mean, "std": variance.op("Sqrt")}.items():
         _say(graph, name, _shaped(values, found.flat), shape)
     if levels:
-        values = mixture_quantiles(graph, found.moments, levels)
+        values = mixture_quantiles(found.moments, levels)
         last = values.op("Transpose", perm=[1, 2, 0])
         _say(graph, "quantiles", _shaped(last, found.flat), [*shape, len(levels)])
 

@@ -1,6 +1,6 @@
 """A fitted model -> its predictive as tensors: through pipelines and corrections.
 
-The counterpart of ``_meta.functions.open_predictive`` and ``_predictive``.
+The counterpart of ``_meta.walk.open_predictive`` and ``_predictive``.
 """
 
 from dataclasses import dataclass, replace

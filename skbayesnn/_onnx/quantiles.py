@@ -8,7 +8,7 @@ import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
 from scipy.special import erfcx, ndtri
 
-from skbayesnn._onnx.graph import Graph, Tensor
+from skbayesnn._onnx.graph import Tensor
 from skbayesnn._onnx.likelihoods import Moments
 
 # Relative error of erfc: 1.3e-8.
@@ -18,7 +18,7 @@ _MOST_STEPS = 100
 _TOLERANCE = 1e-6
 
 
-def mixture_quantiles(graph: Graph, mixture: Moments, levels) -> Tensor:
+def mixture_quantiles(mixture: Moments, levels) -> Tensor:
     """(levels, rows, targets), as ``_distributions.quantiles.mixture_quantile``.
 
     Levels above a half are taken from the other end, where the distribution function

@@ -5,6 +5,7 @@ raises; what they look at are models whose attributes are of the right types.
 """
 
 import math
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -36,7 +37,7 @@ def agree(what: str, *values) -> None:
 
 def of_network(model: BayesianNetwork) -> None:
     """A network, its likelihood, its parameters and the scaling of its columns."""
-    check_number("n_draws", model.n_draws, kind=_validation.Integral, low=1)
+    check_number("n_draws", model.n_draws, kind=Integral, low=1)
     _validation.device_for_prediction(model.device)
     if not hasattr(model, "parameters_"):
         return

@@ -61,11 +61,11 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     def partial_fit(
         self, X, y, classes=None, sample_weight=None, *, n_epochs=1, n_replay=0
     ):
-        """Go on training with one epoch over new rows (streams, out-of-core data).
+        """Go on training with new rows (streams, out-of-core data).
 
         The first call fixes the standardisation. N grows with every call, and the
-        weight of the prior falls with it: pass each row once. For several epochs over
-        the same rows there are ``fit`` and ``warm_start``.
+        weight of the prior falls with it: pass each row once. For further epochs over
+        all rows there are ``fit`` and ``warm_start``.
 
         Parameters
         ----------

@@ -27,7 +27,8 @@ def go_on(
 
     how : "warm", a fit to the end; "stream", epochs over further rows of a stream;
         "renew", a fit to the end whose prior is the posterior so far
-    n_epochs, seen : of a stream, and the weight of all rows that are no more there
+    n_epochs, seen : of a stream: passes, and the weight of the rows before that are
+        not among these
     """
     task, device, dtype = _task(estimator, prepared)
     if how == "stream":
@@ -46,13 +47,7 @@ def go_on(
         task = task.under_prior(_serialization.prior_from(posterior))
     elif stream and estimator.prior_ is not None:
         task = task.under_prior(estimator.prior_)
-    design = Design(
-        prepared.table,
-        task.shares,
-        device,
-        dtype,
-        seen,
-    )
+    design = Design(prepared.table, task.shares, device, dtype, seen)
     trained = _program.run(
         [estimator],
         task.plan,

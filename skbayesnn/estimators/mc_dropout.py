@@ -180,6 +180,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Where X has names that are strings.
     parameters_, network_, seeds_, optimizer_ : dict, dict, ndarray, dict
         The networks, as plain arrays.
+    replay_ : dict
+        Rows of a stream that ``partial_fit`` has kept; only with ``n_replay``.
     x_mean_, x_scale_, y_mean_, y_scale_ : ndarray
         The standardisation.
 

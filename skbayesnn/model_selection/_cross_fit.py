@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import sklearn
-from sklearn.base import clone
 from sklearn.utils.parallel import Parallel, delayed
 
-from skbayesnn._sklearn_compat import check_method_params, safe_split
+from skbayesnn._meta.held_out import fitted_to
 from skbayesnn.model_selection._executor import Executor, Resources
 from skbayesnn.model_selection._jobs import JobBuilder, network_of
 from skbayesnn.model_selection._result_store import Key, Outcome
@@ -46,7 +45,7 @@ def cross_fitted(
         network_of(estimator)
     except TypeError:
         return Parallel(n_jobs=n_jobs)(
-            delayed(_fitted)(clone(estimator), X, y, train, fit_params)
+            delayed(fitted_to)(estimator, X, y, train, fit_params)
             for train, _ in splits
         )
     jobs, failed = JobBuilder(estimator, fit_params, X, y, splits).jobs(
@@ -61,8 +60,3 @@ def cross_fitted(
         if outcome.error is not None:
             raise outcome.error
     return [outcomes["", fold].scores[0] for fold in range(len(splits))]
-
-
-def _fitted(estimator, X, y, rows, fit_params):
-    params = check_method_params(X, fit_params, indices=rows)
-    return estimator.fit(*safe_split(estimator, X, y, rows), **params)

@@ -96,7 +96,7 @@ def cross_val_predict_uncertainty(
             f"options of {method!r} must be among {list(allowed)}; got {unknown}."
         )
     X, y = indexable(X, y)
-    routed = _routed(estimator, cv, groups, params or {})
+    routed = _routed_params(estimator, cv, groups, params or {})
     splitter = check_cv(cv, y, classifier=is_classifier(estimator))
     rows = np.arange(num_samples(X))
     splits = [
@@ -120,7 +120,7 @@ def cross_val_predict_uncertainty(
     return np.concatenate(parts)[order]
 
 
-def _routed(estimator, cv, groups, params: dict) -> Bunch:
+def _routed_params(estimator, cv, groups, params: dict) -> Bunch:
     """What goes to the estimator's ``fit``, and to the splitter's ``split``."""
     if not routing_enabled():
         return Bunch(

@@ -22,7 +22,7 @@ def found(mean, variance, share):
     inputs = {"mean": mean, "variance": variance, "share": share}
     tensors = {n: graph.input(n, np.float64, v.shape) for n, v in inputs.items()}
     mixture = Moments(tensors["share"], tensors["mean"], tensors["variance"])
-    values = mixture_quantiles(graph, mixture, LEVELS)
+    values = mixture_quantiles(mixture, LEVELS)
     graph.output("quantiles", values, np.float64, [len(LEVELS), *mean.shape[1:]])
     return np.moveaxis(outputs(graph.model(), inputs)["quantiles"], 0, -1)
 
