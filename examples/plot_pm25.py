@@ -152,6 +152,7 @@ def random_features(seed):
     )
 
 
+@torch.random.fork_rng(devices=[])
 def gaussian_process(X, y, X_test, y_test, seed):
     """The same of a sparse variational Gaussian process [Hensman et al. 2013]."""
     start = time.process_time()

@@ -109,6 +109,10 @@ class Scaling:
         scale, mean = (v.reshape(-1, *behind) for v in (self.y_scale, self.y_mean))
         return values * scale + mean
 
+    def moments_from_network(self, mean, variance):
+        """Of y, with the targets on the last axis; whatever can be multiplied."""
+        return mean * self.y_scale + self.y_mean, variance * np.square(self.y_scale)
+
     def components_from_network(self, components: Components) -> Components:
         """Distributions of y in its own units."""
         if not self.y_mean.any() and (self.y_scale == 1).all():

@@ -194,8 +194,7 @@ def _only(rows: Rows) -> Tensor:
 
 
 def _in_units_of_y(own: Moments, scaling: Scaling) -> Moments:
-    mean = own.mean * scaling.y_scale + scaling.y_mean
-    return Moments(own.share, mean, own.variance * np.square(scaling.y_scale))
+    return Moments(own.share, *scaling.moments_from_network(own.mean, own.variance))
 
 
 def _joined(parts):
