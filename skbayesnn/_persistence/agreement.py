@@ -46,6 +46,8 @@ def of_network(model: BayesianNetwork) -> None:
     described = _serialization.description_of(posterior.network, likelihood)
     agree("what the network is", repr(described), repr(model.network_))
     _check_groups(posterior, model.parameters_)
+    if hasattr(model, "replay_"):
+        _check_replay(model.replay_, n_columns)
     if getattr(model, "pruning_", None) is None:
         _check_moments(model.optimizer_, model.parameters_, len(posterior.layers))
     agree("epochs", *(values.shape for values in model.history_.values()))
@@ -95,6 +97,13 @@ def _check_groups(posterior: Posterior, arrays: dict[str, np.ndarray]) -> None:
         shape = wanted["likelihood/log_tau"]
         agree("noise", shape, found.pop("likelihood/log_factor", shape))
     agree("parameters", sorted(found.items()), sorted(wanted.items()))
+
+
+def _check_replay(kept, n_columns: int) -> None:
+    """Rows of a stream that are kept: as many of each array, of so many columns."""
+    names = "X", "y", "sample_weight", "key"
+    agree("rows that are kept", *(len(kept[name]) for name in names))
+    agree("columns", n_columns, kept["X"].shape[1])
 
 
 def _check_moments(moments, parameters, n_layers: int) -> None:

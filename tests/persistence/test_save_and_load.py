@@ -368,3 +368,19 @@ def test_trusted_types_are_named_in_full():
     assert "skbayesnn.estimators.mc_dropout.MCDropoutRegressor" in names
     assert f"skbayesnn.scoring.{log_density_scorer.function.__name__}" in names
     assert len(names) == len(set(names))
+
+
+def test_stream_goes_on_with_the_rows_that_it_has_kept(tmp_path, seed):
+    X = np.random.default_rng(seed).normal(size=(2, 11, 3))
+    model = MCDropoutRegressor((4,), n_draws=3, random_state=seed)
+    model.partial_fit(X[0], X[0, :, 0], n_replay=6)
+    skbayesnn.save(model, tmp_path / "model")
+    again = skbayesnn.load(tmp_path / "model")
+    for one in (model, again):
+        one.partial_fit(X[1], X[1, :, 0], n_replay=6)
+    np.testing.assert_array_equal(again.predict(X[0]), model.predict(X[0]))
+    for name, axis in (("y", 0), ("X", 0), ("X", 1)):
+        fewer = np.delete(again.replay_[name], 0, axis)
+        model.replay_ = again.replay_ | {name: fewer}
+        with pytest.raises(ValueError, match="must agree in"):
+            skbayesnn.save(model, tmp_path / "model")
