@@ -10,7 +10,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
 
 
 def test_there_are_blocks():
-    assert len(BLOCKS) == 11
+    assert len(BLOCKS) == 14
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
