@@ -24,7 +24,6 @@ from skbayesnn._onnx.likelihoods import (
 )
 from skbayesnn._onnx.networks import outputs_of
 from skbayesnn._onnx.steps import transformed
-from skbayesnn._sklearn_compat import BaseSearchCV
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn.estimators import _serialization
 from skbayesnn.estimators._base import BayesianNetwork
@@ -116,7 +115,7 @@ def predictive(model, rows: Rows, part: Part | None = None) -> Numbers | Classes
     part : of a network that is one of several, alone or in a pipeline; None: all
     """
     check_is_fitted(model)
-    if isinstance(model, BaseSearchCV) and hasattr(model, "best_estimator_"):
+    if hasattr(model, "best_estimator_"):  # also of other libraries
         return predictive(model.best_estimator_, rows)
     if isinstance(model, FrozenEstimator):
         return predictive(model.estimator, rows)

@@ -15,8 +15,10 @@ def transformed(steps: Pipeline, inputs: dict[str, Tensor], types) -> Tensor:
 
     types : list of (name, type of skl2onnx) of the inputs, or None: one of float32
     """
-    known = [(name, _thawed(step)) for name, step in steps.steps]
-    known = [pair for pair in known if pair[1] not in (None, "passthrough")]
+    # imbalanced-learn's samplers have no transform: they change the rows of the fit.
+    known = [
+        (n, _thawed(step)) for n, step in steps.steps if hasattr(step, "transform")
+    ]
     if not known and types is None:
         [x] = inputs.values()
         return x

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import BaggingRegressor
 from sklearn.frozen import FrozenEstimator
@@ -64,6 +65,30 @@ def test_pipelines(name, data, small):
     assert_same_numbers(model.fit(data.X, data.Y), data.X_new, data.Y)
     model = make_pipeline(*STEPS[name], MCDropoutClassifier(**small))
     assert_same_classes(model.fit(data.X, data.labels), data.X_new)
+
+
+class SearchOfAnotherLibrary(BaseEstimator):
+    """Known by what it has."""
+
+    def fit(self, X, y):
+        """As all estimators have it."""
+
+
+def test_samplers_are_skipped_and_other_searches_opened(data, small):
+    """A sampler changes the rows of the fit; a search of any library has a best one."""
+    pipeline = pytest.importorskip("imblearn.pipeline")
+    sampling = pytest.importorskip("imblearn.under_sampling")
+    model = pipeline.make_pipeline(
+        StandardScaler(),
+        sampling.RandomUnderSampler(random_state=0),
+        MCDropoutClassifier(**small),
+    )
+    model.fit(data.X, data.labels)
+    assert_same_classes(model, data.X_new)
+    search = SearchOfAnotherLibrary()
+    search.best_estimator_ = model
+    own = {output.name for output in to_onnx(model).graph.output}
+    assert {output.name for output in to_onnx(search).graph.output} == own
 
 
 def test_encoder_beyond_its_edges_and_of_a_constant_column(data, small):
