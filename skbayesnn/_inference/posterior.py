@@ -14,8 +14,8 @@ from skbayesnn._networks import Network
 
 # The networks of some parts of the draws.
 Drawn = list[Callable[[torch.Tensor], torch.Tensor]]
-# Weights of draws that are held from one prediction to the next.
-_HELD_BYTES = 1 << 25
+# Weights of draws that are kept from one prediction to the next.
+_CACHE_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Posterior:
     keep: tuple[torch.Tensor, ...]
     seeds: np.ndarray
     # Of parts of the draws, from one prediction to the next.
-    _held: dict[tuple[range, ...], Drawn] = field(
+    _cache: dict[tuple[range, ...], Drawn] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -90,15 +90,15 @@ class Posterior:
         item = self.keep[0].element_size() * self.n_members
         return item * n_draws * self.network.n_weights
 
-    def held(self, parts: tuple[range, ...]) -> Drawn:
-        """``drawn`` of every part; held for the next time where they are few."""
-        held = self._held.get(parts)
-        if held is None:
-            held = [self.drawn(draws) for draws in parts]
-            if self.bytes_of(parts[-1].stop) <= _HELD_BYTES:
-                self._held.clear()
-                self._held[parts] = held
-        return held
+    def cached(self, parts: tuple[range, ...]) -> Drawn:
+        """``drawn`` of every part; kept for the next time where they are few."""
+        known = self._cache.get(parts)
+        if known is None:
+            known = [self.drawn(draws) for draws in parts]
+            if self.bytes_of(parts[-1].stop) <= _CACHE_BYTES:
+                self._cache.clear()
+                self._cache[parts] = known
+        return known
 
     def outputs(self, x: torch.Tensor, draws: range) -> torch.Tensor:
         """Noise-free outputs of the draws ``draws``.

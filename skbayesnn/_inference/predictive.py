@@ -52,7 +52,7 @@ class OpenPosterior:
             range(start, min(start + draw_step, n_draws))
             for start in range(0, n_draws, draw_step)
         ]
-        self._held = posterior.held(tuple(self._draws)) if hold else None
+        self._held = posterior.cached(tuple(self._draws)) if hold else None
 
     def chunks(self, rows: slice | None = None) -> Iterator[slice]:
         """The rows, so many at a time as are best asked for at once."""

@@ -155,6 +155,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
             n_calibration_=sum(len(std) for _, std in parts),
         )
 
+    @prediction
     def predict(self, X, return_std=False):
         """Mean prediction of the fitted models, and what they say its spread is.
 
@@ -323,6 +324,7 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
             n_calibration_=len(rows),
         )
 
+    @prediction
     def predict(self, X):
         """The likeliest label, as the estimator inside says it."""
         check_is_fitted(self)

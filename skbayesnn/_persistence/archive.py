@@ -74,6 +74,11 @@ def unpacked(content: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 def written(path: Path, content: bytes) -> None:
     """Write a file, whole or not at all."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"a model is saved in a folder that there is; got {str(path)!r}, and there "
+            f"is no {str(path.parent)!r}. Make it first."
+        )
     beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:
         with open(beside, "xb") as file:

@@ -7,7 +7,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.validate import check_labels, check_target_given, refuse_one_class
 from skbayesnn._fitted_state import prediction
-from skbayesnn._settings import undisturbed
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.summary import of_classes
 
@@ -139,7 +138,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         check_is_fitted(self)
         return self.classes_[self.predict_proba(X).argmax(1)]
 
-    @undisturbed
+    @prediction
     def predict_proba(self, X):
         """Mean over the draws of the class probabilities.
 
@@ -154,7 +153,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         """
         return np.concatenate([one.mean() for _, one in self._blocks(X)])
 
-    @undisturbed
+    @prediction
     def predict_log_proba(self, X):
         """Logarithm of ``predict_proba``."""
         return np.log(self.predict_proba(X))

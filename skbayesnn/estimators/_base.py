@@ -261,7 +261,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         attributes = _serialization.fitted_attributes(fitted, total_weight)
         attributes |= of_y | {"total_weight_": total_weight}
         self.__dict__.pop("replay_", None)
-        self.__dict__ |= attributes | {"_held": _serialization.Held()}
+        self.__dict__ |= attributes | {"_cache": _serialization.PosteriorCache()}
 
     def _checked_inputs(self, X):
         """X of a prediction, checked."""
@@ -277,9 +277,9 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         return _serialization.scaling_of(self)
 
     def __getstate__(self):
-        """Without what predictions hold."""
+        """Without what predictions keep."""
         state = dict(super().__getstate__())
-        state.pop("_held", None)
+        state.pop("_cache", None)
         return state
 
     def __setstate__(self, state):
@@ -291,7 +291,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         super().__setstate__(defaults | state)
         if "network_" in state:
             _serialization.locked(self.parameters_)
-            self._held = _serialization.Held()
+            self._cache = _serialization.PosteriorCache()
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -21,7 +21,7 @@ def fitted_posterior(estimator, X) -> Posterior:
     device = _validation.device_for_prediction(estimator.device)
     dtype = torch.float32 if X.dtype == np.float32 else torch.float64
     dtype = torch.float32 if device.type == "mps" else dtype
-    return estimator._held.posterior(estimator, device, dtype)
+    return estimator._cache.posterior(estimator, device, dtype)
 
 
 def posterior_by(estimator, X, method: str) -> Posterior:

@@ -44,8 +44,8 @@ def description_of(network: Network, likelihood: Likelihood) -> dict:
     return network.describe() | about
 
 
-class Held:
-    """The posterior of a fitted estimator, held from one prediction to the next.
+class PosteriorCache:
+    """The posterior of a fitted estimator, kept from one prediction to the next.
 
     It is no part of what the estimator is: pickles and copies begin without, and all
     are equal.
@@ -55,7 +55,7 @@ class Held:
         self._last = None
 
     def __eq__(self, other):
-        return isinstance(other, Held)
+        return isinstance(other, PosteriorCache)
 
     __hash__ = None  # type: ignore[assignment]
 

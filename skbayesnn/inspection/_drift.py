@@ -141,6 +141,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         """``fit(X, y).predict(X)``; parameters and shapes as there."""
         return self.fit(X, y).predict(X)
 
+    @prediction
     def score_samples(self, X):
         """Minus the models' mean uncertainty: the lower, the further a row has drifted.
 
@@ -162,6 +163,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         """
         return self.score_samples(X) - self.offset_
 
+    @prediction
     def predict(self, X):
         """-1 for rows that have drifted, 1 for the others.
 
