@@ -147,3 +147,17 @@ def test_threads_see_one_fit_or_the_other(tables):
         thread.join()
     assert found
     assert all(any(np.array_equal(one, fit) for fit in of_fits) for one in found)
+
+
+def test_arrays_that_predictions_are_made_of_are_locked(tables):
+    """Also those that a user puts in the place of others."""
+    X, y, _, new = tables
+    model = MCDropoutRegressor(**SMALL).fit(X[0], y[0])
+    model.parameters_["layers/0/mean"] = 2 * model.parameters_["layers/0/mean"]
+    changed = model.predict(new)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(new), changed)
+    for one in (model, again):
+        for array in (*one.parameters_.values(), one.seeds_):
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0

@@ -3,7 +3,9 @@
 Most masks of a low rate drop nothing: of a hundred units at a rate of .01 one. Draws
 whose masks agree up to some layer have the same inputs there, of which the product
 with the weights is the same, too; from it each takes off the units that its own mask
-drops. The numbers are those of one product per draw, but for rounding.
+drops. The numbers are those of one product per draw, but for rounding: what is taken
+off must not be much larger than the rest, so that rows with huge inputs have a product
+per draw.
 """
 
 from collections.abc import Sequence
@@ -15,6 +17,8 @@ from skbayesnn._networks.activations import Activation
 
 # What a pass over an output costs, in products of the same output.
 _PASS = 20
+# Inputs up to here leave the rest five digits in float32, ten in float64.
+_LARGEST = {torch.float32: 1e2, torch.float64: 1e6}
 
 
 def pays(sizes: Sequence[int], keep: Sequence[float], n_draws: int) -> bool:
@@ -79,7 +83,8 @@ class SharedDraws:
 
     def __init__(self, maps, activation: Activation):
         self._activation = activation
-        self._maps = []
+        self._maps: list[_Map] = []
+        self._masks = [mask for *_, mask in maps]
         n_draws = max(len(mask) for *_, mask in maps)
         which = maps[0][0].new_zeros(n_draws, dtype=torch.long)
         for weight, bias, mask in maps:
@@ -94,7 +99,20 @@ class SharedDraws:
         h = x.unsqueeze(0)
         for i, layer in enumerate(self._maps):
             h = layer(self._activation.in_place(h) if i else h)
-        return h[self._of_draws]
+        outputs = h[self._of_draws]
+        far = (x.abs().amax(1) > _LARGEST[x.dtype]).nonzero().flatten()
+        if len(far):
+            outputs[:, far] = self._apart(x[far])
+        return outputs
+
+    def _apart(self, x: torch.Tensor) -> torch.Tensor:
+        """The same by a product per draw."""
+        h = x.unsqueeze(0)
+        for i, (layer, mask) in enumerate(zip(self._maps, self._masks, strict=True)):
+            h = self._activation.in_place(h) if i else h
+            kept = h * mask.unsqueeze(1)
+            h = torch.matmul(kept, layer.weight).add_(layer.bias)
+        return h
 
 
 def _map_of(weight, bias, different: torch.Tensor) -> _Map:

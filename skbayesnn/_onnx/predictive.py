@@ -28,6 +28,9 @@ from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn.estimators import _serialization
 from skbayesnn.estimators._base import BayesianNetwork
 
+# Predictions lie within so many standard deviations of y.
+_MOST_STDS = 1e3
+
 
 @dataclass(frozen=True)
 class Numbers:
@@ -173,6 +176,7 @@ def _of_network(model: BayesianNetwork, rows: Rows, part: Part | None):
             probability = probabilities(members, outputs)
             found.append(Classes(shares, probability, model.classes_))
             continue
+        _check_units(scaling)
         own = _in_units_of_y(moments(members, share, outputs), scaling)
         likelihood = members.likelihood
         normal = likelihood.components_class in NORMAL
@@ -190,6 +194,15 @@ def _only(rows: Rows) -> Tensor:
             "in front of the network, or leave `initial_types` out."
         )
     return next(iter(rows.inputs.values()))
+
+
+def _check_units(scaling: Scaling) -> None:
+    largest = (np.abs(scaling.y_mean) + _MOST_STDS * scaling.y_scale).max()
+    if largest > np.finfo(np.float32).max:
+        raise ValueError(
+            "a graph says y in float32, which ends at 3e38; got a y with a standard "
+            f"deviation of {scaling.y_scale.max():g}. Fit to y in a larger unit."
+        )
 
 
 def _in_units_of_y(own: Moments, scaling: Scaling) -> Moments:

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import secrets
+import shutil
 import zipfile
 from collections.abc import Mapping
 from io import BytesIO
@@ -79,9 +80,12 @@ def written(path: Path, content: bytes) -> None:
             f"a model is saved in a folder that there is; got {str(path)!r}, and there "
             f"is no {str(path.parent)!r}. Make it first."
         )
+    path = path.resolve()  # A link stays one.
     beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:
         with open(beside, "xb") as file:
+            if path.exists():
+                shutil.copymode(path, beside)
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

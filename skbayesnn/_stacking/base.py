@@ -65,8 +65,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         Returns
         -------
         self : object
-            After an error it is as it was before; after an interruption, too, and
-            another ``fit`` to the same data goes on from there.
+            After an error or an interruption it is as it was before, and another
+            ``fit`` to the same data goes on from there.
         """
         say = partial(self._say, time.perf_counter())
         y = self._checked_targets(y)
@@ -97,7 +97,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 oof = OutOfFold.of(candidates, splits, before.out_of_fold, rows)
                 stacked = oof.stacked()
                 kept, n_draws = _with_weight(candidates, stacked)
-        except KeyboardInterrupt:
+        except BaseException as error:
+            if not isinstance(error, KeyboardInterrupt):
+                before.forget_failures()
             self._unfinished = before
             raise
         folds = [
@@ -264,7 +266,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
 @dataclass(frozen=True)
 class _Unfinished:
-    """What an interrupted fit has found out.
+    """What a fit that did not come to its end has found out.
 
     Parameters
     ----------
@@ -280,6 +282,12 @@ class _Unfinished:
     seed: int
     out_of_fold: dict
     refits: dict
+
+    def forget_failures(self) -> None:
+        """What failed is tried again."""
+        for known in (self.out_of_fold, self.refits):
+            for key in [k for k, v in known.items() if isinstance(v, Exception)]:
+                del known[key]
 
 
 def _with_weight(candidates, stacked: Stacked) -> tuple[list[Candidate], dict]:

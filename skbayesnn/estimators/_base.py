@@ -218,6 +218,8 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 fitted = _continuation.go_on(self, prepared, "renew")
             else:
                 fitted = _continuation.go_on(self, prepared, "stream", n_epochs, seen)
+            # Others have hardly begun, or see rows that lie far from those before.
+            fitted = without_diverged(fitted) if renew else fitted
             new._adopt(fitted, of_y, seen=seen)
             before = 0 if first else self.n_epochs_seen_
             new.n_epochs_seen_ = before + new.n_iter_
@@ -239,8 +241,6 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     def _adopt(self, fitted, of_y: dict, *, seen: float) -> None:
         """Make the trained networks the fitted state."""
-        if not seen:  # Further rows of a stream may lie far from those before them.
-            fitted = without_diverged(fitted)
         failed = fitted.trained.failed
         if failed.any():
             epochs = failed[failed > 0]
@@ -290,7 +290,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
         super().__setstate__(defaults | state)
         if "network_" in state:
-            _serialization.locked(self.parameters_)
+            _serialization.locked([*self.parameters_.values(), self.seeds_])
             self._cache = _serialization.PosteriorCache()
 
     def __sklearn_tags__(self):
@@ -305,8 +305,8 @@ def adopt(
     fitted: _program.Fitted,
     n_epochs_before: int = 0,
 ) -> None:
-    """Make trained networks the fitted state."""
-    estimator._adopt(fitted, prepared.of_y, seen=0.0)
+    """Make trained networks the fitted state, but those that have diverged."""
+    estimator._adopt(without_diverged(fitted), prepared.of_y, seen=0.0)
     estimator.n_epochs_seen_ = estimator.n_iter_ + n_epochs_before
 
 

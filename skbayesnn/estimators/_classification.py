@@ -28,6 +28,7 @@ from skbayesnn.estimators._draws import (
     open_posterior,
     posterior_by,
     random_functions,
+    warn_of_nan,
 )
 from skbayesnn.estimators._underfit import explained_entropy
 
@@ -153,6 +154,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             for labels in parts:
                 mean.add(labels.probability)
             result[chunk] = mean.mean
+        warn_of_nan(result)
         return result
 
     @undisturbed

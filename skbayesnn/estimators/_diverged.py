@@ -16,9 +16,10 @@ from skbayesnn.estimators._program import Fitted
 from skbayesnn.estimators._underfit import FEW_ROWS, some_rows
 
 # Residuals of ten standard deviations, of y and a given noise; draws from a prior that
-# few rows outweigh reach eight. Of classes, what so many halvings of a probability say.
+# few rows outweigh reach eight. Of classes, what so many halvings of a probability say,
+# on average; draws from a prior reach some tens.
 _ABSURD_RESIDUAL = 100.0
-_ABSURD_HALVINGS = 10.0
+_ABSURD_HALVINGS = 100.0
 
 
 def without_diverged(fitted: Fitted) -> Fitted:

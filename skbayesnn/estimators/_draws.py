@@ -10,6 +10,7 @@ from skbayesnn._inference.memory import tensor_of
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._inference.predictive import OpenPosterior
 from skbayesnn._predictive.mixin import stream_of
+from skbayesnn._warnings import warn
 from skbayesnn.estimators import _serialization, _validation
 
 # What predictions can be made of.
@@ -46,6 +47,18 @@ def open_posterior(
     budget = int(sklearn.get_config()["working_memory"] * 2**20)
     n_draws = n_draws or estimator.n_draws
     return OpenPosterior(posterior, rows, X.shape[0], n_draws, budget)
+
+
+def warn_of_nan(predicted: np.ndarray) -> None:
+    """Say so where rows have no prediction, (rows, ...)."""
+    lacking = np.isnan(predicted).reshape(len(predicted), -1).any(1)
+    if lacking.any():
+        warn(
+            f"{lacking.sum()} rows have no prediction but NaN, first row "
+            f"{lacking.argmax()}: their inputs, or what the network makes of them, are "
+            f"too large for {predicted.dtype}. Are they in the units of the fit?",
+            RuntimeWarning,
+        )
 
 
 def random_functions(estimator, X, n_samples: int, random_state):

@@ -28,12 +28,17 @@ def with_kept(table: Table, kept: Kept | None) -> Table:
 
 
 def kept_of(table: Table, kept: Kept | None, n_rows: int, seed: int) -> Kept:
-    """A sample of so many of the rows so far: those of the smallest random keys."""
-    n_seen = 0 if kept is None else kept["n_seen"]
+    """A sample of so many of the rows so far: those of the smallest random keys.
+
+    Keys from the smallest one on that was ever left out are left out for good: rows of
+    larger ones are not there any more.
+    """
+    if kept is None:
+        kept = {"n_seen": 0, "weight_seen": 0.0, "limit": 1.0}
     used = np.flatnonzero(table.sample_weight > 0)
-    key = np.random.default_rng((seed, n_seen)).random(len(used))
-    # No more of these can be kept, and a whole sparse table is none to make dense.
-    first = np.argsort(key, kind="stable")[:n_rows]
+    key = np.random.default_rng((seed, kept["n_seen"])).random(len(used))
+    # One more than can be kept; and a whole sparse table is none to make dense.
+    first = np.argsort(key, kind="stable")[: n_rows + 1]
     chosen = used[first]
     X: Any = table.X[chosen]
     rows = {
@@ -42,10 +47,15 @@ def kept_of(table: Table, kept: Kept | None, n_rows: int, seed: int) -> Kept:
         "sample_weight": table.sample_weight[chosen],
         "key": key[first],
     }
-    weight_seen = float(table.sample_weight[used].sum())
-    if kept is not None:
+    if "key" in kept:
         rows = {name: np.concatenate([kept[name], rows[name]]) for name in rows}
-        weight_seen += kept["weight_seen"]
-    smallest = np.argsort(rows["key"], kind="stable")[:n_rows]
-    sample = {name: values[smallest] for name, values in rows.items()}
-    return sample | {"n_seen": n_seen + len(used), "weight_seen": weight_seen}
+    order = np.argsort(rows["key"], kind="stable")[: n_rows + 1]
+    limit = kept["limit"]
+    if len(order) > n_rows:
+        limit = min(limit, float(rows["key"][order[-1]]))
+    sample = order[rows["key"][order] < limit]
+    return {name: values[sample] for name, values in rows.items()} | {
+        "n_seen": kept["n_seen"] + len(used),
+        "weight_seen": kept["weight_seen"] + float(table.sample_weight[used].sum()),
+        "limit": limit,
+    }

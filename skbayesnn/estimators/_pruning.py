@@ -10,6 +10,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._families.mean_field import signal_to_noise
+from skbayesnn._fitted_state import changed_at_once
 from skbayesnn._inference.memory import tensor_of
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._networks import MLP
@@ -135,16 +136,17 @@ class Prunable(BayesianNetwork):
                 "`X` and `y` are the rows to score and must be given together; got "
                 f"only {'y' if X is None else 'X'}."
             )
-        before = None if X is None else self.score(X, y)
-        sizes, posterior = self._sizes_of_fit(), self._plain_posterior()
-        posterior = prune(posterior, choose(posterior))
-        self.parameters_ = _serialization.arrays_of(posterior)
-        self.network_ = _serialization.description_of(
-            posterior.network, posterior.likelihood
-        )
-        after = None if X is None else self.score(X, y)
-        scores = {"score_before": before, "score_after": after}
-        self.pruning_ = rule | {"sizes": sizes} | scores
+        with changed_at_once(self) as new:
+            before = None if X is None else self.score(X, y)
+            sizes, posterior = self._sizes_of_fit(), self._plain_posterior()
+            posterior = prune(posterior, choose(posterior))
+            new.parameters_ = _serialization.arrays_of(posterior)
+            new.network_ = _serialization.description_of(
+                posterior.network, posterior.likelihood
+            )
+            after = None if X is None else new.score(X, y)
+            scores = {"score_before": before, "score_after": after}
+            new.pruning_ = rule | {"sizes": sizes} | scores
         return self
 
     def _sizes_of_fit(self):

@@ -21,7 +21,12 @@ from skbayesnn._predictive.summaries import (
 )
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
-from skbayesnn.estimators._draws import open_posterior, posterior_by, random_functions
+from skbayesnn.estimators._draws import (
+    open_posterior,
+    posterior_by,
+    random_functions,
+    warn_of_nan,
+)
 from skbayesnn.estimators._specification import likelihood_class
 from skbayesnn.estimators._underfit import explained_variance
 
@@ -244,6 +249,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             aleatoric[chunk] = np.sqrt(moments.aleatoric)
         np.hypot(epistemic, aleatoric, out=total)
         mean = self._one_target_flat(scaling.y_from_network(mean)).astype(X.dtype)
+        warn_of_nan(mean)
         stds = scaling.std_from_network(stds).astype(X.dtype)
         kinds = zip(REGRESSION_KINDS, stds, strict=True)
         return mean, {kind: self._one_target_flat(std) for kind, std in kinds}

@@ -4,6 +4,7 @@ Nothing else is kept in a fitted estimator, so that pickle, joblib and skops nee
 torch object, and a model that was fitted on a GPU loads anywhere.
 """
 
+from collections.abc import Iterable
 from copy import deepcopy
 
 import numpy as np
@@ -35,7 +36,7 @@ def arrays_of(posterior: Posterior) -> dict[str, np.ndarray]:
         for name, value in group.items()
     }
     arrays["keep"] = torch.stack(posterior.keep).double().cpu().numpy()
-    return locked(arrays)
+    return arrays
 
 
 def description_of(network: Network, likelihood: Likelihood) -> dict:
@@ -65,6 +66,7 @@ class PosteriorCache:
         about = estimator.network_, device, dtype
         last = self._last
         if last is None or last[0] != about or not _all_are(arrays, last[1]):
+            locked(arrays)
             posterior = posterior_of(estimator, device, dtype)
             last = self._last = deepcopy(about), arrays, posterior
         return last[2]
@@ -76,11 +78,10 @@ def _all_are(arrays: list, others: list) -> bool:
     return len(arrays) == len(others) and all(one is other for one, other in pairs)
 
 
-def locked(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays, which cannot be written to any more: to change one, replace it."""
-    for values in arrays.values():
+def locked(arrays: Iterable[np.ndarray]) -> None:
+    """Arrays that cannot be written to any more: to change one, replace it."""
+    for values in arrays:
         values.flags.writeable = False
-    return arrays
 
 
 def posterior_of(estimator, device: torch.device, dtype: torch.dtype) -> Posterior:

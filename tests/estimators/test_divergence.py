@@ -129,3 +129,16 @@ def test_what_is_explained(seed):
     codes = np.arange(40) % 4
     uniform = explained_entropy(X, codes, weights, np.full(40, -np.log(4)))
     assert uniform.network == pytest.approx(0) and uniform.least == pytest.approx(-1)
+
+
+def test_networks_that_have_hardly_begun_stay(seed):
+    """Draws from an anchored prior are sure of wrong classes, and can be trained."""
+    random = np.random.default_rng([seed, 5])
+    X = random.normal(size=(40, 6)) @ np.diag([1, 1, 1, 3, 9, 27.0])
+    y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)
+    model = AnchoredEnsembleClassifier(max_iter=1, warm_start=True, random_state=seed)
+    assert len(model.fit(X, y).fit(X, y).seeds_) == model.n_estimators
+    stream = AnchoredEnsembleClassifier(random_state=seed)
+    for part in (X[:20], X[20:]):
+        stream.partial_fit(part, y[:20], classes=[0, 1, 2])
+    assert len(stream.seeds_) == stream.n_estimators

@@ -148,3 +148,15 @@ def test_what_cannot_be(kind, how, message, seed):
     X = np.random.default_rng(seed).normal(size=(9, COLUMNS))
     with pytest.raises(ValueError, match=message):
         kind(**SMALL).partial_fit(X, X[:, 0], **how)
+
+
+def test_rows_that_were_let_go_are_not_made_up_for(seed):
+    """More kept rows than before: of those that came earlier no smaller share."""
+    random = np.random.default_rng(seed)
+    kept, n_first = None, 400
+    for first, n_kept in ((0, 40), (n_first, 400)):
+        kept = kept_of(_table(random, n_first, first), kept, n_kept, seed)
+    numbers = kept["X"][:, 0]
+    # About 40 of each: a binomial number of new ones, within six standard deviations.
+    assert (numbers < n_first).sum() == 40
+    assert abs((numbers >= n_first).sum() - 40) < 6 * np.sqrt(80)

@@ -85,3 +85,20 @@ def test_noise_goes_first(seed):
 def test_share_is_checked(model, share):
     with pytest.raises(ValueError, match=r"`share` must be in \[0, 1\)"):
         model.prune(share)
+
+
+def test_interrupted_it_changes_nothing(data, model, monkeypatch):
+    before, calls = model.predict(data.X), []
+    plain = type(model).score
+
+    def interrupted(self, *args):
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return plain(self, *args)
+
+    monkeypatch.setattr(type(model), "score", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.prune(0.9, X=data.X, y=data.y)
+    np.testing.assert_array_equal(model.predict(data.X), before)
+    assert model.pruning_ is None

@@ -72,6 +72,33 @@ def test_all_activations(monkeypatch, activation, seed):
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, F64])
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.parametrize("size", [1e2, 1e8, 1e20])
+def test_huge_inputs_cost_no_digits(monkeypatch, activation, size, dtype, seed):
+    """A draw that drops them knows nothing of them, in whatever company a row is."""
+    monkeypatch.setattr(mlp, "pays", lambda *_: True)
+    parts = _parts(FAMILIES["dropped"], 0.9, seed, activation)
+    network, layers, keep, seeds = parts
+    layers = [{name: v.to(dtype) for name, v in group.items()} for group in layers]
+    keep = tuple(p.to(dtype) for p in keep)
+    x = torch.as_tensor(np.random.default_rng(seed).normal(size=(1, ROWS, SIZES[0])))
+    x = x.to(dtype)
+    x[0, 2, 1] = size
+
+    def noise():
+        return DrawNoise(seeds, range(DRAWS), CPU, dtype)
+
+    found = network.drawn(layers, keep, noise(), DRAWS)(x)
+    alone = network.drawn(layers, keep, noise(), DRAWS)(x[:, 2:3])
+    expected = network.apply(network.draw(layers, keep, noise()), x)
+    # Of float32 and inputs of 100: 100 times its rounding, of sums of nine terms.
+    relative = 1e-3 if dtype is torch.float32 else 1e-9
+    within = {"rtol": relative, "atol": relative}
+    torch.testing.assert_close(found, expected, **within)
+    torch.testing.assert_close(found[:, :, 2:3], alone, **within)
+
+
 def test_it_pays_where_masks_drop_little():
     """The default of regressions; not that of classes, nor a single draw."""
     default, deep = (10, 50, 50, 1), (10, 50, 50, 50, 50, 1)

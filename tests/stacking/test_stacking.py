@@ -661,8 +661,11 @@ def test_an_error_leaves_it_as_it_was(table):
     np.testing.assert_array_equal(model.predict(X), before)
 
 
-@pytest.mark.parametrize("random_state", [1, None])
-def test_an_interrupted_fit_goes_on(table, monkeypatch, random_state):
+@pytest.mark.parametrize(
+    ("random_state", "error"),
+    [(1, KeyboardInterrupt), (None, KeyboardInterrupt), (1, MemoryError)],
+)
+def test_an_interrupted_fit_goes_on(table, monkeypatch, random_state, error):
     """What was trained is not trained again; the result is the undisturbed fit's."""
     X, y = table
     expected = regressor().fit(X, y).predict(X)
@@ -673,10 +676,10 @@ def test_an_interrupted_fit_goes_on(table, monkeypatch, random_state):
         for n_done in held_out(*arguments):
             yield n_done
             if n_done > 4:
-                raise KeyboardInterrupt
+                raise error
 
     monkeypatch.setattr(base, "held_out", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(error):
         model.fit(X, y)
     assert not hasattr(model, "estimators_")
 
