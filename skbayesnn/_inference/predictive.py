@@ -14,8 +14,8 @@ from skbayesnn._inference.posterior import Posterior
 _CHUNK_BYTES = {"cpu": 1 << 23}
 _LARGE_CHUNK_BYTES = 1 << 30
 _ROWS_OF_HELD_WEIGHTS = 1024
-# Of draws that share what they compute.
-_FEWEST_ROWS = 32
+# Of draws that share what they compute: rows, and chunks of the others' size.
+_FEWEST_ROWS, _SHARED = 32, 4
 
 
 class OpenPosterior:
@@ -109,6 +109,8 @@ def chunk_sizes(
     quarter = budget // 4
     target = min(quarter, _CHUNK_BYTES.get(posterior.device.type, _LARGE_CHUNK_BYTES))
     if held and posterior.shares_draws(n_draws):
+        # A few times as much as they keep: most of it is shared.
+        target = min(quarter, _SHARED * target)
         draw_step = int(np.clip(target // (_FEWEST_ROWS * per_row), 1, n_draws))
         return int(np.clip(target // (per_row * draw_step), 1, n_rows)), draw_step
     most = _ROWS_OF_HELD_WEIGHTS if held else n_rows

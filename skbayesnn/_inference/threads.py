@@ -1,5 +1,6 @@
 """How many threads torch computes with, while several fits may be under way."""
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,3 +55,35 @@ def _leave(n: int, own: int) -> None:
         _of_thread.depth -= 1
         _in_use.remove(n)
         torch.set_num_threads(own if _in_use else _before)
+
+
+def _n_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class _Slots:
+    """As many predictions at once as there are cores.
+
+    More of them wait longer for Python's lock than they compute. Whoever has a slot
+    must not wait for another one's.
+    """
+
+    def __init__(self):
+        self.renew()
+        if hasattr(os, "register_at_fork"):  # A child has none of the threads.
+            os.register_at_fork(after_in_child=self.renew)
+
+    def renew(self) -> None:
+        self._free = threading.BoundedSemaphore(_n_cores())
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """Until there is one, others are waited for."""
+        free = self._free
+        with free:
+            yield
+
+
+slots = _Slots()

@@ -197,11 +197,11 @@ def _only(rows: Rows) -> Tensor:
 
 
 def _check_units(scaling: Scaling) -> None:
-    largest = (np.abs(scaling.y_mean) + _MOST_STDS * scaling.y_scale).max()
+    largest = scaling.largest_y(_MOST_STDS)
     if largest > np.finfo(np.float32).max:
         raise ValueError(
-            "a graph says y in float32, which ends at 3e38; got a y with a standard "
-            f"deviation of {scaling.y_scale.max():g}. Fit to y in a larger unit."
+            "a graph says y in float32, which ends at 3e38; got a y whose predictions "
+            f"may reach {largest:g}. Fit to y in a larger unit."
         )
 
 

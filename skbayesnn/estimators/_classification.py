@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from skbayesnn._data.validate import check_classification
 from skbayesnn._distributions.labels import labels_at
 from skbayesnn._fitted_state import prediction
+from skbayesnn._inference.threads import slots
 from skbayesnn._predictive.labels import (
     LabelPredictive,
     check_known,
@@ -146,6 +147,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         X = self._checked_inputs(X)
         return self._mean_probability(X, posterior_by(self, X, method))
 
+    @slots.one()
     def _mean_probability(self, X, posterior=None):
         """Mean class probabilities; X is checked."""
         result = np.empty((X.shape[0], len(self.classes_)), dtype=X.dtype)

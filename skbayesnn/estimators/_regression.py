@@ -6,6 +6,7 @@ from sklearn.utils.validation import check_array, check_consistent_length
 
 from skbayesnn._data.validate import check_regression
 from skbayesnn._fitted_state import prediction
+from skbayesnn._inference.threads import slots
 from skbayesnn._predictive.mixin import (
     OpenPredictive,
     RegressionPredictiveMixin,
@@ -232,6 +233,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
 
         return OpenPredictive(X.shape[0], of_rows, opened.row_step)
 
+    @slots.one()
     def _mean_and_stds(
         self, X, posterior=None
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:

@@ -1,6 +1,7 @@
 """Fits in threads leave torch's number of threads as it was, and an inference mode."""
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from skbayesnn._families import MeanField
+from skbayesnn._inference import threads
 from skbayesnn._inference.threads import torch_threads
 
 
@@ -71,3 +73,20 @@ def test_training_in_a_callers_inference_mode(engine, seed, family):
         trained = engine.train(plan, members, engine.rows(plan, 2, seed))
     for name, values in engine.parameters(trained.posterior).items():
         np.testing.assert_array_equal(values, expected[name])
+
+
+def test_no_more_predictions_at_once_than_cores(monkeypatch):
+    """The others wait, and have their turn."""
+    monkeypatch.setattr(threads, "_n_cores", lambda: 2)
+    slots, at_once, most = threads._Slots(), [], []
+
+    def predict(_):
+        with slots.one():
+            at_once.append(None)
+            most.append(len(at_once))
+            time.sleep(0.001)
+            at_once.pop()
+
+    with ThreadPoolExecutor(7) as pool:
+        list(pool.map(predict, range(40)))
+    assert len(most) == 40 and max(most) <= 2

@@ -221,3 +221,12 @@ def test_outputs_are_described(data, small):
     assert [o.name for o in graph.graph.output] == ["mean", "std", "quantiles"]
     said = {p.key: json.loads(p.value) for p in graph.metadata_props}
     assert said == {"q": list(Q)}
+
+
+def test_y_beyond_single_precision_is_refused(seed):
+    X = np.random.default_rng(seed).normal(size=(12, 3))
+    model = MCDropoutRegressor((4,), max_iter=1, random_state=seed).fit(
+        X, 1e120 * X[:, 0]
+    )
+    with pytest.raises(ValueError, match=r"ends at 3e38.*may reach"):
+        to_onnx(model)
