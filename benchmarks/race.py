@@ -61,18 +61,16 @@ def rows_of(name):
     pool = pool_of(X, of_classes)
     # Every candidate is an entry, as in the races, so that equal programs are compared.
     whole, seconds = fitted(kind, X, y, estimators=list(pool.values()))
-    weights = whole.weights_["weight"]
     score = scored(whole, X_test, y_test, of_classes)
-    yield [name, "none", f"{len(pool)}", "", *score, f"{seconds:.1f}"]
+    yield [name, "none", len(pool), *score, f"{seconds:.1f}"]
     n_epochs = network_of(next(iter(pool.values()))[1]).max_iter
     for share in SHARES:
         early, before = fitted(kind, X, y, max_iter=max(1, round(share * n_epochs)))
         kept = [n for n, w in early.weights_["weight"].items() if w > LEAST_WEIGHT]
         model, after = fitted(kind, X, y, estimators=[pool[name] for name in kept])
-        lost = sum(weight for n, weight in weights.items() if n not in kept)
         score = scored(model, X_test, y_test, of_classes)
         seconds = f"{before + after:.1f}"
-        yield [name, share, len(kept), f"{lost:.2f}", *score, seconds]
+        yield [name, share, len(kept), *score, seconds]
 
 
 def main():
@@ -80,7 +78,7 @@ def main():
     command_line(__doc__).parse_args()
     warnings.simplefilter("ignore")
     print(environment())
-    header = ["set", "race after", "kept", "weight lost", "score", "log density", "s"]
+    header = ["set", "race after", "kept", "score", "log density", "s"]
     print(table(header, [row for name in SETS for row in rows_of(name)]))
 
 
