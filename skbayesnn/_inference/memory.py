@@ -26,3 +26,11 @@ def tensor_of(values) -> torch.Tensor:
     """
     values = np.asarray(values)
     return torch.as_tensor(values if values.flags.writeable else values.copy())
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether there was too little memory, on the CPU or on a GPU."""
+    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
+        return True
+    words = "not enough memory", "can't allocate memory"
+    return isinstance(error, RuntimeError) and any(w in str(error) for w in words)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from skbayesnn._inference.memory import keep_freed_memory
+from skbayesnn._inference.memory import is_out_of_memory, keep_freed_memory
 from skbayesnn._inference.posterior import Posterior
 
 # Activations of one chunk, measured; a GPU wants larger ones.
@@ -79,7 +79,21 @@ class OpenPosterior:
         return _joined(parts, axis=1)
 
     def _components(self, x: torch.Tensor, i: int) -> Any:
-        """Of the draws with number i, x (1, rows, inputs)."""
+        """Of the draws with number i, x (1, rows, inputs).
+
+        Where memory runs out it goes on with half as many rows at a time.
+        """
+        n_rows = x.shape[1]
+        try:
+            return self._at_once(x, i)
+        except Exception as error:
+            if n_rows == 1 or not is_out_of_memory(error):
+                raise
+        # Outside of `except`, whose traceback holds what did not fit.
+        halves = x.split(-(-n_rows // 2), dim=1)
+        return _joined([self._components(half, i) for half in halves], axis=1)
+
+    def _at_once(self, x: torch.Tensor, i: int) -> Any:
         posterior, draws = self._posterior, self._draws[i]
         with torch.inference_mode():
             drawn = self._held[i] if self._held else posterior.drawn(draws)

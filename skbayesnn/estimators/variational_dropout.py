@@ -106,6 +106,12 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     networks and long training over-fit, most of all with heteroscedastic noise: there
     use ``early_stopping``, ``likelihood="gaussian"``, or ``noise="independent"``.
 
+    A learned noise is that of the training rows, of which nothing is taken off for the
+    weights that were fitted to them: on noisy tables 90 % intervals of new rows have
+    held 28 to 77 %, of which no training row tells. There put
+    :class:`CalibratedUncertaintyRegressor` around it, or take
+    :class:`BayesianStackingRegressor`.
+
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50, 50)

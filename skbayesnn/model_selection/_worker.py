@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import torch
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
+from skbayesnn._inference.memory import is_out_of_memory
 from skbayesnn._sklearn_compat import check_method_params, safe_split
 from skbayesnn.estimators import _program
 from skbayesnn.estimators._base import adopt
@@ -150,11 +150,7 @@ def _is_out_of_memory(result) -> bool:
     """
     if isinstance(result, dict):
         return any(map(_is_out_of_memory, result.values()))
-    if isinstance(result, MemoryError | torch.cuda.OutOfMemoryError):
-        return True
-    words = ["not enough memory", "can't allocate memory"]
     if isinstance(result, str):
-        words += ["MemoryError", "OutOfMemoryError"]
-    elif not isinstance(result, RuntimeError):
-        return False
-    return any(word in str(result) for word in words)
+        words = "not enough memory", "can't allocate memory", "MemoryError"
+        return any(word in result for word in (*words, "OutOfMemoryError"))
+    return isinstance(result, BaseException) and is_out_of_memory(result)

@@ -353,3 +353,33 @@ def test_log_density_is_in_units_of_y(seed, tau):
     np.testing.assert_allclose(
         density(y * unit, other_tau), density(y, tau) - np.log(unit).sum(), atol=1e-6
     )
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("not enough memory")])
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
+def test_out_of_memory_goes_on_with_half_the_rows(monkeypatch, seed, kind, error):
+    """Down to one row, and with the same result; other errors come through."""
+    X = _inputs(seed, 23)
+    y = X[:, 0] > 0 if kind is MCDropoutClassifier else X[:, 0]
+    model = kind((5,), max_iter=2, n_draws=7, random_state=seed).fit(X, y)
+    expected = model.predict_uncertainty(X)
+    plain, asked = OpenPosterior._at_once, []
+
+    def at_most(most, what):
+        def at_once(self, x, i):
+            asked.append(x.shape[1])
+            if x.shape[1] > most:
+                raise what
+            return plain(self, x, i)
+
+        monkeypatch.setattr(OpenPosterior, "_at_once", at_once)
+
+    at_most(3, error)
+    np.testing.assert_allclose(model.predict_uncertainty(X), expected, rtol=1e-9)
+    assert asked[0] == 23 and min(asked) <= 3
+    at_most(0, error)
+    with pytest.raises(type(error)):
+        model.predict(X)
+    at_most(3, RuntimeError("something else"))
+    with pytest.raises(RuntimeError, match="something else"):
+        model.predict(X)
