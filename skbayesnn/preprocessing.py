@@ -47,7 +47,9 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     strategy : {"quantile", "tree"}, default="quantile"
         Where the edges are. ``"quantile"``: at quantiles of the column, so that each
         bin has an equal share of the rows; all distinct values, where there are at
-        most ``n_bins + 1``. ``"tree"``: where a decision tree of this one column, with
+        most ``n_bins + 1``. A value that alone has a bin's share is an edge, and the
+        others share the bins that it leaves: of a column that is mostly zero the rest
+        is told apart, too. ``"tree"``: where a decision tree of this one column, with
         at most ``n_bins`` leaves, splits to predict y; a column that says nothing of
         y alone has one bin.
     target_type : {"auto", "continuous", "classes"}, default="auto"
@@ -64,9 +66,9 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     ----------
     bin_edges_ : list of ndarray of shape (n_bins_[j] + 1,), float64
         Of each column, increasing, from its smallest to its largest value in training;
-        one value for a constant column.
+        the smallest alone for a column without bins.
     n_bins_ : ndarray of shape (n_features_in_,), int
-        0 for a constant column.
+        0 for a constant column, and with ``keep_columns=True`` for one of two values.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Where X has names of strings.
@@ -80,7 +82,8 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
 
     A constant column distinguishes no rows and has no bins; without ``keep_columns`` it
     is left out. If all columns are constant, the encoding has no columns. A column of
-    two values has one bin from the smaller to the larger.
+    two values has one bin from the smaller to the larger; with ``keep_columns=True`` it
+    has none: it would repeat the column.
 
     Trees are grown on the order of the values, not on the values: distinct ones are
     told apart whatever their unit. Classes are told apart by Gini impurity, several
@@ -169,6 +172,11 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
             _edges(column[there], weights[there], targets, self.n_bins)
             for column in X.T
         ]
+        if self.keep_columns:
+            # The one bin of two values would repeat the column.
+            self.bin_edges_ = [
+                edges[:1] if len(edges) == 2 else edges for edges in self.bin_edges_
+            ]
         self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
         return self
 
@@ -330,12 +338,26 @@ def _quantile_edges(values, weights, n_bins: int):
     """
     if len(values) <= n_bins + 1:
         return values
-    up_to = np.cumsum(weights)
+    heavy = _heavy(weights, n_bins)
+    light = ~heavy
+    n_bins -= heavy.sum()
+    up_to = np.cumsum(weights[light])
     levels = up_to[-1] * np.arange(1, n_bins) / n_bins
     # Midway, where a level is reached exactly at a value: no direction is preferred.
     first = np.searchsorted(up_to, levels * (1 - _ROUNDING))
     last = np.searchsorted(up_to, levels * (1 + _ROUNDING), side="right")
-    return _with_ends(values, first, last)
+    return np.union1d(values[heavy], _with_ends(values[light], first, last))
+
+
+def _heavy(weights, n_bins: int):
+    """Which values have a bin's share of the rows, or of what heavier ones leave."""
+    heavy = np.zeros(len(weights), dtype=bool)
+    while True:
+        share = weights[~heavy].sum() / (n_bins - heavy.sum())
+        heavier = heavy | (weights >= share * (1 - _ROUNDING))
+        if (heavier == heavy).all():
+            return heavy
+        heavy = heavier
 
 
 def _tree_edges(values, weights, sums, n_bins: int):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from torch.nn import functional
 
 from skbayesnn._families import Needed
 
@@ -12,7 +13,8 @@ from skbayesnn._families import Needed
 class Activation(NamedTuple):
     """A function of the units, its gradient, and its start scale.
 
-    ``pullback`` takes the gradient and the function's values; it works in place.
+    ``pullback`` takes the gradient and what ``passed`` keeps: the function's values, or
+    ``of_inputs`` what it was taken of, where values do not tell; it works in place.
     ``needed`` says at which values it looks at the gradient, ``smooth`` whether the
     function is without kinks.
     """
@@ -23,6 +25,14 @@ class Activation(NamedTuple):
     gain: float  # of the variance of the weights behind it
     needed: Needed = Needed.ALL
     smooth: bool = True
+    of_inputs: bool = False
+
+    def passed(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The values, and what the pullback needs; x may be overwritten."""
+        if self.of_inputs:
+            return self.function(x), x
+        values = self.in_place(x)
+        return values, values
 
 
 _aten = torch.ops.aten
@@ -49,6 +59,14 @@ ACTIVATIONS = {
         1.0,
     ),
     "erf": Activation(torch.erf, torch.erf_, lambda g, h: _erf_back(g, h), 1.0),
+    # x / (1 + exp(-x)), a relu without a kink; it falls before it rises.
+    "silu": Activation(
+        functional.silu,
+        lambda x: functional.silu(x, inplace=True),
+        lambda g, x: _aten.silu_backward.grad_input(g, x, grad_input=g),
+        2.0,
+        of_inputs=True,
+    ),
     "identity": Activation(lambda x: x, lambda x: x, lambda g, h: g, 1.0),
 }
 

@@ -4,7 +4,7 @@ The weights of the draws that prediction uses are constants of the graph. A mask
 inputs of a map is kept as a mask: the weights stand there once, and not for every draw.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,14 @@ from skbayesnn._inference.posterior import Posterior
 from skbayesnn._networks import MLP, Network
 from skbayesnn._onnx.graph import Tensor
 
-ACTIVATIONS = {"relu": "Relu", "tanh": "Tanh", "logistic": "Sigmoid", "erf": "Erf"}
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": lambda h: h.op("Relu"),
+    "tanh": lambda h: h.op("Tanh"),
+    "logistic": lambda h: h.op("Sigmoid"),
+    "erf": lambda h: h.op("Erf"),
+    "silu": lambda h: h * h.op("Sigmoid"),
+    "identity": lambda h: h,
+}
 
 
 def outputs_of(
@@ -72,8 +79,8 @@ def _applied(network: Network, layers, x: Tensor) -> Tensor:
     assert isinstance(network, MLP)
     h = x
     for i, (weight, bias, *masks) in enumerate(layers):
-        if i and network.activation != "identity":
-            h = h.op(ACTIVATIONS[network.activation])
+        if i:
+            h = ACTIVATIONS[network.activation](h)
         for mask in masks:
             h = h * _of_rows(mask)
         # A matrix for all networks makes one product of all rows.

@@ -143,8 +143,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         probe = MCDropoutClassifier() if self._of_classes else MCDropoutRegressor()
         table = prepare(probe, X, y, sample_weight).table
         names = getattr(probe, "feature_names_in_", None)
-        return Rows(table.X, y, sample_weight, names), default.default_pool(
-            table.X,
+        X = default.dense_if_small(table.X)
+        return Rows(X, y, sample_weight, names), default.default_pool(
+            X,
             table.sample_weight,
             of_classes=self._of_classes,
             max_iter=self.max_iter,

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
@@ -20,9 +21,12 @@ from skbayesnn.preprocessing import PiecewiseLinearEncoder
 WIDTHS, WIDE_FROM = (32, 64), 3000
 # Steps of the training per root of the number of rows, and the fewest and most.
 REGRESSION_STEPS, CLASSIFICATION_STEPS, STEPS = 75, 40, (750, 5000)
-# Bins of a column, and columns with all of their bins: what a network costs goes with
-# the number of its inputs.
+# Bins of a column, and bins of all columns: what a network costs goes with the number
+# of its inputs.
 FEWEST_BINS, MOST_BINS, MOST_ENCODED = 4, 16, 256
+# A sparse table of few columns is mostly categories beside numbers: dense, if it takes
+# so many numbers at most, its numbers can be encoded.
+MOST_COLUMNS, MOST_DENSE = 256, 2**27
 # From so many rows on only half of the networks are tried.
 HALVED_FROM = 10_000
 
@@ -93,7 +97,7 @@ def default_pool(
     max_iter : int, epochs, or "auto"
     params : of all networks
     """
-    n_rows, n_columns = X.shape
+    n_rows = X.shape[0]
     kind = MCDropoutClassifier if of_classes else MCDropoutRegressor
     width = WIDTHS[n_rows >= WIDE_FROM]
     params |= {
@@ -116,8 +120,8 @@ def default_pool(
         Entry("network", kind(**params), grid),
         Entry("linear", linear, {"length_scale": LINEAR_LENGTH_SCALES}),
     ]
-    n_bins = min(MOST_BINS, MOST_ENCODED // n_columns)
-    if sparse.issparse(X) or n_bins < FEWEST_BINS:
+    n_bins = 0 if sparse.issparse(X) else _bins(X)
+    if n_bins < FEWEST_BINS:
         return pool
     # It looks at no y: fitted to all rows, it has equally many columns in all folds,
     # which can share a program.
@@ -138,3 +142,17 @@ def _epochs(n_rows: int, per_root: float) -> int:
     fewest, most = STEPS
     steps = min(max(per_root * math.sqrt(n_rows), fewest), most)
     return math.ceil(steps / math.ceil(n_rows / _batch_rows(n_rows)))
+
+
+def dense_if_small(X):
+    """X as an array, unless it is sparse and large."""
+    if not sparse.issparse(X):
+        return X
+    few = X.shape[1] <= MOST_COLUMNS and X.shape[0] * X.shape[1] <= MOST_DENSE
+    return X.toarray() if few else X
+
+
+def _bins(X) -> int:
+    """Of each column; those of one or two values have none."""
+    n_encoded = sum(len(np.unique(column)) > 2 for column in X.T)
+    return min(MOST_BINS, MOST_ENCODED // n_encoded) if n_encoded else 0

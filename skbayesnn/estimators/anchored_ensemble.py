@@ -76,7 +76,7 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(100,)
         Units of each hidden layer; () is a linear model.
-    activation : {"tanh", "relu", "logistic", "erf", "identity"}, default="tanh"
+    activation : {"tanh", "relu", "logistic", "erf", "silu", "identity"}, default="tanh"
     network : None, MLP, ConvNet or RecurrentNet, default=None
         As in :class:`MCDropoutRegressor`.
     dropout : float in [0, 1) or sequence of float, default=0

@@ -141,7 +141,7 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
-    activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
+    activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
     network : None, MLP, ConvNet or RecurrentNet, default=None
         As in :class:`MCDropoutRegressor`.
     dropout : float in [0, 1) or sequence of float, default=0
@@ -304,7 +304,7 @@ class BBBClassifier(_BayesByBackprop, BayesianClassifier):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
-    activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
+    activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
     network : None, MLP, ConvNet or RecurrentNet, default=None
         As in :class:`MCDropoutRegressor`.
     dropout, prior, pi, s1, s2, kl, kl_weighting, kl_warm_up, gradient

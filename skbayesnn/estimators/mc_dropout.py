@@ -57,8 +57,9 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
-    activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
+    activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
         Under ``"erf"``, the error function, wide layers have the arc-sine kernel [9]_.
+        ``"silu"`` is x / (1 + exp(-x)), smooth where ``"relu"`` has a kink [10]_.
     network : None, MLP, ConvNet or RecurrentNet, default=None
         Another network than the perceptron of ``hidden_layer_sizes``, which then is not
         looked at: see :mod:`skbayesnn.networks`.
@@ -212,6 +213,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
        MacKay (1992), "Bayesian interpolation", Neural Computation 4.
     .. [9] Williams (1998), "Computation with infinite neural networks", Neural
        Computation 10.
+    .. [10] Hendrycks & Gimpel (2016), "Gaussian error linear units (GELUs)",
+       arXiv:1606.08415.
 
     Examples
     --------
@@ -275,7 +278,7 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
-    activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
+    activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
     network : None, MLP, ConvNet or RecurrentNet, default=None
         As in :class:`MCDropoutRegressor`.
     dropout : float in [0, 1), sequence of float or "auto", default=0.1

@@ -116,7 +116,7 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
-    activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
+    activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
     network : None, MLP, ConvNet or RecurrentNet, default=None
         As in :class:`MCDropoutRegressor`.
     dropout : float in [0, 1) or sequence of float, default=0.1
@@ -235,7 +235,7 @@ class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
         Units of each hidden layer; () is a linear model.
-    activation : {"relu", "tanh", "logistic", "erf", "identity"}, default="relu"
+    activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
     network : None, MLP, ConvNet or RecurrentNet, default=None
         As in :class:`MCDropoutRegressor`.
     dropout, noise, alpha_per, prior, kl_approximation, kl_warm_up, length_scale

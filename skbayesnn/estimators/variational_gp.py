@@ -85,7 +85,7 @@ class VariationalGPRegressor(_VariationalGP, BayesianRegressor):
     ----------
     n_features : int, default=100
         K, units of the hidden layer.
-    activation : {"erf", "tanh", "relu", "logistic", "identity"}, default="erf"
+    activation : {"erf", "tanh", "relu", "logistic", "silu", "identity"}, default="erf"
         sigma. The error function makes the arc-sine kernel [2]_, ``"relu"`` the
         arc-cosine kernel of degree one [3]_.
     dropout : float in [0, 1) or sequence of 2 floats, default=0

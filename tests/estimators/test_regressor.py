@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 
 from skbayesnn import BBBRegressor, MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn._networks.activations import ACTIVATIONS
 
 LAYERS = 3  # two hidden layers and the output's
 NETWORKS = 2
@@ -373,7 +374,7 @@ def test_no_hidden_layer_is_a_linear_model(data, small):
     np.testing.assert_allclose(f[1] - f[0], f[2] - f[1], rtol=1e-9)
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "erf", "identity"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_activations(data, small, activation):
     model = MCDropoutRegressor(activation=activation, **small).fit(data.X, data.y)
     assert np.isfinite(model.predict(data.X_new)).all()

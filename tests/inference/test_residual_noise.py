@@ -14,6 +14,7 @@ from skbayesnn._inference.mean_noise import MeanNoise
 from skbayesnn._inference.noise import DrawNoise
 from skbayesnn._likelihoods.base import SMALLEST_NOISE
 from skbayesnn._networks import MLP
+from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn.model_selection._cross_fit import cross_fitted
 from tests.reference import tangent_kernel
 
@@ -199,7 +200,7 @@ def test_networks_that_interpolate_do_not_claim_to_know(seed):
     assert 0.4 * y.std() < model.noise_std_ < 2 * y.std()
 
 
-@pytest.mark.parametrize("activation", ["relu", "tanh", "erf", "identity"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("rows_of_members", [1, 3])
 def test_tangent_kernel_is_that_of_autograd(seed, activation, rows_of_members):
     random = torch.Generator().manual_seed(seed)

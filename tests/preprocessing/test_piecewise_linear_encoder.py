@@ -1,6 +1,7 @@
 """Columns as shares of bins: against loops, whole numbers and scikit-learn's trees."""
 
 import pickle
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -48,11 +49,18 @@ def data(random):
 
 def edges_of(column, n_bins):
     """Quantiles of one row each, by whole numbers: no level is missed by rounding."""
-    values = sorted(set(column.tolist()))
-    if len(values) <= n_bins + 1:
-        return values
     rows = sorted(column.tolist())
-    edges = {rows[0], rows[-1]}
+    counts = Counter(rows)
+    if len(counts) <= n_bins + 1:
+        return sorted(counts)
+    edges = set()
+    while any(n * n_bins >= len(rows) for n in counts.values()):
+        heavy = {v for v, n in counts.items() if n * n_bins >= len(rows)}
+        edges |= heavy
+        rows = [v for v in rows if v not in heavy]
+        n_bins -= len(heavy)
+        counts = Counter(rows)
+    edges |= {rows[0], rows[-1]}
     for t in range(1, n_bins):
         number, between = divmod(t * len(rows), n_bins)
         before = rows[number] if between else rows[number - 1]
@@ -97,6 +105,7 @@ def assert_splits(encoder, tree, X, y, weights):
 def test_equal_to_a_loop(data, n_bins, keep):
     X, _, new = data
     X[:, 0] = X[:, 0].round(1)
+    X[::3, 1], X[1::6, 1] = 5.0, 5.0 + 1e-9
     encoder = PiecewiseLinearEncoder(n_bins, keep_columns=keep).fit(X)
     for edges, column in zip(encoder.bin_edges_, X.T, strict=True):
         np.testing.assert_array_equal(edges, edges_of(column, n_bins))
@@ -144,7 +153,7 @@ def test_columns_of_few_values(random, strategy):
     constant, binary, four, rare = (edges.tolist() for edges in encoder.bin_edges_)
     assert constant == [7.5] and binary == [-1, 3]
     if strategy == "quantile":
-        assert four == [0, 2, 4, 6] and rare == [0, 4]
+        assert four == [0, 2, 4, 6] and rare == [0, 1, 2.5, 4]
     else:
         # y rises: the first split is in the middle, the next parts a half.
         assert four in ([0, 1, 3, 6], [0, 3, 5, 6])
@@ -154,10 +163,32 @@ def test_columns_of_few_values(random, strategy):
     assert encoding.shape == (1, len(names)) and encoding[0, 0] == 0.5
 
 
+def test_what_zeros_leave_is_told_apart(random):
+    """Nine rows in ten are zero: the bins are for the tenth."""
+    n, n_bins = 3000, 7
+    column = np.where(np.arange(n) % 10 == 0, 1 + random.random(n), 0.0)[:, np.newaxis]
+    encoder = PiecewiseLinearEncoder(n_bins).fit(column)
+    [edges] = encoder.bin_edges_
+    assert edges[0] == 0.0 and len(edges) == n_bins + 1
+    counts = np.histogram(column[column > 0], edges[1:])[0]
+    assert set(counts) == {n // 10 // (n_bins - 1)}
+
+
+def test_two_values_are_one_column(random):
+    """Their bin would say what the column says."""
+    X = np.stack([np.arange(ROWS) % 2, random.standard_normal(ROWS)], axis=1)
+    encoder = PiecewiseLinearEncoder(4, keep_columns=True).fit(X)
+    assert encoder.n_bins_.tolist() == [0, 4]
+    assert encoder.bin_edges_[0].tolist() == [0.0]
+    np.testing.assert_array_equal(encoder.transform(X)[:, :2], X)
+    np.testing.assert_array_equal(encoder.inverse_transform(encoder.transform(X)), X)
+    assert PiecewiseLinearEncoder(4).fit(X).n_bins_.tolist() == [1, 4]
+
+
 def test_values_are_edges_where_they_are_few():
     """Rare ones, too, that no quantile would meet."""
     X = np.array([0.0] * 20 + [1.0, 2.0, 3.0])[:, np.newaxis]
-    for n_bins, expected in [(2, [0, 3]), (3, [0, 1, 2, 3]), (4, [0, 1, 2, 3])]:
+    for n_bins, expected in [(2, [0, 1, 3]), (3, [0, 1, 2, 3]), (4, [0, 1, 2, 3])]:
         [edges] = PiecewiseLinearEncoder(n_bins).fit(X).bin_edges_
         assert edges.tolist() == expected
 
@@ -250,7 +281,7 @@ def test_weights_are_repetitions(data, random, strategy):
 def test_quantiles_of_unequal_weights():
     encoder = PiecewiseLinearEncoder(2)
     X = np.array([[1.0], [2.0], [3.0], [4.0]])
-    for weights, middle in [([5, 1, 1, 1], 1), ([1, 3, 2, 2], 2.5), ([1, 1, 1, 5], 4)]:
+    for weights, middle in [([5, 1, 1, 1], 2), ([1, 3, 2, 2], 2.5), ([1, 1, 1, 5], 3)]:
         [edges] = encoder.fit(X, sample_weight=weights).bin_edges_
         assert edges.tolist() == sorted({1, middle, 4})
 

@@ -35,6 +35,7 @@ from skbayesnn._data.validate import Table
 from skbayesnn._distributions.gaussian import Gaussians
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base
+from skbayesnn._stacking import pool as pools
 from skbayesnn._stacking.folds import folds_of
 from skbayesnn._stacking.mixture import best_factor
 from skbayesnn.model_selection import BatchedGridSearchCV
@@ -397,10 +398,34 @@ def test_default_pool_has_all_kinds(table):
     model = BayesianStackingRegressor(max_iter=1, cv=2, random_state=0).fit(X, y)
     names = {name.split("(")[0] for name in model.weights_.index}
     assert names == {"network", "encoded", "linear"}
+
+
+def test_small_sparse_tables_are_dense(table):
+    """As a column per category makes them; of many columns they stay sparse."""
+    X, y = table
+    model = BayesianStackingRegressor(max_iter=1, cv=2, random_state=0)
     csr = sparse.csr_array(X)
-    model = BayesianStackingRegressor(max_iter=1, cv=2, random_state=0).fit(csr, y)
+    one, other = clone(model).fit(csr, y), clone(model).fit(X, y)
+    for rows in (X, csr):
+        np.testing.assert_array_equal(one.predict(rows), other.predict(X))
+    wide = sparse.hstack([csr, sparse.csr_array((ROWS, 300))], format="csr")
+    model.fit(wide, y)
     names = {name.split("(")[0] for name in model.weights_.index}
     assert names == {"network", "linear"}
+
+
+def test_bins_are_for_columns_of_many_values():
+    """Ninety indicators leave the bins to the two numbers beside them."""
+    random = np.random.default_rng(0)
+    X = random.integers(2, size=(50, 92)).astype(float)
+    X[:, 90:] = random.random((50, 2))
+    how = {"of_classes": False, "max_iter": 1}
+    pool = pools.default_pool(X, np.ones(50), **how)
+    [encoded] = (entry.estimator for entry in pool if entry.name == "encoded")
+    n_bins = encoded[0].estimator.n_bins_
+    assert n_bins.tolist() == [0] * 90 + [pools.MOST_BINS] * 2
+    names = [entry.name for entry in pools.default_pool(X[:, :90], np.ones(50), **how)]
+    assert names == ["network", "linear"]
 
 
 def test_weights_are_read_alike_without_pandas(monkeypatch):
