@@ -17,6 +17,8 @@ from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegres
 from skbayesnn.model_selection._jobs import network_of
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
+Grid = dict[str, Sequence[Any]]
+
 # Units of both hidden layers: fewer than so many rows, and more.
 WIDTHS, WIDE_FROM = (32, 64), 3000
 # Steps of the training per root of the number of rows, and the fewest and most.
@@ -27,10 +29,18 @@ FEWEST_BINS, MOST_BINS, MOST_ENCODED = 4, 16, 256
 # A sparse table of few columns is mostly categories beside numbers: dense, if it takes
 # so many numbers at most, its numbers can be encoded.
 MOST_COLUMNS, MOST_DENSE = 256, 2**27
-# From so many rows on only half of the networks are tried.
-HALVED_FROM = 10_000
+# From so many rows on networks at the higher rate, which are soon as good as they get,
+# take this share of the steps.
+MANY_ROWS, SHARE_OF_STEPS = 10_000, 0.25
 
-REGRESSION_RATES, CLASSIFICATION_RATES = (0.0, 0.01), (0.05, 0.2)
+# The lower and the higher rate. Kinks suit some tables, smooth functions others.
+REGRESSION_RATES: tuple[Grid, Grid] = (
+    {"dropout": [0.0]},
+    {"dropout": [0.01], "activation": ["silu"]},
+)
+CLASSIFICATION_RATES: tuple[Grid, Grid] = {"dropout": [0.05]}, {"dropout": [0.2]}
+# Of classifiers on the columns; on their encoding these steps would be too long.
+LONG_STEPS = {"learning_rate_init": 0.03}
 REGRESSION_LENGTH_SCALES = (1.0, 3.0, "fan_in")
 CLASSIFICATION_LENGTH_SCALES = (0.3, 1.0, 3.0)
 # Linear models, from next to no shrinkage to much. Their noise is equal everywhere:
@@ -111,13 +121,10 @@ def default_pool(
     linear = kind(**params | {"hidden_layer_sizes": (), "dropout": 0.0})
     if not of_classes:
         params["likelihood"] = "heteroscedastic"
-    rates = CLASSIFICATION_RATES if of_classes else REGRESSION_RATES
-    scales = CLASSIFICATION_LENGTH_SCALES if of_classes else REGRESSION_LENGTH_SCALES
-    grid: dict[str, Sequence] = {"length_scale": scales, "dropout": rates}
-    if n_rows >= HALVED_FROM:
-        grid["dropout"] = rates[:1]
+    grids = _grids(n_rows, params["max_iter"], of_classes)
+    on_columns = kind(**params | LONG_STEPS) if of_classes else kind(**params)
     pool = [
-        Entry("network", kind(**params), grid),
+        Entry("network", on_columns, grids),
         Entry("linear", linear, {"length_scale": LINEAR_LENGTH_SCALES}),
     ]
     n_bins = 0 if sparse.issparse(X) else _bins(X)
@@ -128,9 +135,11 @@ def default_pool(
     encoder = PiecewiseLinearEncoder(n_bins=n_bins, keep_columns=True)
     fitted = FrozenEstimator(encoder.fit(X, sample_weight=sample_weight))
     encoded = Pipeline([("encoder", fitted), ("network", kind(**params))])
-    grid = {f"network__{name}": values for name, values in grid.items()}
+    grids = [
+        {f"network__{name}": values for name, values in grid.items()} for grid in grids
+    ]
     # The longest first, for workers side by side.
-    return [Entry("encoded", encoded, grid), *pool]
+    return [Entry("encoded", encoded, grids), *pool]
 
 
 def _batch_rows(n_rows: int) -> int:
@@ -142,6 +151,15 @@ def _epochs(n_rows: int, per_root: float) -> int:
     fewest, most = STEPS
     steps = min(max(per_root * math.sqrt(n_rows), fewest), most)
     return math.ceil(steps / math.ceil(n_rows / _batch_rows(n_rows)))
+
+
+def _grids(n_rows: int, n_epochs: int, of_classes: bool) -> list[Grid]:
+    """Length scales and rates of the networks."""
+    lower, higher = CLASSIFICATION_RATES if of_classes else REGRESSION_RATES
+    scales = CLASSIFICATION_LENGTH_SCALES if of_classes else REGRESSION_LENGTH_SCALES
+    if n_rows >= MANY_ROWS:
+        higher = higher | {"max_iter": [math.ceil(SHARE_OF_STEPS * n_epochs)]}
+    return [one | {"length_scale": scales} for one in (lower, higher)]
 
 
 def dense_if_small(X):

@@ -16,6 +16,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
+    ParameterGrid,
     RepeatedKFold,
     cross_val_score,
 )
@@ -412,6 +413,28 @@ def test_small_sparse_tables_are_dense(table):
     model.fit(wide, y)
     names = {name.split("(")[0] for name in model.weights_.index}
     assert names == {"network", "linear"}
+
+
+@pytest.mark.parametrize("of_classes", [False, True])
+def test_many_rows_take_fewer_steps_at_the_higher_rate(monkeypatch, of_classes):
+    X, weights = np.random.default_rng(0).random((50, 3)), np.ones(50)
+    how = {"of_classes": of_classes, "max_iter": 10}
+    few = pools.default_pool(X, weights, **how)
+    monkeypatch.setattr(pools, "MANY_ROWS", 50)
+    many = pools.default_pool(X, weights, **how)
+    for before, after in zip(few, many, strict=True):
+        assert len(ParameterGrid(before.grid)) == len(ParameterGrid(after.grid))
+        if before.name == "linear":
+            assert before.grid == after.grid
+            continue
+        lower, higher = after.grid
+        assert lower == before.grid[0]
+        [n_epochs] = (higher[key] for key in higher if key.endswith("max_iter"))
+        assert n_epochs == [3]
+        rates = (
+            [grid[k] for k in grid if k.endswith("dropout")] for grid in after.grid
+        )
+        assert next(rates) < next(rates)
 
 
 def test_bins_are_for_columns_of_many_values():
