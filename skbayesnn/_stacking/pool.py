@@ -23,14 +23,14 @@ Grid = dict[str, Sequence[Any]]
 WIDTHS, WIDE_FROM = (32, 64), 3000
 # Steps of the training per root of the number of rows, and the fewest and most.
 REGRESSION_STEPS, CLASSIFICATION_STEPS, STEPS = 75, 40, (750, 5000)
-# Bins of a column, and bins of all columns: what a network costs goes with the number
-# of its inputs.
-FEWEST_BINS, MOST_BINS, MOST_ENCODED = 4, 16, 256
+# Bins of a column: of fewer rows, and of more; and bins of all columns: what a network
+# costs goes with the number of its inputs.
+FEWEST_BINS, MOST_BINS, MOST_ENCODED = 4, (16, 32), 256
 # A sparse table of few columns is mostly categories beside numbers: dense, if it takes
 # so many numbers at most, its numbers can be encoded.
 MOST_COLUMNS, MOST_DENSE = 256, 2**27
 # From so many rows on networks at the higher rate, which are soon as good as they get,
-# take this share of the steps.
+# take this share of the steps; and columns have more bins.
 MANY_ROWS, SHARE_OF_STEPS = 10_000, 0.25
 
 # The lower and the higher rate. Kinks suit some tables, smooth functions others.
@@ -173,4 +173,5 @@ def dense_if_small(X):
 def _bins(X) -> int:
     """Of each column; those of one or two values have none."""
     n_encoded = sum(len(np.unique(column)) > 2 for column in X.T)
-    return min(MOST_BINS, MOST_ENCODED // n_encoded) if n_encoded else 0
+    most = MOST_BINS[len(X) >= MANY_ROWS]
+    return min(most, MOST_ENCODED // n_encoded) if n_encoded else 0

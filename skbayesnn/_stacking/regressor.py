@@ -35,9 +35,10 @@ class BayesianStackingRegressor(
         The pool. ``"auto"``: networks of two hidden layers with a noise that depends on
         the input, of several length scales, with and without dropout, on the columns
         as they are and with :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`
-        in front; and linear models. Or (name, estimator) or (name, estimator,
-        grid of its parameters), with estimators of this package, also as the last step
-        of a ``Pipeline``, and noise of one kind.
+        in front; and linear models. A sparse X of at most 256 columns is dense for
+        them. Or (name, estimator) or (name, estimator, grid of its parameters), with
+        estimators of this package, also as the last step of a ``Pipeline``, and noise
+        of one kind.
     cv : int, cross-validation generator or iterable, default=None
         Folds. None is five with fewer than 700 rows, and one held-out fifth from there
         on. Numbers mean shuffled folds.

@@ -427,6 +427,9 @@ def test_many_rows_take_fewer_steps_at_the_higher_rate(monkeypatch, of_classes):
         if before.name == "linear":
             assert before.grid == after.grid
             continue
+        if before.name == "encoded":
+            widths = [one.estimator[0].estimator.n_bins for one in (before, after)]
+            assert widths == [*pools.MOST_BINS]
         lower, higher = after.grid
         assert lower == before.grid[0]
         [n_epochs] = (higher[key] for key in higher if key.endswith("max_iter"))
@@ -446,7 +449,7 @@ def test_bins_are_for_columns_of_many_values():
     pool = pools.default_pool(X, np.ones(50), **how)
     [encoded] = (entry.estimator for entry in pool if entry.name == "encoded")
     n_bins = encoded[0].estimator.n_bins_
-    assert n_bins.tolist() == [0] * 90 + [pools.MOST_BINS] * 2
+    assert n_bins.tolist() == [0] * 90 + [pools.MOST_BINS[0]] * 2
     names = [entry.name for entry in pools.default_pool(X[:, :90], np.ones(50), **how)]
     assert names == ["network", "linear"]
 
