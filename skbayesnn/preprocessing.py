@@ -68,7 +68,8 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         Of each column, increasing, from its smallest to its largest value in training;
         the smallest alone for a column without bins.
     n_bins_ : ndarray of shape (n_features_in_,), int
-        0 for a constant column, and with ``keep_columns=True`` for one of two values.
+        0 for a constant column; with ``keep_columns=True`` also for one that would have
+        a single bin, as a column of two values has.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Where X has names of strings.
@@ -82,8 +83,8 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
 
     A constant column distinguishes no rows and has no bins; without ``keep_columns`` it
     is left out. If all columns are constant, the encoding has no columns. A column of
-    two values has one bin from the smaller to the larger; with ``keep_columns=True`` it
-    has none: it would repeat the column.
+    two values has one bin from the smaller to the larger. With ``keep_columns=True`` a
+    single bin is left out: it would repeat the column.
 
     Trees are grown on the order of the values, not on the values: distinct ones are
     told apart whatever their unit. Classes are told apart by Gini impurity, several
@@ -173,7 +174,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
             for column in X.T
         ]
         if self.keep_columns:
-            # The one bin of two values would repeat the column.
+            # A single bin would repeat the column.
             self.bin_edges_ = [
                 edges[:1] if len(edges) == 2 else edges for edges in self.bin_edges_
             ]
@@ -346,7 +347,11 @@ def _quantile_edges(values, weights, n_bins: int):
     # Midway, where a level is reached exactly at a value: no direction is preferred.
     first = np.searchsorted(up_to, levels * (1 - _ROUNDING))
     last = np.searchsorted(up_to, levels * (1 + _ROUNDING), side="right")
-    return np.union1d(values[heavy], _with_ends(values[light], first, last))
+    # A heavy value between the two is an edge already.
+    where, up_to_value = np.flatnonzero(light), np.cumsum(heavy)
+    apart = up_to_value[where[first]] == up_to_value[where[last]]
+    edges = _with_ends(values[light], first[apart], last[apart])
+    return np.union1d(values[heavy], edges)
 
 
 def _heavy(weights, n_bins: int):
@@ -355,7 +360,8 @@ def _heavy(weights, n_bins: int):
     while True:
         share = weights[~heavy].sum() / (n_bins - heavy.sum())
         heavier = heavy | (weights >= share * (1 - _ROUNDING))
-        if (heavier == heavy).all():
+        # Up to rounding, all bins can have a value alone, and others next to nothing.
+        if (heavier == heavy).all() or heavier.sum() >= n_bins:
             return heavy
         heavy = heavier
 

@@ -13,8 +13,9 @@ from skbayesnn._families import Needed
 class Activation(NamedTuple):
     """A function of the units, its gradient, and its start scale.
 
-    ``pullback`` takes the gradient and what ``passed`` keeps: the function's values, or
-    ``of_inputs`` what it was taken of, where values do not tell; it works in place.
+    ``pullback`` takes the gradient and the function's values, or its inputs where
+    ``of_inputs``, since values of a function that is not monotone do not tell them; it
+    works in place.
     ``needed`` says at which values it looks at the gradient, ``smooth`` whether the
     function is without kinks.
     """
@@ -28,7 +29,7 @@ class Activation(NamedTuple):
     of_inputs: bool = False
 
     def passed(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The values, and what the pullback needs; x may be overwritten."""
+        """The values, and what the pullback takes; x may be overwritten."""
         if self.of_inputs:
             return self.function(x), x
         values = self.in_place(x)

@@ -115,22 +115,22 @@ class MLP(Network):
         place: for small networks most of a step is bookkeeping.
         """
         activation = ACTIVATIONS[self.activation]
-        passed, kept = [], x
+        passed, known = [], x
         for i, (family, params) in enumerate(zip(self.families, layers, strict=True)):
             if i:
-                x, kept = activation.passed(x)
+                x, known = activation.passed(x)
             outputs, pullback = family.linear_vjp(params, keep[i], x, noise)
-            passed.append((kept, pullback))
+            passed.append((known, pullback))
             x = outputs
 
         def gradients(gradient: torch.Tensor) -> list[Params]:
             found = []
-            for i, (kept, pullback) in reversed(list(enumerate(passed))):
+            for i, (known, pullback) in reversed(list(enumerate(passed))):
                 needed = activation.needed if i else Needed.NONE
                 of_params, of_h = pullback(gradient, needed)
                 found.append(of_params)
                 if of_h is not None:
-                    gradient = activation.pullback(of_h, kept)
+                    gradient = activation.pullback(of_h, known)
             return found[::-1]
 
         return x, gradients
@@ -190,12 +190,12 @@ class MLP(Network):
     ) -> torch.Tensor:
         """By hand: of a layer, products of its units times those of their slopes."""
         activation = ACTIVATIONS[self.activation]
-        units, kept = [x], [x]
+        units, known = [x], [x]
         for weight, bias in weights[:-1]:
             sums = units[-1] @ weight[0] + bias.flatten(0, -2).unsqueeze(1)
-            values, needed = activation.passed(sums)
+            values, taken = activation.passed(sums)
             units.append(values)
-            kept.append(needed)
+            known.append(taken)
         slope = torch.eye(self.sizes[-1], dtype=x.dtype, device=x.device)[outputs]
         n_outputs = len(slope)
         # (members or 1, outputs, rows, units of the layer)
@@ -209,7 +209,7 @@ class MLP(Network):
             kernel = outside.add_(kernel)
             if i:
                 back = slope @ weights[i][0][0].mT.unsqueeze(1)
-                slope = activation.pullback(back, kept[i].unsqueeze(1).expand_as(back))
+                slope = activation.pullback(back, known[i].unsqueeze(1).expand_as(back))
         return kernel
 
 

@@ -24,9 +24,10 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         The pool. ``"auto"``: networks of two hidden layers, of several length scales
         and dropout rates, on the columns as they are and with
         :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder` in front; and
-        logistic regressions. A sparse X of at most 256 columns is dense for them. Or
-        (name, estimator) or (name, estimator, grid of its parameters), with estimators
-        of this package, also as the last step of a ``Pipeline``.
+        logistic regressions. A sparse X of at most 256 columns is dense for them, if
+        it has at most 2^25 entries then. Or (name, estimator) or (name, estimator,
+        grid of its parameters), with estimators of this package, also as the last step
+        of a ``Pipeline``.
     cv : int, cross-validation generator or iterable, default=None
         Folds, stratified. None is five with fewer than 700 rows, and one held-out
         fifth from there on. Numbers mean shuffled folds.

@@ -26,14 +26,15 @@ REGRESSION_STEPS, CLASSIFICATION_STEPS, STEPS = 75, 40, (750, 5000)
 # Bins of a column: of fewer rows, and of more; and bins of all columns: what a network
 # costs goes with the number of its inputs.
 FEWEST_BINS, MOST_BINS, MOST_ENCODED = 4, (16, 32), 256
-# A sparse table of few columns is mostly categories beside numbers: dense, if it takes
-# so many numbers at most, its numbers can be encoded.
-MOST_COLUMNS, MOST_DENSE = 256, 2**27
+# A sparse table of few columns has categories beside numbers, which can be encoded if
+# it is dense: columns at most, and entries of the array.
+MOST_COLUMNS, MOST_DENSE = 256, 2**25
 # From so many rows on networks at the higher rate, which are soon as good as they get,
 # take this share of the steps; and columns have more bins.
 MANY_ROWS, SHARE_OF_STEPS = 10_000, 0.25
 
-# The lower and the higher rate. Kinks suit some tables, smooth functions others.
+# The lower and the higher rate. Kinks suit some tables, smooth functions others: of
+# classes it made no difference.
 REGRESSION_RATES: tuple[Grid, Grid] = (
     {"dropout": [0.0]},
     {"dropout": [0.01], "activation": ["silu"]},
@@ -121,13 +122,15 @@ def default_pool(
     linear = kind(**params | {"hidden_layer_sizes": (), "dropout": 0.0})
     if not of_classes:
         params["likelihood"] = "heteroscedastic"
-    grids = _grids(n_rows, params["max_iter"], of_classes)
+    grids = _grids(of_classes)
+    if max_iter == "auto" and n_rows >= MANY_ROWS:
+        grids[1]["max_iter"] = [math.ceil(SHARE_OF_STEPS * params["max_iter"])]
     on_columns = kind(**params | LONG_STEPS) if of_classes else kind(**params)
     pool = [
         Entry("network", on_columns, grids),
         Entry("linear", linear, {"length_scale": LINEAR_LENGTH_SCALES}),
     ]
-    n_bins = 0 if sparse.issparse(X) else _bins(X)
+    n_bins = 0 if sparse.issparse(X) else _bins(X, sample_weight)
     if n_bins < FEWEST_BINS:
         return pool
     # It looks at no y: fitted to all rows, it has equally many columns in all folds,
@@ -142,6 +145,14 @@ def default_pool(
     return [Entry("encoded", encoded, grids), *pool]
 
 
+def dense_if_small(X):
+    """X as an array, unless it is sparse and large."""
+    if not sparse.issparse(X):
+        return X
+    small = X.shape[1] <= MOST_COLUMNS and X.shape[0] * X.shape[1] <= MOST_DENSE
+    return X.toarray() if small else X
+
+
 def _batch_rows(n_rows: int) -> int:
     """A power of two, some 40 batches of many rows."""
     return int(min(max(2 ** round(math.log2(n_rows / 40)), 128), 1024))
@@ -153,25 +164,16 @@ def _epochs(n_rows: int, per_root: float) -> int:
     return math.ceil(steps / math.ceil(n_rows / _batch_rows(n_rows)))
 
 
-def _grids(n_rows: int, n_epochs: int, of_classes: bool) -> list[Grid]:
-    """Length scales and rates of the networks."""
-    lower, higher = CLASSIFICATION_RATES if of_classes else REGRESSION_RATES
+def _grids(of_classes: bool) -> list[Grid]:
+    """What differs among the networks, at the lower rate and at the higher."""
+    rates = CLASSIFICATION_RATES if of_classes else REGRESSION_RATES
     scales = CLASSIFICATION_LENGTH_SCALES if of_classes else REGRESSION_LENGTH_SCALES
-    if n_rows >= MANY_ROWS:
-        higher = higher | {"max_iter": [math.ceil(SHARE_OF_STEPS * n_epochs)]}
-    return [one | {"length_scale": scales} for one in (lower, higher)]
+    return [one | {"length_scale": scales} for one in rates]
 
 
-def dense_if_small(X):
-    """X as an array, unless it is sparse and large."""
-    if not sparse.issparse(X):
-        return X
-    few = X.shape[1] <= MOST_COLUMNS and X.shape[0] * X.shape[1] <= MOST_DENSE
-    return X.toarray() if few else X
-
-
-def _bins(X) -> int:
+def _bins(X, sample_weight) -> int:
     """Of each column; those of one or two values have none."""
-    n_encoded = sum(len(np.unique(column)) > 2 for column in X.T)
     most = MOST_BINS[len(X) >= MANY_ROWS]
+    X = X[sample_weight > 0]
+    n_encoded = sum(len(np.unique(column)) > 2 for column in X.T)
     return min(most, MOST_ENCODED // n_encoded) if n_encoded else 0

@@ -33,12 +33,13 @@ class BayesianStackingRegressor(
     ----------
     estimators : "auto" or list of tuple, default="auto"
         The pool. ``"auto"``: networks of two hidden layers with a noise that depends on
-        the input, of several length scales, with and without dropout, on the columns
-        as they are and with :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`
-        in front; and linear models. A sparse X of at most 256 columns is dense for
-        them. Or (name, estimator) or (name, estimator, grid of its parameters), with
-        estimators of this package, also as the last step of a ``Pipeline``, and noise
-        of one kind.
+        the input, of several length scales, without dropout (of relu) and with it (of
+        silu), on the columns as they are and with
+        :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder` in front; and linear
+        models. A sparse X of at most 256 columns is dense for them, if it has at most
+        2^25 entries then. Or (name, estimator) or (name, estimator, grid of its
+        parameters), with estimators of this package, also as the last step of a
+        ``Pipeline``, and noise of one kind.
     cv : int, cross-validation generator or iterable, default=None
         Folds. None is five with fewer than 700 rows, and one held-out fifth from there
         on. Numbers mean shuffled folds.

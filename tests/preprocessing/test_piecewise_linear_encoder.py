@@ -60,11 +60,13 @@ def edges_of(column, n_bins):
         rows = [v for v in rows if v not in heavy]
         n_bins -= len(heavy)
         counts = Counter(rows)
+    heavy = sorted(edges)
     edges |= {rows[0], rows[-1]}
     for t in range(1, n_bins):
         number, between = divmod(t * len(rows), n_bins)
         before = rows[number] if between else rows[number - 1]
-        edges.add(before / 2 + rows[number] / 2)
+        if not any(before < value < rows[number] for value in heavy):
+            edges.add(before / 2 + rows[number] / 2)
     return sorted(edges)
 
 
@@ -174,6 +176,15 @@ def test_what_zeros_leave_is_told_apart(random):
     assert set(counts) == {n // 10 // (n_bins - 1)}
 
 
+def test_no_bin_is_empty_beside_a_value_of_many_rows(random):
+    """Zero is the edge between as many rows below and above, and none is beside it."""
+    sides = [-1 - random.random(200), np.zeros(1000), 1 + random.random(200)]
+    column = np.concatenate(sides)[:, np.newaxis]
+    [edges] = PiecewiseLinearEncoder(5).fit(column).bin_edges_
+    assert len(edges) == 5 and edges[2] == 0
+    assert np.histogram(column[column != 0], edges)[0].tolist() == [100] * 4
+
+
 def test_two_values_are_one_column(random):
     """Their bin would say what the column says."""
     X = np.stack([np.arange(ROWS) % 2, random.standard_normal(ROWS)], axis=1)
@@ -183,6 +194,8 @@ def test_two_values_are_one_column(random):
     np.testing.assert_array_equal(encoder.transform(X)[:, :2], X)
     np.testing.assert_array_equal(encoder.inverse_transform(encoder.transform(X)), X)
     assert PiecewiseLinearEncoder(4).fit(X).n_bins_.tolist() == [1, 4]
+    encoder.set_params(strategy="tree").fit(X, np.ones(ROWS))
+    assert encoder.n_bins_.tolist() == [0, 0]
 
 
 def test_values_are_edges_where_they_are_few():
@@ -284,6 +297,13 @@ def test_quantiles_of_unequal_weights():
     for weights, middle in [([5, 1, 1, 1], 2), ([1, 3, 2, 2], 2.5), ([1, 1, 1, 5], 3)]:
         [edges] = encoder.fit(X, sample_weight=weights).bin_edges_
         assert edges.tolist() == sorted({1, middle, 4})
+
+
+def test_weights_that_vanish_beside_the_others():
+    X = np.arange(6.0)[:, np.newaxis]
+    for weights in ([1, 1, 1, 1, 1e-13, 1e-13], [1e-13, 1, 1, 1e-13, 1, 1]):
+        [edges] = PiecewiseLinearEncoder(4).fit(X, None, weights).bin_edges_
+        assert 2 <= len(edges) <= 5 and edges[0] == 0 and edges[-1] == 5
 
 
 @pytest.mark.parametrize("unit", [0.1, 0.7, 1 / 3, 1e-12])

@@ -1,5 +1,6 @@
 """The stacks: out of fold is out of fold, the mixture is what its weights say."""
 
+import math
 import pickle
 import sys
 import warnings
@@ -40,6 +41,7 @@ from skbayesnn._stacking import pool as pools
 from skbayesnn._stacking.folds import folds_of
 from skbayesnn._stacking.mixture import best_factor
 from skbayesnn.model_selection import BatchedGridSearchCV
+from skbayesnn.model_selection._jobs import network_of
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 pytestmark = pytest.mark.filterwarnings(
@@ -418,10 +420,12 @@ def test_small_sparse_tables_are_dense(table):
 @pytest.mark.parametrize("of_classes", [False, True])
 def test_many_rows_take_fewer_steps_at_the_higher_rate(monkeypatch, of_classes):
     X, weights = np.random.default_rng(0).random((50, 3)), np.ones(50)
-    how = {"of_classes": of_classes, "max_iter": 10}
+    how = {"of_classes": of_classes, "max_iter": "auto"}
     few = pools.default_pool(X, weights, **how)
     monkeypatch.setattr(pools, "MANY_ROWS", 50)
     many = pools.default_pool(X, weights, **how)
+    given = pools.default_pool(X, weights, **how | {"max_iter": 10})
+    assert [one.grid for one in given] == [one.grid for one in few]
     for before, after in zip(few, many, strict=True):
         assert len(ParameterGrid(before.grid)) == len(ParameterGrid(after.grid))
         if before.name == "linear":
@@ -433,7 +437,8 @@ def test_many_rows_take_fewer_steps_at_the_higher_rate(monkeypatch, of_classes):
         lower, higher = after.grid
         assert lower == before.grid[0]
         [n_epochs] = (higher[key] for key in higher if key.endswith("max_iter"))
-        assert n_epochs == [3]
+        all_epochs = network_of(before.estimator).max_iter
+        assert n_epochs == [math.ceil(pools.SHARE_OF_STEPS * all_epochs)]
         rates = (
             [grid[k] for k in grid if k.endswith("dropout")] for grid in after.grid
         )
