@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from _leaderboard.tasks import TASKS, Split, as_taken
 from common import data_folder, table
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.frozen import FrozenEstimator
@@ -51,11 +52,11 @@ RESOURCES = Resources(1 << 30, None, "2*n_jobs", None)
 # ---- tables: rows to learn from, rows to score
 
 
-def uci(name):
+def uci(name, seed=1, most_rows=MOST_ROWS):
     with np.load(data_folder("uci", name) / f"{name}.npz") as arrays:
         rows = arrays["train_index"][0].astype(int)
         X, y = arrays["X"][rows], arrays["y"][rows]
-    return _cut(X, y, min(MOST_ROWS, int(0.8 * len(y))))
+    return _cut(X, y, min(most_rows, int(0.8 * len(y))), seed)
 
 
 def synthetic(n_rows):
@@ -75,6 +76,29 @@ def classes(load):
     return _cut(X, y, int(0.6 * len(y)))
 
 
+def halves(name, most_rows=MOST_ROWS):
+    """Whether the y of a UCI set is above its median."""
+    X, y, X_test, y_test = uci(name, most_rows=most_rows)
+    middle = np.median(y)
+    return X, (y > middle).astype(int), X_test, (y_test > middle).astype(int)
+
+
+def adult(n_rows):
+    """Numbers and categories, a column each; of the official training part."""
+    [task] = (one for one in TASKS if one.name == "adult")
+    split = task.split(0)
+    order = np.random.default_rng(1).permutation(len(split.y_train))
+    train, test = order[:n_rows], order[n_rows : n_rows + 2500]
+    cut = Split(
+        split.X_train.iloc[train],
+        split.y_train[train],
+        split.X_train.iloc[test],
+        split.y_train[test],
+    )
+    X, X_test = as_taken(cut, "numbers")
+    return X, cut.y_train, X_test, cut.y_test
+
+
 def noisy_classes(n_rows):
     random = np.random.default_rng(0)
     X = random.normal(size=(n_rows + 3000, 8))
@@ -82,13 +106,17 @@ def noisy_classes(n_rows):
     return _cut(X, (f + random.logistic(size=len(f)) > 0).astype(int), n_rows)
 
 
-def _cut(X, y, n_rows):
-    order = np.random.default_rng(1).permutation(len(y))
+def _cut(X, y, n_rows, seed=1):
+    order = np.random.default_rng(seed).permutation(len(y))
     train, test = order[:n_rows], order[n_rows : n_rows + 2500]
     return X[train], y[train], X[test], y[test]
 
 
 REGRESSION = {name: lambda name=name: uci(name) for name in UCI} | {
+    # What comes of few rows depends on which they are.
+    "yacht, again": lambda: uci("yacht", 2),
+    "yacht, a third time": lambda: uci("yacht", 3),
+    "energy, again": lambda: uci("energy", 2),
     "synthetic-60": lambda: synthetic(60),
     "synthetic-150": lambda: synthetic(150),
     "synthetic-1000": lambda: synthetic(1000),
@@ -102,6 +130,11 @@ CLASSES = {
     "noisy-100": lambda: noisy_classes(100),
     "noisy-500": lambda: noisy_classes(500),
     "noisy-2500": lambda: noisy_classes(2500),
+    "wine-quality halves": lambda: halves("wine-quality-red"),
+    "kin8nm halves": lambda: halves("kin8nm"),
+    "protein halves-10000": lambda: halves("protein-tertiary-structure", 10_000),
+    "adult-2500": lambda: adult(2500),
+    "adult-15000": lambda: adult(15_000),
 }
 
 
@@ -138,10 +171,17 @@ def _epochs(n_rows):
 
 
 def trained(load, *, of_classes, **how):
-    """What all candidates say of held-out rows, and of those to be scored."""
+    """What the candidates of the wide pool say of both kinds of rows."""
     X, y, X_test, y_test = load()
     X, X_test = X.astype(np.float32), X_test.astype(np.float32)
-    candidates = candidates_of(wide_pool(X, of_classes=of_classes, **how))
+    pool = wide_pool(X, of_classes=of_classes, **how)
+    return outputs_of(pool, (X, y, X_test, y_test), of_classes=of_classes)
+
+
+def outputs_of(pool, table, *, of_classes, starts=STARTS):
+    """What all candidates say of held-out rows, and of those to be scored."""
+    X, y, X_test, y_test = table
+    candidates = candidates_of(pool)
     kind = StratifiedShuffleSplit if of_classes else ShuffleSplit
     n_splits = 1 if len(y) >= 700 else 5
     splits = list(kind(n_splits, test_size=0.2, random_state=0).split(X, y))
@@ -149,7 +189,7 @@ def trained(load, *, of_classes, **how):
     for _ in held_out(candidates, rows, splits, out_of_fold, RESOURCES):
         pass
     settings = {
-        one.name: {f"{one.path}n_estimators": STARTS, f"{one.path}n_draws": DRAWS}
+        one.name: {f"{one.path}n_estimators": starts, f"{one.path}n_draws": DRAWS}
         for one in candidates
     }
     for _ in refitted(candidates, settings, rows, refits, RESOURCES):
@@ -162,7 +202,8 @@ def trained(load, *, of_classes, **how):
             open_predictive(refits[one.name, 0], X_test).whole(),
         )
     held = np.concatenate([test for _, test in splits])
-    return {"of": result, "y": y[held], "y_test": y_test}
+    of = {"of": result, "y": y[held], "y_test": y_test}
+    return of | {"starts": starts}
 
 
 # ---- pools compared
@@ -175,7 +216,7 @@ def scored(found, names, *, starts=2, factor=True):
     oof = OutOfFold(held, rows, len(rows), found["y"], np.ones(len(rows)))
     stacked = oof.stacked()
     parts = [
-        (_of_starts(found["of"][name][1], starts), n)
+        (_of_starts(found["of"][name][1], starts, found["starts"]), n)
         for name, n in zip(names, stacked.n_draws, strict=True)
         if n
     ]
@@ -197,9 +238,9 @@ def scored(found, names, *, starts=2, factor=True):
     }
 
 
-def _of_starts(one, n):
+def _of_starts(one, n, n_trained):
     """The draws of the first networks; the draws of all of them take turns."""
-    which = np.flatnonzero(np.arange(one.n_draws) % STARTS < n)
+    which = np.flatnonzero(np.arange(one.n_draws) % n_trained < n)
     if one.of_classes:
         return replace(one, probability=one.probability[which])
     return replace(one, components=one.components.draws(which))
@@ -278,10 +319,11 @@ def _ratio(found, without, whole):
 def _read(folder):
     """What was trained, by table, with at most so many rows to be scored."""
     paths = sorted(folder.glob("*.pickle"))
-    return {path.stem: _thinned(pickle.loads(path.read_bytes())) for path in paths}
+    return {path.stem: thinned(pickle.loads(path.read_bytes())) for path in paths}
 
 
-def _thinned(found, most=600):
+def thinned(found, most=600):
+    """With at most so many of the rows to be scored."""
     rows = np.random.default_rng(0).permutation(len(found["y_test"]))[:most]
 
     def some(one):
