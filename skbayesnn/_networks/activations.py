@@ -60,7 +60,8 @@ ACTIVATIONS = {
         1.0,
     ),
     "erf": Activation(torch.erf, torch.erf_, lambda g, h: _erf_back(g, h), 1.0),
-    # x / (1 + exp(-x)), a relu without a kink; it falls before it rises.
+    # x / (1 + exp(-x)), a relu without a kink; it falls before it rises. The start
+    # scale is relu's, with which it was compared.
     "silu": Activation(
         functional.silu,
         lambda x: functional.silu(x, inplace=True),
