@@ -1,31 +1,32 @@
-"""Are defaults safe with few rows? The stack and single networks beside ridge.
+"""Are defaults safe with few rows? The stack and single networks beside linear models.
 
-Printed is the RMSE on new rows as a ratio to that of ``RidgeCV``, mean over seeds, and
-the share of new rows inside of the stack's 90 % intervals. Tables: a linear one and
-sin 2a + b^2 - c, both with five columns and noise, and rows of diabetes.
+Printed is the RMSE on new rows as a ratio to that of ``RidgeCV``, or the log loss as
+one to that of ``LogisticRegressionCV``, mean over seeds, and the share of new rows
+inside of the stack's 90 % intervals. Tables: a linear one and sin 2a + b^2 - c, both
+with five columns and noise, rows of scikit-learn's sets and training rows of UCI sets.
 
-    python benchmarks/small_tables.py --seeds 3
+    python benchmarks/small_tables.py --seeds 5
 """
 
 import warnings
 
 import numpy as np
-from common import command_line, environment, table
-from sklearn.datasets import load_diabetes
-from sklearn.linear_model import RidgeCV
+from common import command_line, data_folder, environment, table
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, load_wine
+from sklearn.linear_model import LogisticRegressionCV, RidgeCV
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skbayesnn import (
-    BayesianStackingRegressor,
-    BBBRegressor,
-    MCDropoutRegressor,
-    VariationalDropoutRegressor,
-)
+import skbayesnn
 from skbayesnn.metrics import interval_coverage
 
-ROWS = (20, 30, 60, 150)
-SINGLE = (MCDropoutRegressor, BBBRegressor, VariationalDropoutRegressor)
+ROWS, FEWEST_NEW = (20, 30, 60, 100, 150), 40
+KINDS = ("BayesianStacking", "MCDropout", "BBB", "VariationalDropout")
+
+
+# ---- tables: rows enough to learn from, and others
 
 
 def linear(n_rows, random):
@@ -40,41 +41,114 @@ def curved(n_rows, random):
 
 
 def diabetes(n_rows, random):
-    X, y = load_diabetes(return_X_y=True)
+    return _shuffled(*load_diabetes(return_X_y=True), random)
+
+
+def uci(name):
+    def rows(n_rows, random):
+        with np.load(data_folder("uci", name) / f"{name}.npz") as arrays:
+            train = arrays["train_index"][0].astype(int)
+            return _shuffled(arrays["X"][train], arrays["y"][train], random)
+
+    rows.__name__ = name
+    return rows
+
+
+def loaded(load):
+    def rows(n_rows, random):
+        return _shuffled(*load(return_X_y=True), random)
+
+    rows.__name__ = load.__name__.removeprefix("load_")
+    return rows
+
+
+def of_classes(make):
+    """Whether y is above its median."""
+
+    def rows(n_rows, random):
+        X, y = make(n_rows, random)
+        return X, (y > np.median(y)).astype(int)
+
+    rows.__name__ = f"{make.__name__}, halves"
+    return rows
+
+
+def _shuffled(X, y, random):
     order = random.permutation(len(y))
     return X[order], y[order]
 
 
+REGRESSION = (linear, curved, diabetes, uci("yacht"), uci("energy"), uci("concrete"))
+CLASSES = (
+    *map(loaded, (load_iris, load_wine, load_breast_cancer)),
+    *map(of_classes, (linear, curved, diabetes)),
+)
+
+
+# ---- scores
+
+
+def errors(models, X, y, X_new, y_new):
+    """RMSE of each."""
+    means = [model.fit(X, y).predict(X_new) for model in models]
+    return [np.sqrt(np.mean((mean - y_new) ** 2)) for mean in means]
+
+
+def losses(models, X, y, X_new, y_new):
+    """Log loss of each."""
+    found = [model.fit(X, y).predict_proba(X_new) for model in models]
+    return [log_loss(y_new, each, labels=models[0].classes_) for each in found]
+
+
+def compared(make, n_rows, seed):
+    """Scores of all as ratios to the linear model's, and the stack's coverage.
+
+    Without rows enough to score, none.
+    """
+    X, y = make(n_rows, np.random.default_rng(seed))
+    if len(y) < n_rows + FEWEST_NEW:
+        return np.full(len(KINDS) + 1, np.nan)
+    classes = make in CLASSES
+    ending = "Classifier" if classes else "Regressor"
+    ours = [getattr(skbayesnn, f"{kind}{ending}")(random_state=0) for kind in KINDS]
+    X, X_new, y, y_new = train_test_split(
+        X, y, train_size=n_rows, random_state=seed, stratify=y if classes else None
+    )
+    cut = X, y, X_new[:2000], y_new[:2000]
+    if classes:
+        line = LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000)
+        line = make_pipeline(StandardScaler(), line)
+        found = losses([line, *ours], *cut)
+        inside = np.nan
+    else:
+        line = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 4, 30)))
+        found = errors([line, *ours], *cut)
+        inside = interval_coverage(cut[3], ours[0].predict_interval(cut[2]))
+    return [*np.array(found[1:]) / found[0], inside]
+
+
 def main():
-    """Print the table."""
+    """Print the tables."""
     parser = command_line(__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     print(environment())
-    rows = []
-    for make in (linear, curved, diabetes):
-        for n_rows in ROWS:
-            ratios, inside = [], []
-            for seed in range(options.seeds):
-                X, y = make(n_rows, np.random.default_rng(seed))
-                train, new = (X[:n_rows], y[:n_rows]), (X[n_rows:], y[n_rows:])
-                stack = BayesianStackingRegressor(random_state=0)
-                single = [kind(random_state=0) for kind in SINGLE]
-                line = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 4, 30)))
-                errors = np.array(
-                    [_rmse(m.fit(*train), *new) for m in (line, stack, *single)]
-                )
-                ratios.append(errors[1:] / errors[0])
-                inside.append(interval_coverage(new[1], stack.predict_interval(new[0])))
-            means = [f"{value:.2f}" for value in np.mean(ratios, axis=0)]
-            rows.append([make.__name__, n_rows, *means, f"{np.mean(inside):.0%}"])
-    names = [kind.__name__ for kind in SINGLE]
-    print(table(["table", "rows", "stack", *names, "in 90 %"], rows))
-
-
-def _rmse(model, X, y):
-    return np.sqrt(np.mean((model.predict(X) - y) ** 2))
+    for makes in (REGRESSION, CLASSES):
+        found = {
+            (make.__name__, n_rows): np.mean(
+                [compared(make, n_rows, seed) for seed in range(options.seeds)], axis=0
+            )
+            for make in makes
+            for n_rows in ROWS
+        }
+        found = {which: means for which, means in found.items() if means[0] > 0}
+        found["mean", ""] = np.mean(list(found.values()), axis=0)
+        rows = [
+            [*which, *(f"{v:.2f}" for v in means[:-1]), f"{means[-1]:.0%}"]
+            for which, means in found.items()
+        ]
+        print(table(["table", "rows", *KINDS, "in 90 %"], rows), flush=True)
 
 
 if __name__ == "__main__":

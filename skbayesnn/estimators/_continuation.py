@@ -1,5 +1,7 @@
 """Training that goes on: warm starts, streams, and yesterday's posterior as a prior."""
 
+import math
+
 import numpy as np
 
 from skbayesnn._data.design import Design
@@ -12,7 +14,9 @@ PARTIAL_FIT_HORIZON = 2000
 
 def begin_stream(estimator, prepared: Prepared, n_epochs: int) -> _program.Fitted:
     """Epochs over the first rows of a stream."""
-    task, device, dtype = _task(estimator, prepared)
+    # How many rows will come is not known.
+    hidden = estimator._auto_hidden_layer_sizes(math.inf)
+    task, device, dtype = _task(estimator, prepared, hidden)
     task = task.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
     posterior = _program.start(task.plan, task.members, device, dtype)
     design = Design(prepared.table, task.shares, device, dtype)
@@ -30,7 +34,7 @@ def go_on(
     n_epochs, seen : of a stream: passes, and the weight of the rows before that are
         not among these
     """
-    task, device, dtype = _task(estimator, prepared)
+    task, device, dtype = _task(estimator, prepared, _fitted_widths(estimator))
     if how == "stream":
         task = task.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
         n_rows = seen + task.total_weight
@@ -60,10 +64,17 @@ def go_on(
     return _program.Fitted(task, trained)
 
 
-def _task(estimator, prepared):
+def _fitted_widths(estimator) -> tuple[int, ...] | None:
+    """Of the hidden layers, which stay as they are; None where "auto" is no option."""
+    if estimator._auto_hidden_layer_sizes(math.inf) is None:
+        return None
+    return tuple(estimator.network_.get("sizes", ())[1:-1])
+
+
+def _task(estimator, prepared, hidden):
     """The task, and where and in what precision it is computed."""
     device = _validation.device_for_fit(estimator.device)
-    task = _program.task_of(estimator, prepared)
+    task = _program.task_of(estimator, prepared, hidden)
     return task, device, _program.computed_in(task.plan, device)
 
 

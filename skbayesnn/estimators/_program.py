@@ -216,9 +216,12 @@ def computed_in(plan: Plan, device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else plan.dtype
 
 
-def task_of(estimator, prepared: Prepared) -> Task:
-    """An estimator's part of a program that trains on these rows."""
-    return make_task(prepared, specify(estimator, prepared))
+def task_of(estimator, prepared: Prepared, hidden: tuple | None = None) -> Task:
+    """An estimator's part of a program that trains on these rows.
+
+    hidden : as in :func:`specify`
+    """
+    return make_task(prepared, specify(estimator, prepared, hidden))
 
 
 def make_task(prepared: Prepared, asked: Specification) -> Task:

@@ -55,8 +55,12 @@ class Specification:
     dtype: torch.dtype
 
 
-def specify(estimator, prepared: Prepared) -> Specification:
+def specify(
+    estimator, prepared: Prepared, hidden: tuple[int, ...] | None = None
+) -> Specification:
     """What an estimator asks for on these rows.
+
+    hidden : what `hidden_layer_sizes="auto"` is, if it does not follow from the rows
 
     Raises
     ------
@@ -74,16 +78,17 @@ def specify(estimator, prepared: Prepared) -> Specification:
     seeds = random_state.randint(0, 2**31 - 1, size=n_members)
     rows, weights, validation = _split(estimator, prepared, random_state)
     likelihood, tau = _likelihood(estimator, prepared)
-    network, variational = _network(estimator, prepared, likelihood)
+    n_rows = float(weights.sum())
+    if hidden is None:
+        hidden = estimator._auto_hidden_layer_sizes(n_rows)
+    network, variational = _network(estimator, prepared, likelihood, hidden)
     n_batches = -(-len(rows) // _validation.batch_rows(estimator.batch_size, len(rows)))
     return Specification(
         seeds=seeds,
         network=network,
         likelihood=likelihood,
         variational=variational,
-        length_scale=estimator._length_scales(
-            network.prior_fan_ins, float(weights.sum())
-        ),
+        length_scale=estimator._length_scales(network.prior_fan_ins, n_rows),
         tau=tau,
         standardize=_validation.check_bool("standardize", estimator.standardize),
         rows=rows,
@@ -125,9 +130,11 @@ def _likelihood(estimator, prepared) -> tuple[Likelihood, np.ndarray | None]:
     return kind.build(n, tau is None, options), tau
 
 
-def _network(estimator, prepared, likelihood) -> tuple[Network, VariationalSpec]:
+def _network(
+    estimator, prepared, likelihood, hidden
+) -> tuple[Network, VariationalSpec]:
     description = _validation.network_of(
-        estimator.network, estimator.hidden_layer_sizes
+        estimator.network, estimator.hidden_layer_sizes, hidden
     )
     network = description.build(
         prepared.table.X.shape[1],

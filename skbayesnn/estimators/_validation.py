@@ -208,6 +208,18 @@ def _why_absent(device: torch.device) -> str:
     return ""
 
 
-def network_of(network, hidden_layer_sizes) -> NetworkDescription:
-    """`network`; None is a perceptron of `hidden_layer_sizes`."""
-    return MLP(hidden_layer_sizes) if network is None else network
+def network_of(network, hidden_layer_sizes, auto) -> NetworkDescription:
+    """`network`; None is a perceptron of `hidden_layer_sizes`.
+
+    auto : tuple of int, what "auto" is, or None where that is no option
+    """
+    if network is not None:
+        return network
+    if auto is None or not isinstance(hidden_layer_sizes, str):
+        return MLP(hidden_layer_sizes)
+    if hidden_layer_sizes != "auto":
+        raise ValueError(
+            "`hidden_layer_sizes` must be 'auto', an integer or a sequence of them; "
+            f"got {hidden_layer_sizes!r}."
+        )
+    return MLP(auto)

@@ -1,5 +1,7 @@
 """Bayes by Backprop [BBB15]: a normal distribution over every weight."""
 
+import math
+
 import numpy as np
 
 from skbayesnn._families import MeanField
@@ -7,6 +9,9 @@ from skbayesnn.estimators import _pruning, _validation
 from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._regression import BayesianRegressor
 from skbayesnn.estimators._variational_spec import VariationalSpec
+
+# `hidden_layer_sizes="auto"` up to so many rows.
+_WIDTHS = ((100, (10,)), (300, (20,)), (3000, (20, 20)), (math.inf, (50, 50)))
 
 
 class _BayesByBackprop(_pruning.Prunable):
@@ -139,8 +144,12 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
 
     Parameters
     ----------
-    hidden_layer_sizes : int or sequence of int, default=(50, 50)
-        Units of each hidden layer; () is a linear model.
+    hidden_layer_sizes : "auto", int or sequence of int, default="auto"
+        Units of each hidden layer; () is a linear model. The KL grows with the number
+        of weights: where it outweighs the data, the posterior falls back on the prior.
+        So ``"auto"`` is (10,) up to 100 rows, (20,) up to 300, (20, 20) up to 3,000 and
+        (50, 50) above, and in streams (``partial_fit``, but for ``prior="previous"``).
+        A fit that goes on keeps what it has.
     activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
     network : None, MLP, ConvNet or RecurrentNet, default=None
         As in :class:`MCDropoutRegressor`.
@@ -226,7 +235,7 @@ x_scale_, y_mean_, y_scale_
 
     def __init__(
         self,
-        hidden_layer_sizes=(50, 50),
+        hidden_layer_sizes="auto",
         activation="relu",
         *,
         network=None,
@@ -262,6 +271,10 @@ x_scale_, y_mean_, y_scale_
         random_state=None,
     ):
         self._store(locals())
+
+    def _auto_hidden_layer_sizes(self, n_rows):
+        """As wide as the data outweigh the KL: benchmarks/STUDY.md."""
+        return next(sizes for most, sizes in _WIDTHS if n_rows <= most)
 
     def partial_fit(
         self, X, y, sample_weight=None, prior=None, *, n_epochs=1, n_replay=0
@@ -302,7 +315,7 @@ class BBBClassifier(_BayesByBackprop, BayesianClassifier):
 
     Parameters
     ----------
-    hidden_layer_sizes : int or sequence of int, default=(50, 50)
+    hidden_layer_sizes : int or sequence of int, default=(50,)
         Units of each hidden layer; () is a linear model.
     activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
     network : None, MLP, ConvNet or RecurrentNet, default=None
@@ -351,7 +364,7 @@ x_scale_
 
     def __init__(
         self,
-        hidden_layer_sizes=(50, 50),
+        hidden_layer_sizes=(50,),
         activation="relu",
         *,
         network=None,

@@ -273,7 +273,7 @@ seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
 
     def __init__(
         self,
-        hidden_layer_sizes=(50, 50),
+        hidden_layer_sizes="auto",
         activation="relu",
         *,
         network=None,
@@ -360,7 +360,7 @@ seeds_, optimizer_, x_mean_, x_scale_
 
     def __init__(
         self,
-        hidden_layer_sizes=(50, 50),
+        hidden_layer_sizes=(50,),
         activation="relu",
         *,
         network=None,

@@ -16,15 +16,19 @@ from scipy import sparse
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
-from skbayesnn import BBBClassifier, BBBRegressor
+from skbayesnn import BBBClassifier, BBBRegressor, MCDropoutRegressor
 from skbayesnn._inference.record import Record
+from skbayesnn.networks import MLP
 from tests.estimators.posteriors import BBB, VARIATIONAL
 
 BOTH = pytest.mark.parametrize("kind", BBB)
 # Networks of a few units in twenty epochs are worse than a straight line, of course.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
-)
+pytestmark = [
+    pytest.mark.filterwarnings(
+        f"ignore:{beginning}:sklearn.exceptions.ConvergenceWarning"
+    )
+    for beginning in ("the network explains", "in its training rows the network")
+]
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +163,71 @@ def test_start(data, small, kind):
         for rho in ("rho", "bias_rho"):
             sigma = np.logaddexp(0, model.parameters_[f"layers/{i}/{rho}"])
             np.testing.assert_allclose(sigma**2, 0.01 * gain / inputs, rtol=1e-9)
+
+
+# ---- the width that follows from the rows
+
+AUTO = {"max_iter": 1, "n_draws": 2, "random_state": 0}
+
+
+def hidden(model):
+    return tuple(model.network_["sizes"][1:-1])
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "sizes"),
+    [
+        (12, (10,)),
+        (100, (10,)),
+        (101, (20,)),
+        (300, (20,)),
+        (301, (20, 20)),
+        (3000, (20, 20)),
+        (3001, (50, 50)),
+    ],
+)
+def test_width_follows_the_rows(n_rows, sizes):
+    random = np.random.default_rng(n_rows)
+    X, y = random.normal(size=(n_rows, 2)), random.normal(size=n_rows)
+    assert hidden(BBBRegressor(**AUTO).fit(X, y)) == sizes
+
+
+def test_width_follows_the_weights_of_the_rows(data):
+    """41 rows of weight 3 are as many as 123."""
+    three = np.full(len(data.y), 3.0)
+    model = BBBRegressor(**AUTO)
+    assert hidden(model.fit(data.X, data.y, three)) == (20,)
+    thrice = np.repeat(data.X, 3, axis=0), np.repeat(data.y, 3)
+    assert hidden(model.fit(*thrice)) == (20,)
+
+
+def test_width_stays_in_a_fit_that_goes_on(data):
+    many = np.repeat(data.X, 3, axis=0), np.repeat(data.y, 3)
+    model = BBBRegressor(**AUTO, warm_start=True).fit(data.X, data.y)
+    assert hidden(model.fit(*many)) == (10,)
+    assert hidden(model.partial_fit(*many)) == (10,)
+    assert hidden(model.partial_fit(*many, prior="previous")) == (10,)
+    assert hidden(model.set_params(warm_start=False).fit(*many)) == (20,)
+
+
+def test_width_of_a_stream_is_that_of_many_rows(data):
+    """How many will come is not known; with yesterday's posterior a part is whole."""
+    model = BBBRegressor(**AUTO)
+    assert hidden(model.partial_fit(data.X, data.y)) == (50, 50)
+    assert hidden(model.partial_fit(data.X, data.y)) == (50, 50)
+    model = BBBRegressor(**AUTO).partial_fit(data.X, data.y, prior="previous")
+    assert hidden(model) == (10,)
+
+
+def test_another_network_has_its_own_widths(data):
+    model = BBBRegressor(network=MLP((7,)), warm_start=True, **AUTO)
+    assert hidden(model.fit(data.X, data.y).fit(data.X, data.y)) == (7,)
+
+
+@pytest.mark.parametrize("kind", [BBBRegressor, MCDropoutRegressor])
+def test_width_that_is_none(data, kind):
+    with pytest.raises((TypeError, ValueError), match="`hidden_layer_sizes` must be"):
+        kind(hidden_layer_sizes="wide").fit(data.X, data.y)
 
 
 @BOTH
