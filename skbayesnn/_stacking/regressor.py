@@ -43,7 +43,7 @@ class BayesianStackingRegressor(
     cv : int, cross-validation generator or iterable, default=None
         Folds. None is five with fewer than 700 rows, and one held-out fifth from there
         on. Numbers mean shuffled folds.
-    n_refits : int, default=2
+    n_refits : int, default=4
         Networks of each candidate with weight, from different starts, fitted to all
         rows.
     max_iter : "auto" or int, default="auto"
@@ -120,7 +120,7 @@ class BayesianStackingRegressor(
         estimators="auto",
         *,
         cv=None,
-        n_refits=2,
+        n_refits=4,
         max_iter="auto",
         n_jobs=None,
         memory_budget=None,
