@@ -33,11 +33,11 @@ PACKAGES = {
     "skbayesnn.metrics": set(),
     "skbayesnn.model_selection": set(),
     "skbayesnn.plotting": set(),
+    "skbayesnn.preprocessing": set(),
 }
 MODULES = [
     "skbayesnn.gradient_estimators",
     "skbayesnn.networks",
-    "skbayesnn.preprocessing",
     "skbayesnn.scoring",
 ]
 LISTED = {
