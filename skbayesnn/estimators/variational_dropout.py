@@ -233,7 +233,7 @@ class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
 
     Parameters
     ----------
-    hidden_layer_sizes : int or sequence of int, default=(50, 50)
+    hidden_layer_sizes : int or sequence of int, default=(50,)
         Units of each hidden layer; () is a linear model.
     activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
     network : None, MLP, ConvNet or RecurrentNet, default=None
@@ -278,7 +278,7 @@ x_scale_
 
     def __init__(
         self,
-        hidden_layer_sizes=(50, 50),
+        hidden_layer_sizes=(50,),
         activation="relu",
         *,
         network=None,

@@ -529,7 +529,7 @@ seeds_, optimizer_, x_mean_, x_scale_
 
     def __init__(
         self,
-        hidden_layer_sizes=(50, 50),
+        hidden_layer_sizes=(50,),
         activation="relu",
         *,
         network=None,
