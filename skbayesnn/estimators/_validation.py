@@ -218,7 +218,7 @@ def network_of(network, hidden_layer_sizes, auto) -> NetworkDescription:
     if auto is None or not isinstance(hidden_layer_sizes, str):
         return MLP(hidden_layer_sizes)
     if hidden_layer_sizes != "auto":
-        raise ValueError(
+        raise TypeError(
             "`hidden_layer_sizes` must be 'auto', an integer or a sequence of them; "
             f"got {hidden_layer_sizes!r}."
         )

@@ -685,7 +685,7 @@ def test_the_noise_of_draws_is_no_variation(seed):
     random = np.random.default_rng(seed)
     X, y = random.normal(size=(15, 3)), random.normal(size=15)
     with pytest.warns(ConvergenceWarning, match="predictions are constant"):
-        BBBRegressor(random_state=seed).fit(X, y)
+        BBBRegressor((50, 50), random_state=seed).fit(X, y)
 
 
 def test_constant_classes_are_told_as_probabilities(seed):
