@@ -28,7 +28,8 @@ def main():
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.25, random_state=0)
     model = BayesianStackingRegressor(max_iter=EPOCHS, verbose=True, random_state=0)
     model.fit(X, y)
-    print(f"{len(model.weights_)} candidates, {len(model.estimators_)} with weight")
+    n_candidates, n_kept = len(model.weights_["weight"]), len(model.estimators_)
+    print(f"{n_candidates} candidates, {n_kept} with weight")
     ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 4, 15)))
     boosting = HistGradientBoostingRegressor(random_state=0)
     rows = {
@@ -71,8 +72,8 @@ def draw(model, X, y):
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.8))
     PredictionIntervalDisplay.from_estimator(model, X, y, ax=left)
     left.set_title("rows that were never seen")
-    heaviest = list(model.weights_["weight"].items())[:10][::-1]
-    names, weights = zip(*heaviest, strict=True)
+    kept = [(name, w) for name, w in model.weights_["weight"].items() if w > 0]
+    names, weights = zip(*kept[:10][::-1], strict=True)
     right.barh(np.arange(len(weights)), weights, color=BLUE)
     right.set_yticks(np.arange(len(weights)), names, fontsize=8, color=GREY)
     right.set_xlabel("weight in the mixture")
