@@ -3,7 +3,8 @@
 Printed is the CRPS on rows kept apart as a ratio to that of ``"fan_in"``, the root of
 each layer's number of inputs (mean of three made-up tables, or parts of training rows
 as in study.py). Rules: the default; at most so much, and at most the root of N over two
-or three; one number for all layers; half of the root.
+or three; one number for all layers; half of the root. For classes, of few rows, the
+log loss as a ratio to that of ``LogisticRegressionCV``, one number or one per layer.
 
     python benchmarks/length_scale.py
 """
@@ -12,10 +13,18 @@ import warnings
 
 import numpy as np
 from common import command_line, environment, table
-from small_tables import curved, diabetes, linear
+from small_tables import (
+    CLASSES,
+    curved,
+    diabetes,
+    linear,
+    logistic,
+    losses,
+    parted,
+)
 from study import REGRESSION, RESOURCES
 
-from skbayesnn import MCDropoutRegressor
+from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._meta.functions import open_predictive
 from skbayesnn._stacking.candidates import Rows, candidates_of, refitted
 from skbayesnn._stacking.pool import Entry
@@ -32,6 +41,8 @@ LARGE = (
     "protein-tertiary-structure",
     "synthetic-1000",
 )
+# Of classes.
+SCALES = (0.5, 1.0, 2.0, (2.0, 0.5, 0.3), (2.0, 1.0, 1.0))
 
 
 def wave(n_rows, random):
@@ -74,18 +85,13 @@ def scores(X, y, X_test, y_test):
     }
 
 
-def main():
-    """Print the table."""
-    parser = command_line(__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    print(environment())
+def of_numbers(n_seeds):
+    """The table of regressions."""
     found = {}
     for make in (linear, curved, diabetes, wave):
         for n_rows in ROWS:
             of_seeds = []
-            for seed in range(options.seeds):
+            for seed in range(n_seeds):
                 X, y = make(n_rows, np.random.default_rng(seed))
                 cut = X[:n_rows], y[:n_rows], X[n_rows:], y[n_rows:]
                 of_seeds.append(scores(*cut))
@@ -104,7 +110,43 @@ def main():
         for rule in names
     ]
     rows.append(["geometric mean", *(f"{value:.3f}" for value in mean)])
-    print(table(["table", *names], rows))
+    return table(["table", *names], rows)
+
+
+def of_classes(n_seeds):
+    """The table of classes."""
+    names = [str(scale) for scale in SCALES]
+    found = {}
+    for make in CLASSES:
+        for n_rows in ROWS:
+            cuts = [parted(make, n_rows, seed) for seed in range(n_seeds)]
+            if None not in cuts:
+                ratios = [_ratios_to_logistic(cut) for cut in cuts]
+                found[f"{make.__name__}, {n_rows}"] = np.mean(ratios, axis=0)
+    every = np.array(list(found.values()))
+    found["mean"] = every.mean(0)
+    found["geometric mean"] = np.exp(np.log(every).mean(0))
+    rows = [[name, *(f"{one:.2f}" for one in each)] for name, each in found.items()]
+    return table(["table", *names], rows)
+
+
+def _ratios_to_logistic(cut):
+    ours = [MCDropoutClassifier(length_scale=scale, random_state=0) for scale in SCALES]
+    found = losses([logistic(), *ours], *cut)
+    return np.array(found[1:]) / found[0]
+
+
+def main():
+    """Print the tables."""
+    parser = command_line(__doc__)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--kinds", nargs="+", default=("numbers", "classes"))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    print(environment())
+    for kind, report in (("numbers", of_numbers), ("classes", of_classes)):
+        if kind in options.kinds:
+            print(f"\n{report(options.seeds)}", flush=True)
 
 
 if __name__ == "__main__":

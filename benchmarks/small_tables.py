@@ -100,25 +100,37 @@ def losses(models, X, y, X_new, y_new):
     return [log_loss(y_new, each, labels=models[0].classes_) for each in found]
 
 
-def compared(make, n_rows, seed):
-    """Scores of all as ratios to the linear model's, and the stack's coverage.
-
-    Without rows enough to score, none.
-    """
+def parted(make, n_rows, seed):
+    """So many rows to learn from, and others; None without rows enough to score."""
     X, y = make(n_rows, np.random.default_rng(seed))
     if len(y) < n_rows + FEWEST_NEW:
+        return None
+    X, X_new, y, y_new = train_test_split(
+        X,
+        y,
+        train_size=n_rows,
+        random_state=seed,
+        stratify=y if make in CLASSES else None,
+    )
+    return X, y, X_new[:2000], y_new[:2000]
+
+
+def logistic():
+    """The linear model of classes."""
+    line = LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000)
+    return make_pipeline(StandardScaler(), line)
+
+
+def compared(make, n_rows, seed):
+    """Scores of all as ratios to the linear model's, and the stack's coverage."""
+    cut = parted(make, n_rows, seed)
+    if cut is None:
         return np.full(len(KINDS) + 1, np.nan)
     classes = make in CLASSES
     ending = "Classifier" if classes else "Regressor"
     ours = [getattr(skbayesnn, f"{kind}{ending}")(random_state=0) for kind in KINDS]
-    X, X_new, y, y_new = train_test_split(
-        X, y, train_size=n_rows, random_state=seed, stratify=y if classes else None
-    )
-    cut = X, y, X_new[:2000], y_new[:2000]
     if classes:
-        line = LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000)
-        line = make_pipeline(StandardScaler(), line)
-        found = losses([line, *ours], *cut)
+        found = losses([logistic(), *ours], *cut)
         inside = np.nan
     else:
         line = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 4, 30)))
