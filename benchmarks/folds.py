@@ -11,17 +11,19 @@ import time
 import warnings
 
 from common import command_line, environment, table
-from sklearn.model_selection import ShuffleSplit
+from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 from study import diabetes, halves, noisy_classes, synthetic, uci
 
 from skbayesnn import BayesianStackingClassifier, BayesianStackingRegressor
 
 ROWS = (100, 400, 1000)
 SETS = ("concrete", "wine-quality-red", "kin8nm", "power-plant")
-FIFTH = ShuffleSplit(1, test_size=0.2, random_state=0)
+ONCE = {"test_size": 0.2, "n_splits": 1, "random_state": 0}
+REGRESSION = BayesianStackingRegressor, ShuffleSplit(**ONCE)
+CLASSIFICATION = BayesianStackingClassifier, StratifiedShuffleSplit(**ONCE)
 HOW = {
     "five folds": {"cv": 5, "n_refits": 2},
-    "a held-out fifth": {"cv": FIFTH, "n_refits": 2},
+    "a held-out fifth": {"n_refits": 2},
     "twenty folds": {"cv": 20, "n_refits": 2},
     "five starts": {"cv": 5, "n_refits": 5},
 }
@@ -30,25 +32,29 @@ MOST_ROWS_OF = {"twenty folds": 100, "five starts": 400}
 
 
 def tables(n_rows):
-    """By name, those that have so many rows."""
-    found = {name: uci(name, most_rows=n_rows) for name in SETS}
-    found["synthetic"] = synthetic(n_rows)
+    """By name, of both kinds, those that have so many rows."""
+    numbers = {name: uci(name, most_rows=n_rows) for name in SETS}
+    numbers["synthetic"] = synthetic(n_rows)
     if n_rows <= 300:
-        found["diabetes"] = diabetes(n_rows)
-    found["noisy classes"] = noisy_classes(n_rows)
-    found["kin8nm halves"] = halves("kin8nm", n_rows)
-    return {name: one for name, one in found.items() if len(one[1]) == n_rows}
+        numbers["diabetes"] = diabetes(n_rows)
+    classes = {
+        "noisy classes": noisy_classes(n_rows),
+        "kin8nm halves": halves("kin8nm", n_rows),
+    }
+    for stack, found in ((REGRESSION, numbers), (CLASSIFICATION, classes)):
+        for name, one in found.items():
+            if len(one[1]) == n_rows:
+                yield name, stack, one
 
 
-def scored(name, one, **options):
+def scored(stack, one, **options):
     """Score of the stack on rows kept apart, and seconds on the processor."""
     X, y, X_test, y_test = one
-    of_classes = "classes" in name or "halves" in name
-    kind = BayesianStackingClassifier if of_classes else BayesianStackingRegressor
+    kind, fifth = stack
     start = time.process_time()
-    model = kind(random_state=0, **options).fit(X, y)
+    model = kind(random_state=0, **{"cv": fifth} | options).fit(X, y)
     seconds = time.process_time() - start
-    if of_classes:
+    if stack is CLASSIFICATION:
         return -model.log_predictive_density(X_test, y_test).mean(), seconds
     return model.crps(X_test, y_test).mean(), seconds
 
@@ -56,9 +62,9 @@ def scored(name, one, **options):
 def of_folds():
     """Rows of the table."""
     for n_rows in ROWS:
-        for name, one in tables(n_rows).items():
+        for name, stack, one in tables(n_rows):
             found = [
-                scored(name, one, **how)
+                scored(stack, one, **how)
                 if n_rows <= MOST_ROWS_OF.get(said, n_rows)
                 else None
                 for said, how in HOW.items()

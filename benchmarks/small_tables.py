@@ -154,8 +154,12 @@ def main():
             for make in makes
             for n_rows in ROWS
         }
-        found = {which: means for which, means in found.items() if means[0] > 0}
-        found["mean", ""] = np.mean(list(found.values()), axis=0)
+        found = {
+            which: means for which, means in found.items() if np.isfinite(means[0])
+        }
+        every = np.array(list(found.values()))
+        found["mean", ""] = every.mean(axis=0)
+        found["geometric mean", ""] = np.exp(np.log(every).mean(axis=0))
         rows = [
             [*which, *(f"{v:.2f}" for v in means[:-1]), f"{means[-1]:.0%}"]
             for which, means in found.items()

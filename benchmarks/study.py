@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from _leaderboard.tasks import TASKS, Split, as_taken
 from common import data_folder, table
+from small_tables import curved
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
@@ -60,11 +61,7 @@ def uci(name, seed=1, most_rows=MOST_ROWS):
 
 
 def synthetic(n_rows):
-    random = np.random.default_rng(0)
-    X = random.normal(size=(n_rows + 2000, 5))
-    f = np.sin(2 * X[:, 0]) + X[:, 1] ** 2 - X[:, 2]
-    y = f + 0.5 * random.normal(size=len(f))
-    return _cut(X, y, n_rows)
+    return _cut(*curved(n_rows, np.random.default_rng(0)), n_rows)
 
 
 def diabetes(n_rows):

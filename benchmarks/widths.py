@@ -1,4 +1,4 @@
-"""How wide should a single network be? Layers of mean-field posteriors by table.
+"""How wide should a single network be? Layers of variational posteriors by table.
 
 Printed is the CRPS (classes: log loss) on rows kept apart as a ratio to that of the
 best width, and the geometric mean of the tables of so many rows; in the last column

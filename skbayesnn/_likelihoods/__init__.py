@@ -36,7 +36,13 @@ __all__ = [
     "Poisson",
     "StudentT",
     "likelihood_from",
+    "likelihood_named",
 ]
+
+
+def likelihood_named(name) -> type[Likelihood] | None:
+    """The likelihood of that name, or None where it is none."""
+    return LIKELIHOODS.get(name) if isinstance(name, str) else None
 
 
 def likelihood_from(about: dict) -> Likelihood:

@@ -4,7 +4,7 @@ import time
 import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
 
@@ -71,54 +71,63 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         say = partial(self._say, time.perf_counter())
         y = self._checked_targets(y)
         _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
+        _validation.check_bool("verbose", self.verbose)
         before = self._unfinished_of(X, y, sample_weight, groups)
-        rows, pool = self._rows_and_pool(X, y, sample_weight, before.seed)
-        candidates = candidates_of(pool)
-        check_same_kind(candidates, of_classes=self._of_classes)
-        splits = folds_of(
-            self.cv, rows, groups, of_classes=self._of_classes, seed=before.seed
-        )
         try:
-            resources = self._resources()
-            work = held_out(candidates, rows, splits, before.out_of_fold, resources)
-            of_members = f"of {len(candidates) * len(splits)} networks out of fold"
-            _work_off(work, lambda n_done: say(f"{n_done} {of_members}"))
-            candidates = that_trained(candidates, splits, before.out_of_fold)
-            oof = OutOfFold.of(candidates, splits, before.out_of_fold, rows)
-            stacked = oof.stacked()
-            kept, n_draws = _with_weight(candidates, stacked)
-            settings = self._refit_settings(kept, n_draws)
-            work = refitted(kept, settings, rows, before.refits, resources)
-            of_kept = f"of {len(kept)} fitted to all rows"
-            _work_off(work, lambda n_done: say(f"{n_done} {of_kept}"))
-            trained = that_trained(kept, [None], before.refits)
-            if len(trained) < len(kept):
-                candidates = trained
-                oof = OutOfFold.of(candidates, splits, before.out_of_fold, rows)
-                stacked = oof.stacked()
-                kept, n_draws = _with_weight(candidates, stacked)
+            rows, pool = self._rows_and_pool(X, y, sample_weight, before.seed)
+            fitted = self._fitted(rows, pool, groups, before, say)
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
                 before.forget_failures()
             self._unfinished = before
             raise
+        # Nothing is changed before all is known, and nothing of an earlier fit stays.
+        become(self, fitted)
+        say(str(self.summary_))
+        return self
+
+    def _fitted(self, rows, pool, groups, before: "_Unfinished", say) -> dict:
+        """Fitted attributes; what takes long is put into ``before``."""
+        candidates = candidates_of(pool)
+        check_same_kind(candidates, of_classes=self._of_classes)
+        splits = folds_of(
+            self.cv, rows, groups, of_classes=self._of_classes, seed=before.seed
+        )
+        before.forget_other_folds(splits)
+        resources = self._resources()
+        work = held_out(candidates, rows, splits, before.out_of_fold, resources)
+        n_networks = len(candidates) * len(splits)
+        _work_off(work, say, f"of {n_networks} networks out of fold")
+        left = that_trained(candidates, splits, before.out_of_fold)
+        # Whoever fails on all rows leaves its weight to the others.
+        candidates = []
+        while len(left) != len(candidates):
+            candidates = left
+            oof = OutOfFold.of(candidates, splits, before.out_of_fold, rows)
+            stacked = oof.stacked()
+            kept, n_draws = _with_weight(candidates, stacked)
+            settings = self._refit_settings(kept, n_draws)
+            work = refitted(kept, settings, rows, before.refits, resources)
+            _work_off(work, say, f"of {len(kept)} fitted to all rows")
+            left = that_trained(candidates, [None], before.refits)
+        models = []
+        for one in kept:
+            model = before.refits[one.name, 0]
+            # What was fitted before another one failed had fewer draws of the mixture.
+            model.set_params(**settings[one.name])
+            models.append(model)
         folds = [
             [before.out_of_fold[one.name, fold].estimator for one in kept]
             for fold in range(len(splits))
         ]
-        models = [before.refits[one.name, 0] for one in kept]
-        fitted = {
+        return {
             "estimators_": models,
             "n_iter_": max(network_of(one).n_iter_ for one in models),
             "n_draws_": np.array([n_draws[one.name] for one in kept]),
             **self._what_is_known(candidates, oof, stacked),
             **self._cross_fitted(folds, splits, oof, stacked.mixture),
-            **_columns_of(rows),
+            **self._columns_of(rows),
         }
-        # Nothing is changed before all is known, and nothing of an earlier fit stays.
-        become(self, fitted)
-        say(str(self.summary_))
-        return self
 
     # ---- what is asked for
 
@@ -178,18 +187,17 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _unfinished_of(self, X, y, sample_weight, groups) -> "_Unfinished":
         """What an unfinished fit to the same data has found out, or nothing."""
         how = self.get_params(deep=False)
+        # A splitter need not be one that can be pickled: see what it splits.
         for name in ("n_jobs", "memory_budget", "verbose", "cv"):
             del how[name]
         if not isinstance(self.random_state, Integral):
             del how["random_state"]  # the seed is kept
-        # A splitter need not be one that can be pickled.
-        data = X, y, sample_weight, groups, repr(self.cv)
-        fingerprint = joblib.hash((how, data))
+        fingerprint = joblib.hash((how, X, y, sample_weight, groups))
         before, self._unfinished = self._unfinished, None
         if before is not None and before.fingerprint == fingerprint:
             return before
         random = _validation.random_source(self.random_state)
-        return _Unfinished(fingerprint, int(random.randint(2**31 - 1)), {}, {})
+        return _Unfinished(fingerprint, int(random.randint(2**31 - 1)))
 
     # ---- what is made of it
 
@@ -207,6 +215,17 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _out_of_fold(self, oof: OutOfFold, mixture) -> dict:
         """Attributes that say what the mixture thinks of rows that it has not seen."""
 
+    def _columns_of(self, rows: Rows) -> dict:
+        """Fitted attributes that say which columns there were."""
+        # Texts and images have none.
+        shape: tuple[int, ...] = getattr(rows.X, "shape", ())
+        known = {"n_features_in_": shape[1]} if len(shape) == 2 else {}
+        if isinstance(self.estimators, str):
+            known["fitted_to_sparse_"] = sparse.issparse(rows.X)
+        if rows.columns is not None:
+            known["feature_names_in_"] = rows.columns
+        return known
+
     def _cross_fitted(self, folds, splits, oof: OutOfFold, mixture) -> dict:
         """Attributes that keep the networks of the folds, where they are needed."""
         return {}
@@ -223,7 +242,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _checked_inputs(self, X):
         """X as the candidates take it."""
         check_is_fitted(self)
-        if isinstance(self.estimators, str):
+        # Estimators that were given check what they get themselves.
+        if hasattr(self, "fitted_to_sparse_"):
             X = check_inputs(self, X, reset=False)
             if sparse.issparse(X) and not self.fitted_to_sparse_:
                 X = X.toarray()
@@ -265,7 +285,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         return tags
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Unfinished:
     """What a fit that did not come to its end has found out.
 
@@ -275,14 +295,24 @@ class _Unfinished:
         Of parameters and data.
     seed : int
         Of folds and candidates.
+    folds : str or None
+        Fingerprint of the folds of ``out_of_fold``.
     out_of_fold, refits : dict
         By candidate's name and fold.
     """
 
     fingerprint: str
     seed: int
-    out_of_fold: dict
-    refits: dict
+    folds: str | None = None
+    out_of_fold: dict = field(default_factory=dict)
+    refits: dict = field(default_factory=dict)
+
+    def forget_other_folds(self, splits) -> None:
+        """What other folds have left out is not held out by these."""
+        folds = joblib.hash(splits)
+        if folds != self.folds:
+            self.out_of_fold.clear()
+        self.folds = folds
 
     def forget_failures(self) -> None:
         """What failed is tried again."""
@@ -299,16 +329,7 @@ def _with_weight(candidates, stacked: Stacked) -> tuple[list[Candidate], dict]:
     return [one for one in candidates if one.name in n_draws], n_draws
 
 
-def _columns_of(rows: Rows) -> dict:
-    """Fitted attributes that say which columns there were."""
-    known = {"n_features_in_": rows.X.shape[1]} if hasattr(rows.X, "shape") else {}
-    known["fitted_to_sparse_"] = sparse.issparse(rows.X)
-    if rows.columns is not None:
-        known["feature_names_in_"] = rows.columns
-    return known
-
-
-def _work_off(trained: Iterator[int], report: Callable[[int], None]) -> None:
+def _work_off(trained: Iterator[int], say: Callable[[str], None], of: str) -> None:
     """Train all there is, without the warnings of single candidates."""
     # Weights are handed to the network by its name, whatever is routed outside.
     with (
@@ -319,7 +340,7 @@ def _work_off(trained: Iterator[int], report: Callable[[int], None]) -> None:
         warnings.filterwarnings("ignore", message=".*columns of X are constant")
         warnings.filterwarnings("ignore", message="y is constant")
         for n_done in trained:
-            report(n_done)
+            say(f"{n_done} {of}")
 
 
 def _framed(names, weights, log_density):

@@ -9,7 +9,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
 
-from skbayesnn._likelihoods import LIKELIHOODS
+from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._meta.walk import open_predictive
 from skbayesnn._predictive.mixin import Predictive
 from skbayesnn._sklearn_compat import safe_split
@@ -90,8 +90,8 @@ def check_same_kind(candidates: Sequence[Candidate], *, of_classes: bool) -> Non
                 f"the pool must hold {wanted} only; got {type(network).__name__} as "
                 f"{one.entry.name!r}."
             )
-        likelihood = LIKELIHOODS.get(network.likelihood)
         # What is none is told of where it is trained.
+        likelihood = likelihood_named(network.likelihood)
         if likelihood is not None:
             kinds.setdefault(likelihood.components_class, network.likelihood)
     if len(kinds) > 1:
@@ -208,6 +208,8 @@ def that_trained(
 ) -> list[Candidate]:
     """Without the candidates that failed in a fold, of which is warned.
 
+    What was not to be trained has not failed.
+
     Raises
     ------
     Exception
@@ -215,7 +217,7 @@ def that_trained(
     """
     trained, errors = [], {}
     for one in candidates:
-        of_folds = [known[one.name, fold] for fold in range(len(splits))]
+        of_folds = [known.get((one.name, fold)) for fold in range(len(splits))]
         failed = [value for value in of_folds if isinstance(value, Exception)]
         if failed:
             errors[one.name] = failed[0]

@@ -33,7 +33,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         fifth from there on. Numbers mean shuffled folds.
     n_refits : int, default=2
         Networks of each candidate with weight, from different starts, fitted to all
-        rows.
+        rows; its own ``n_estimators`` where that is more.
     max_iter : "auto" or int, default="auto"
         Epochs of the default candidates.
     class_weight : dict, "balanced" or None, default=None
@@ -78,7 +78,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     n_iter_ : int
         Epochs of the longest fit to all rows.
     fitted_to_sparse_ : bool
-        Whether X was a sparse matrix.
+        Whether X was a sparse matrix, with ``estimators="auto"``.
     n_features_in_, feature_names_in_
         The latter where X has names and the pool is the default.
 

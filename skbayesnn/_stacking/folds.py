@@ -21,7 +21,7 @@ def folds_of(cv, rows, groups, *, of_classes: bool, seed: int) -> list[tuple]:
 
     cv : None, by the number of rows; int, shuffled folds; or as scikit-learn takes it
     """
-    X, y = rows.X, rows.y
+    y = rows.y
     own = cv is None or isinstance(cv, Integral)
     if own and groups is not None:
         raise ValueError(
@@ -29,26 +29,38 @@ def folds_of(cv, rows, groups, *, of_classes: bool, seed: int) -> list[tuple]:
             "sklearn.model_selection.GroupKFold() or another one of groups."
         )
     if own:
-        cv = _own_folds(cv, y, of_classes, seed)
-    with warnings.catch_warnings():
-        # A class of fewer rows than folds is not in all of them.
-        warnings.filterwarnings("ignore", message="The least populated class")
-        splits = [
-            tuple(np.arange(len(y))[part] for part in split)
-            for split in check_cv(cv, y, classifier=of_classes).split(X, y, groups)
-        ]
+        splits = _own_folds(cv, y, rows.sample_weight, of_classes, seed)
+    else:
+        by = check_cv(cv, y, classifier=of_classes).split(rows.X, y, groups)
+        splits = [tuple(np.arange(len(y))[part] for part in split) for split in by]
     if not splits:
         raise ValueError(f"`cv` must have at least one split; got {cv!r}.")
     if of_classes:
         _check_classes(y, rows.sample_weight, splits)
-    if not own:
-        return splits
-    # Folds of equally many rows share a program: some train on one row less.
+    return splits
+
+
+def _own_folds(n_folds, y, weights, of_classes: bool, seed: int) -> list[tuple]:
+    """Of the rows that have weight: the others are as if they were not there."""
+    used = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
+    by = _splitter(n_folds, y[used], of_classes, seed)
+    with warnings.catch_warnings():
+        # A class of fewer rows than folds is not in all of them.
+        warnings.filterwarnings("ignore", message="The least populated class")
+        splits = [(used[a], used[b]) for a, b in by.split(used, y[used])]
+    # Folds of equally many rows share a program: some train on one row less, unless it
+    # is the last one of its class.
     n_train = min(len(train) for train, _ in splits)
-    return [(train[:n_train], test) for train, test in splits]
+    equal = [(train[:n_train], test) for train, test in splits]
+    if of_classes and any(
+        len(np.unique(y[fewer])) < len(np.unique(y[train]))
+        for (fewer, _), (train, _) in zip(equal, splits, strict=True)
+    ):
+        return splits
+    return equal
 
 
-def _own_folds(n_folds, y, of_classes: bool, seed: int):
+def _splitter(n_folds, y, of_classes: bool, seed: int):
     """Shuffled; stratified where there are enough rows of the classes."""
     n_rows = len(y)
     if n_rows < 2:

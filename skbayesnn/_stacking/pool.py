@@ -33,8 +33,7 @@ MOST_COLUMNS, MOST_DENSE = 256, 2**25
 # take this share of the steps; and columns have more bins.
 MANY_ROWS, SHARE_OF_STEPS = 10_000, 0.25
 
-# The lower and the higher rate. Kinks suit some tables, smooth functions others; of
-# classes SiLU was not tried, and Mish, which is much like it, made no difference.
+# The lower and the higher rate. Kinks suit some tables, smooth functions others.
 REGRESSION_RATES: tuple[Grid, Grid] = (
     {"dropout": [0.0]},
     {"dropout": [0.01], "activation": ["silu"]},
@@ -108,7 +107,7 @@ def default_pool(
     max_iter : int, epochs, or "auto"
     params : of all networks
     """
-    n_rows = X.shape[0]
+    n_rows = int(np.count_nonzero(sample_weight))
     kind = MCDropoutClassifier if of_classes else MCDropoutRegressor
     width = WIDTHS[n_rows >= WIDE_FROM]
     params |= {
@@ -173,7 +172,7 @@ def _grids(of_classes: bool) -> list[Grid]:
 
 def _bins(X, sample_weight) -> int:
     """Of each column; those of one or two values have none."""
-    most = MOST_BINS[len(X) >= MANY_ROWS]
     X = X[sample_weight > 0]
+    most = MOST_BINS[len(X) >= MANY_ROWS]
     n_encoded = sum(len(np.unique(column)) > 2 for column in X.T)
     return min(most, MOST_ENCODED // n_encoded) if n_encoded else 0

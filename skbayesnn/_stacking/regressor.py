@@ -45,7 +45,7 @@ class BayesianStackingRegressor(
         on. Numbers mean shuffled folds.
     n_refits : int, default=4
         Networks of each candidate with weight, from different starts, fitted to all
-        rows.
+        rows; its own ``n_estimators`` where that is more.
     max_iter : "auto" or int, default="auto"
         Epochs of the default candidates.
     n_jobs : int, default=None
@@ -92,7 +92,7 @@ class BayesianStackingRegressor(
     n_iter_ : int
         Epochs of the longest fit to all rows.
     fitted_to_sparse_ : bool
-        Whether X was a sparse matrix.
+        Whether X was a sparse matrix, with ``estimators="auto"``.
     n_features_in_, feature_names_in_
         The latter where X has names and the pool is the default.
 

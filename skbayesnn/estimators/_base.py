@@ -58,9 +58,12 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """
         return 100
 
-    def _auto_hidden_layer_sizes(self, n_rows: float) -> tuple[int, ...] | None:
-        """`hidden_layer_sizes="auto"` for N rows; None where that is no option."""
-        return None
+    def _hidden_layer_sizes(self, total_weight: float, fitted=None):
+        """`hidden_layer_sizes` for N rows.
+
+        fitted : tuple of int, those of a fit that goes on
+        """
+        return self.hidden_layer_sizes
 
     def _auto_length_scale(self, fan_ins, total_weight: float) -> np.ndarray:
         """`length_scale="auto"` of every layer for N rows, (layers,)."""

@@ -15,7 +15,7 @@ PARTIAL_FIT_HORIZON = 2000
 def begin_stream(estimator, prepared: Prepared, n_epochs: int) -> _program.Fitted:
     """Epochs over the first rows of a stream."""
     # How many rows will come is not known.
-    hidden = estimator._auto_hidden_layer_sizes(math.inf)
+    hidden = estimator._hidden_layer_sizes(math.inf)
     task, device, dtype = _task(estimator, prepared, hidden)
     task = task.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
     posterior = _program.start(task.plan, task.members, device, dtype)
@@ -34,7 +34,9 @@ def go_on(
     n_epochs, seen : of a stream: passes, and the weight of the rows before that are
         not among these
     """
-    task, device, dtype = _task(estimator, prepared, _fitted_widths(estimator))
+    fitted = tuple(estimator.network_.get("sizes", ())[1:-1])
+    hidden = estimator._hidden_layer_sizes(math.inf, fitted)
+    task, device, dtype = _task(estimator, prepared, hidden)
     if how == "stream":
         task = task.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
         n_rows = seen + task.total_weight
@@ -62,13 +64,6 @@ def go_on(
         estimator.n_epochs_seen_,
     )
     return _program.Fitted(task, trained)
-
-
-def _fitted_widths(estimator) -> tuple[int, ...] | None:
-    """Of the hidden layers, which stay as they are; None where "auto" is no option."""
-    if estimator._auto_hidden_layer_sizes(math.inf) is None:
-        return None
-    return tuple(estimator.network_.get("sizes", ())[1:-1])
 
 
 def _task(estimator, prepared, hidden):

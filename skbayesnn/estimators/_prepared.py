@@ -7,7 +7,7 @@ from scipy import sparse
 
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validate import Table
-from skbayesnn._likelihoods import LIKELIHOODS
+from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._warnings import warn
 
 
@@ -71,7 +71,7 @@ def prepare(
     reset : bool, whether the columns of X are new to the estimator
     """
     table, of_y = estimator._check(X, y, sample_weight, reset=reset)
-    likelihood = LIKELIHOODS.get(estimator.likelihood)
+    likelihood = likelihood_named(estimator.likelihood)
     has_noise = likelihood is not None and not likelihood.tempered
     if estimator.network is None or not estimator.network.row_shapes:
         _warn_of_constant_columns(table)

@@ -216,7 +216,9 @@ def computed_in(plan: Plan, device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else plan.dtype
 
 
-def task_of(estimator, prepared: Prepared, hidden: tuple | None = None) -> Task:
+def task_of(
+    estimator, prepared: Prepared, hidden: Sequence[int] | int | None = None
+) -> Task:
     """An estimator's part of a program that trains on these rows.
 
     hidden : as in :func:`specify`

@@ -1,5 +1,6 @@
 """Constructor parameters, and the rows -> what is asked of a program, checked."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from skbayesnn._networks import Network
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._prepared import Prepared
 from skbayesnn.estimators._variational_spec import VariationalSpec
+from skbayesnn.networks import MLP
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,11 @@ class Specification:
 
 
 def specify(
-    estimator, prepared: Prepared, hidden: tuple[int, ...] | None = None
+    estimator, prepared: Prepared, hidden: Sequence[int] | int | None = None
 ) -> Specification:
     """What an estimator asks for on these rows.
 
-    hidden : what `hidden_layer_sizes="auto"` is, if it does not follow from the rows
+    hidden : units of the hidden layers, if they do not follow from the rows
 
     Raises
     ------
@@ -80,7 +82,7 @@ def specify(
     likelihood, tau = _likelihood(estimator, prepared)
     n_rows = float(weights.sum())
     if hidden is None:
-        hidden = estimator._auto_hidden_layer_sizes(n_rows)
+        hidden = estimator._hidden_layer_sizes(n_rows)
     network, variational = _network(estimator, prepared, likelihood, hidden)
     n_batches = -(-len(rows) // _validation.batch_rows(estimator.batch_size, len(rows)))
     return Specification(
@@ -133,9 +135,7 @@ def _likelihood(estimator, prepared) -> tuple[Likelihood, np.ndarray | None]:
 def _network(
     estimator, prepared, likelihood, hidden
 ) -> tuple[Network, VariationalSpec]:
-    description = _validation.network_of(
-        estimator.network, estimator.hidden_layer_sizes, hidden
-    )
+    description = MLP(hidden) if estimator.network is None else estimator.network
     network = description.build(
         prepared.table.X.shape[1],
         likelihood.n_outputs,

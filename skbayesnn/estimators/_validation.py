@@ -16,7 +16,6 @@ from skbayesnn._parameters import (
     check_option,
     numpy_random_state,
 )
-from skbayesnn.networks import MLP, NetworkDescription
 
 # Epochs of `max_iter="auto"`, at least: large tables see every row often enough.
 FEWEST_EPOCHS = 10
@@ -206,20 +205,3 @@ def _why_absent(device: torch.device) -> str:
     if device.type == "mps" and not torch.backends.mps.is_available():
         return "torch sees no Apple GPU"
     return ""
-
-
-def network_of(network, hidden_layer_sizes, auto) -> NetworkDescription:
-    """`network`; None is a perceptron of `hidden_layer_sizes`.
-
-    auto : tuple of int, what "auto" is, or None where that is no option
-    """
-    if network is not None:
-        return network
-    if auto is None or not isinstance(hidden_layer_sizes, str):
-        return MLP(hidden_layer_sizes)
-    if hidden_layer_sizes != "auto":
-        raise TypeError(
-            "`hidden_layer_sizes` must be 'auto', an integer or a sequence of them; "
-            f"got {hidden_layer_sizes!r}."
-        )
-    return MLP(auto)

@@ -10,8 +10,9 @@ from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._regression import BayesianRegressor
 from skbayesnn.estimators._variational_spec import VariationalSpec
 
-# `hidden_layer_sizes="auto"` up to so many rows.
+# `hidden_layer_sizes="auto"` up to N rows, and what sums of weights are rounded by.
 _WIDTHS = ((100, (10,)), (300, (20,)), (3000, (20, 20)), (math.inf, (50, 50)))
+_ROUNDING = 1e-9
 
 
 class _BayesByBackprop(_pruning.Prunable):
@@ -147,9 +148,10 @@ class BBBRegressor(_BayesByBackprop, BayesianRegressor):
     hidden_layer_sizes : "auto", int or sequence of int, default="auto"
         Units of each hidden layer; () is a linear model. The KL grows with the number
         of weights: where it outweighs the data, the posterior falls back on the prior.
-        So ``"auto"`` is (10,) up to 100 rows, (20,) up to 300, (20, 20) up to 3,000 and
-        (50, 50) above, and in streams (``partial_fit``, but for ``prior="previous"``).
-        A fit that goes on keeps what it has.
+        So ``"auto"`` is (10,) up to N = 100, the sum of the training rows' weights,
+        (20,) up to 300, (20, 20) up to 3,000 and (50, 50) above, and in streams
+        (``partial_fit``, but for ``prior="previous"``). A fit that goes on keeps what
+        it has; folds have their own N.
     activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
     network : None, MLP, ConvNet or RecurrentNet, default=None
         As in :class:`MCDropoutRegressor`.
@@ -272,8 +274,19 @@ x_scale_, y_mean_, y_scale_
     ):
         self._store(locals())
 
-    def _auto_hidden_layer_sizes(self, n_rows):
+    def _hidden_layer_sizes(self, total_weight, fitted=None):
         """As wide as the data outweigh the KL: benchmarks/STUDY.md."""
+        sizes = self.hidden_layer_sizes
+        if not isinstance(sizes, str):
+            return sizes
+        if sizes != "auto":
+            raise TypeError(
+                "`hidden_layer_sizes` must be 'auto', an integer or a sequence of "
+                f"them; got {sizes!r}."
+            )
+        if fitted is not None:
+            return fitted
+        n_rows = total_weight * (1 - _ROUNDING)
         return next(sizes for most, sizes in _WIDTHS if n_rows <= most)
 
     def partial_fit(

@@ -79,7 +79,10 @@ class TauPathCV(BayesianNetwork):
             taus = self._path(prepared)
             network = self._network().set_params(tau=taus[0])
             # What is wrong is told here once, and not for every member.
-            _program.task_of(network, prepared)
+            task = _program.task_of(network, prepared)
+            # tau goes with the width: folds have that of all rows.
+            widths = network._hidden_layer_sizes(task.total_weight)
+            network.set_params(hidden_layer_sizes=widths)
             _validation.device_for_fit(network.device)
             given = {"sample_weight": sample_weight, "X_val": X_val, "y_val": y_val}
             search = self._searched(

@@ -4,6 +4,7 @@ A message states the rule, the value that was seen and the way out.
 """
 
 import copy
+import re
 import warnings
 
 import numpy as np
@@ -460,10 +461,12 @@ def test_noise_of_mc_dropout(data, refused, kind):
         refused(kind, data.X, y, ValueError, message, noise=noise, dropout="auto")
 
 
-def test_unknown_likelihood(data, refused):
-    message = "`likelihood` must be one of 'gaussian', .*'poisson'.*; got 'student'"
+@pytest.mark.parametrize("likelihood", ["student", ["gaussian"]])
+def test_unknown_likelihood(data, refused, likelihood):
+    said = re.escape(repr(likelihood))
+    message = f"`likelihood` must be one of 'gaussian', .*'poisson'.*; got {said}"
     refused(
-        MCDropoutRegressor, data.X, data.y, ValueError, message, likelihood="student"
+        MCDropoutRegressor, data.X, data.y, ValueError, message, likelihood=likelihood
     )
 
 

@@ -16,8 +16,13 @@ from scipy import sparse
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 
-from skbayesnn import BBBClassifier, BBBRegressor, MCDropoutRegressor
+from skbayesnn import (
+    BBBClassifier,
+    BBBRegressor,
+    MCDropoutRegressor,
+)
 from skbayesnn._inference.record import Record
+from skbayesnn.model_selection import BBBRegressorCV
 from skbayesnn.networks import MLP
 from tests.estimators.posteriors import BBB, VARIATIONAL
 
@@ -199,6 +204,27 @@ def test_width_follows_the_weights_of_the_rows(data):
     assert hidden(model.fit(data.X, data.y, three)) == (20,)
     thrice = np.repeat(data.X, 3, axis=0), np.repeat(data.y, 3)
     assert hidden(model.fit(*thrice)) == (20,)
+
+
+def test_rounded_weights_are_as_many_rows():
+    """Tenths of a thousand rows sum to 100 and something."""
+    X = np.random.default_rng(0).normal(size=(1000, 2))
+    tenths = np.full(1000, 0.1)
+    assert tenths.sum() != 100
+    assert hidden(BBBRegressor(**AUTO).fit(X, X[:, 0], tenths)) == (10,)
+
+
+def test_width_of_a_path_is_that_of_all_rows():
+    """Folds of 96 rows would be narrower."""
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(120, 2)), random.normal(size=120)
+    given, own = (
+        BBBRegressorCV(hidden_layer_sizes=sizes, taus=[1.0, 3.0], **AUTO).fit(X, y)
+        for sizes in ((20,), "auto")
+    )
+    np.testing.assert_array_equal(own.scores_, given.scores_)
+    assert hidden(own) == (20,)
+    assert own.hidden_layer_sizes == "auto"
 
 
 def test_width_stays_in_a_fit_that_goes_on(data):

@@ -13,6 +13,7 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import (
     GroupKFold,
@@ -359,6 +360,32 @@ def test_weight_zero_is_absent(table):
     np.testing.assert_allclose(model.predict(X), alone.predict(X), rtol=1e-5)
 
 
+@pytest.mark.parametrize("kind", [regressor, classifier])
+def test_rows_of_weight_zero_are_in_no_fold(kind, labelled, table):
+    """Own folds are those of the other rows, however many there are."""
+    X, y = table if kind is regressor else labelled
+    random = np.random.default_rng(0)
+    absent = np.repeat([False, True], [ROWS, 700])[random.permutation(ROWS + 700)]
+    many = random.normal(size=(len(absent), COLUMNS))
+    labels = np.repeat(y, 20)[: len(absent)]
+    many[~absent], labels[~absent] = X, y
+    model = kind(cv=None).fit(many, labels, sample_weight=1.0 * ~absent)
+    alone = kind(cv=None).fit(X, y)
+    densities = model.oof_log_density_
+    assert np.isnan(densities[absent]).all()
+    np.testing.assert_allclose(densities[~absent], alone.oof_log_density_, rtol=1e-5)
+
+
+def test_the_pool_follows_the_rows_that_have_weight(monkeypatch):
+    monkeypatch.setattr(pools, "WIDE_FROM", 50)
+    how = {"of_classes": False, "max_iter": 1}
+    X = np.random.default_rng(0).random((90, 2))
+    for n_used, width in ((49, pools.WIDTHS[0]), (50, pools.WIDTHS[1])):
+        weights = np.repeat([2.0, 0.0], [n_used, 90 - n_used])
+        network = pools.default_pool(X, weights, **how)[1].estimator
+        assert network.hidden_layer_sizes == (width, width)
+
+
 def test_class_weight_is_a_weight_of_rows(labelled):
     X, y = labelled
     by_class = {"low": 3.0, "middle": 1.0, "high": 0.5}
@@ -565,6 +592,16 @@ def test_rare_classes(counts, seed):
     assert np.isfinite(model.predict_proba(X)).all()
 
 
+@pytest.mark.parametrize("n_rows", [56, 101])
+def test_the_last_row_of_a_class_is_trained_on(n_rows, seed):
+    """Labels in order, two of the last class; five folds leave a row over."""
+    y = np.repeat([0, 1], [n_rows - 2, 2])
+    rows = Table(np.zeros((n_rows, 2)), y, None)
+    for train, test in folds_of(None, rows, None, of_classes=True, seed=seed):
+        assert len(train) + len(test) == n_rows
+        assert np.unique(y[train]).tolist() == [0, 1]
+
+
 @pytest.mark.parametrize("cv", [None, 3])
 def test_a_class_that_cannot_be_held_out(cv):
     """The only row of one of two classes."""
@@ -700,6 +737,68 @@ def test_a_candidate_that_fails_on_all_rows_has_no_weight(table):
     assert len(model.estimators_) == (model.weights_["weight"] > 0).sum()
 
 
+def test_who_fails_leaves_its_weight_to_all_others(table):
+    """As if it had not been there, and with all draws of the mixture."""
+    X, y = table
+    moody = make_pipeline(FunctionTransformer(_refuse_all_rows), NETWORK)
+    # One that is better than all others out of fold.
+    long = {"mcdropoutregressor__max_iter": [200], "mcdropoutregressor__dropout": [0]}
+    pool = [("plain", NETWORK, GRID)]
+    how = {"cv": 3, "random_state": 0}
+    with pytest.warns(ConvergenceWarning, match="too many rows"):
+        model = BayesianStackingRegressor([*pool, ("moody", moody, long)], **how).fit(
+            X, y
+        )
+    alone = BayesianStackingRegressor(pool, **how).fit(X, y)
+    assert model.weights_.index.tolist() == alone.weights_.index.tolist()
+    np.testing.assert_allclose(
+        model.weights_["weight"], alone.weights_["weight"], rtol=1e-5
+    )
+    assert [one.n_draws for one in model.estimators_] == [
+        one.n_draws for one in alone.estimators_
+    ]
+    np.testing.assert_allclose(model.predict(X), alone.predict(X), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("params", "n_networks"), [({"n_refits": 3}, [3, 6]), ({}, [4, 6])]
+)
+def test_starts_of_candidates(table, params, n_networks):
+    """At least `n_refits`, with seeds of their own."""
+    pool = [("network", NETWORK, {"n_estimators": [2, 6]})]
+    model = BayesianStackingRegressor(pool, cv=3, random_state=0, **params).fit(*table)
+    seeds = [one.seeds_ for one in model.estimators_]
+    assert sorted(map(len, seeds)) == n_networks
+    assert all(len(set(one)) == len(one) for one in seeds)
+
+
+def test_starts_by_default():
+    assert BayesianStackingRegressor().n_refits == 4
+    assert BayesianStackingClassifier().n_refits == 2
+
+
+def test_texts_have_no_columns(seed):
+    """An array of them, as a list."""
+    random = np.random.default_rng(seed)
+    y = random.integers(2, size=30)
+    words = np.array(["cold rain", "warm sun"])
+    texts = np.array([f"{words[k]} {random.integers(9)}0" for k in y], dtype=object)
+    vectors = make_pipeline(TfidfVectorizer(), MCDropoutClassifier(**QUICK))
+    model = BayesianStackingClassifier([("words", vectors)], cv=3, random_state=0)
+    expected = model.fit(list(texts), y).predict_proba(list(texts))
+    np.testing.assert_array_equal(model.fit(texts, y).predict_proba(texts), expected)
+    assert not hasattr(model, "n_features_in_")
+
+
+def test_what_was_fitted_predicts(table):
+    """Whatever pool a further fit would have."""
+    X, y = table
+    model = BayesianStackingRegressor(max_iter=1, random_state=0).fit(X, y)
+    expected = model.predict(X)
+    model.set_params(estimators=[("network", NETWORK)])
+    np.testing.assert_array_equal(model.predict(sparse.csr_array(X)), expected)
+
+
 def test_held_out_rows_need_weight(table):
     X, y = table
     cv = [(np.arange(20), np.arange(20, ROWS))]
@@ -762,6 +861,7 @@ def test_an_interrupted_fit_goes_on(table, monkeypatch, random_state, error):
         ([("a", NETWORK, {"tau": [2.0, 2.0]})], ValueError, r"got a\(tau=2.0\) more"),
         ([("a", Ridge())], TypeError, "needs an estimator of skbayesnn.*got Ridge"),
         ([("a", MCDropoutClassifier())], TypeError, "regressors only; got MCDropoutC"),
+        ([("a", NETWORK, {"likelihood": [["gaussian"]]})], ValueError, "`likelihood`"),
         (
             [("a", NETWORK, {"likelihood": ["heteroscedastic", "student_t"]})],
             TypeError,
@@ -815,6 +915,51 @@ def test_another_pool_does_not_go_on_from_before(table, monkeypatch):
     model.set_params(estimators=[("deep", other)]).fit(X, y)
     alone = clone(model).fit(X, y)
     np.testing.assert_array_equal(model.oof_prediction_, alone.oof_prediction_)
+
+
+def test_other_folds_do_not_go_on_from_before(monkeypatch, seed):
+    """Folds that NumPy prints alike."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(2100, 1))
+    y = X[:, 0] + 0.1 * random.normal(size=len(X))
+    rows = np.arange(len(X))
+    middle = np.concatenate([rows[:3], random.permutation(rows[3:-3]), rows[-3:]])
+    one, other = ([(part[1000:], part[:1000])] for part in (rows, middle))
+    other = [(np.r_[a[:-3], rows[-3:]], np.r_[rows[:3], b[3:]]) for a, b in other]
+    held_out = base.held_out
+
+    def interrupted(*arguments):
+        yield from held_out(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(base, "held_out", interrupted)
+    pool = [("network", clone(NETWORK).set_params(max_iter=1))]
+    model = BayesianStackingRegressor(pool, cv=one, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    monkeypatch.setattr(base, "held_out", held_out)
+    model.set_params(cv=other).fit(X, y)
+    alone = clone(model).fit(X, y)
+    np.testing.assert_array_equal(model.oof_prediction_, alone.oof_prediction_)
+
+
+def test_errors_after_the_training_lose_nothing(table, monkeypatch):
+    """Also those of what is made of the networks."""
+    model, trained = regressor(), []
+    with monkeypatch.context() as patch:
+        patch.setattr(BayesianStackingRegressor, "_summary", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            model.fit(*table)
+    held_out = base.held_out
+
+    def counted(*arguments):
+        for n_done in held_out(*arguments):
+            trained.append(n_done)
+            yield n_done
+
+    monkeypatch.setattr(base, "held_out", counted)
+    model.fit(*table)
+    assert trained == [18]
 
 
 def test_it_says_what_it_does(table, capsys):
