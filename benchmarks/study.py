@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 from _leaderboard.tasks import TASKS, Split, as_taken
 from common import data_folder, table
-from small_tables import curved
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 from sklearn.pipeline import Pipeline
+from small_tables import curved
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._meta.functions import open_predictive
