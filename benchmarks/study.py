@@ -209,8 +209,8 @@ def outputs_of(pool, table, *, of_classes, starts=STARTS):
 def scored(found, names, *, starts=2, factor=True):
     """Scores of the stack of some candidates."""
     held = [found["of"][name][0] for name in names]
-    rows = np.arange(len(found["y"]))
-    oof = OutOfFold(held, rows, len(rows), found["y"], np.ones(len(rows)))
+    rows = Rows(None, found["y"], None)
+    oof = OutOfFold(held, np.arange(len(rows.y)), rows, np.ones(len(rows.y)))
     stacked = oof.stacked()
     parts = [
         (_of_starts(found["of"][name][1], starts, found["starts"]), n)

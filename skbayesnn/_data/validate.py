@@ -23,9 +23,11 @@ FLOATS = (np.float64, np.float32)
 # Largest value of y, and smallest difference that counts: in y's own units there are
 # its precisions and sums of its squares.
 _LARGEST_Y, _SMALLEST_Y = 1e140, 1e-140
-# Bounds of N, the sum of the weights, and the mean weight that is no choice of N.
+# Bounds of N, the sum of the weights, and mean weights that are no choice of N.
 _LEAST_N, _MOST_N = 1e-30, 1e30
 _SMALL_MEAN_WEIGHT = 0.1
+# Beyond it fractions are no counts of rows, and whole numbers hardly.
+_LARGE_MEAN_WEIGHT, _LARGE_MEAN_COUNT = 10.0, 1000.0
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def check_inputs(estimator, X, *, reset):
     """
     if not reset and _is_as_it_must_be(estimator, X):
         return X
-    _refuse_columns_that_are_not_numbers(X)
+    refuse_columns_that_are_not_numbers(X)
     X = _flat_rows(getattr(estimator, "network", None), X)
     _refuse_text(X)
     X = validate_data(
@@ -271,12 +273,8 @@ def check_target_given(estimator, y):
         )
 
 
-def check_weights(sample_weight, X):
-    """Row weights, (rows,), float64, finite and not negative; ones by default.
-
-    Normalised ones are warned of: that N is their sum is another convention than that
-    of models without a prior.
-    """
+def check_row_weights(sample_weight, X):
+    """Row weights, (rows,), float64, finite and not negative; ones by default."""
     weights = check_sample_weight(
         sample_weight, X, dtype=np.float64, ensure_non_negative=True
     )
@@ -284,6 +282,16 @@ def check_weights(sample_weight, X):
         raise ValueError(
             "`sample_weight` must be positive for at least one row; got zeros only."
         )
+    return weights
+
+
+def check_weights(sample_weight, X):
+    """``check_row_weights``, whose sum is N, the number of rows that they count as.
+
+    Weights that seem to be relative, or counts of a population, are warned of: that N
+    is their sum is another convention than that of models without a prior.
+    """
+    weights = check_row_weights(sample_weight, X)
     total = weights.sum()
     if not _LEAST_N <= total <= _MOST_N:
         raise ValueError(
@@ -292,17 +300,23 @@ def check_weights(sample_weight, X):
             "by their mean."
         )
     mean = weights[weights > 0].mean()
+    whole = (weights == np.floor(weights)).all()
     if mean < _SMALL_MEAN_WEIGHT:
-        warn(
-            "the sum of `sample_weight` is N, the number of rows that the prior is "
-            f"weighed against, and their mean is {mean:.1g}: they count as far fewer "
-            "rows than there are. Weights that are only relative, w / w.sum(), are to "
-            "have the mean 1: w / w.mean().",
-        )
+        _warn_of_weights(mean, "fewer", "only relative, w / w.sum(),")
+    elif mean > (_LARGE_MEAN_COUNT if whole else _LARGE_MEAN_WEIGHT):
+        _warn_of_weights(mean, "more", "how many others a row stands for")
     return weights
 
 
-def _refuse_columns_that_are_not_numbers(X):
+def _warn_of_weights(mean: float, which: str, kind: str) -> None:
+    warn(
+        "the sum of `sample_weight` is N, the number of rows that the prior is weighed "
+        f"against, and their mean is {mean:.1g}: they count as far {which} rows than "
+        f"there are. Weights that are {kind} are to have the mean 1: w / w.mean().",
+    )
+
+
+def refuse_columns_that_are_not_numbers(X):
     """A message that names the columns, where a frame says what its columns are."""
     schema = getattr(X, "schema", None)  # polars: name -> dtype
     if schema is not None and hasattr(schema, "items"):

@@ -59,6 +59,12 @@ class LabelPredictive:
         full[..., np.searchsorted(classes, self.classes)] = self.probability
         return Labels(full)
 
+    def among(self, classes):
+        """The same of these classes, with zero for those that it does not know."""
+        return replace(
+            self, probability=self._widened(classes).probability, classes=classes
+        )
+
     def in_units_of_target(self):
         """The same: labels have no units."""
         return self

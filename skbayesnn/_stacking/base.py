@@ -1,5 +1,6 @@
 """The two stacks: cross-fitted candidates, their weights, and a fit to all rows."""
 
+import pickle
 import time
 import warnings
 from abc import ABCMeta, abstractmethod
@@ -192,9 +193,12 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             del how[name]
         if not isinstance(self.random_state, Integral):
             del how["random_state"]  # the seed is kept
-        fingerprint = joblib.hash((how, X, y, sample_weight, groups))
+        try:
+            fingerprint = joblib.hash((how, X, y, sample_weight, groups))
+        except (pickle.PicklingError, AttributeError, TypeError):
+            fingerprint = None  # what cannot be pickled cannot be compared
         before, self._unfinished = self._unfinished, None
-        if before is not None and before.fingerprint == fingerprint:
+        if before is not None and fingerprint == before.fingerprint is not None:
             return before
         random = _validation.random_source(self.random_state)
         return _Unfinished(fingerprint, int(random.randint(2**31 - 1)))
@@ -207,7 +211,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         return {
             "weights_": _framed(names, stacked.weights, stacked.log_density),
             "spread_factor_": stacked.factor,
-            "summary_": self._summary(stacked.mixture, oof.y, oof.weights),
+            "summary_": self._summary(stacked.mixture, oof),
             **self._out_of_fold(oof, stacked.mixture),
         }
 
@@ -231,7 +235,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         return {}
 
     @abstractmethod
-    def _summary(self, mixture, y, weights) -> Summary:
+    def _summary(self, mixture, oof: OutOfFold) -> Summary:
         """What the mixture is worth on rows that it has not seen."""
 
     @prediction
@@ -291,8 +295,8 @@ class _Unfinished:
 
     Parameters
     ----------
-    fingerprint : str
-        Of parameters and data.
+    fingerprint : str or None
+        Of parameters and data, where they have one.
     seed : int
         Of folds and candidates.
     folds : str or None
@@ -301,7 +305,7 @@ class _Unfinished:
         By candidate's name and fold.
     """
 
-    fingerprint: str
+    fingerprint: str | None
     seed: int
     folds: str | None = None
     out_of_fold: dict = field(default_factory=dict)

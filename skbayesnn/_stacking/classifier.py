@@ -2,13 +2,13 @@
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.validate import check_labels, check_target_given, refuse_one_class
 from skbayesnn._fitted_state import prediction
 from skbayesnn._stacking.base import BayesianStacking
-from skbayesnn._stacking.summary import of_classes
+from skbayesnn._stacking.summary import of_classes, warn_if_no_class_is_told
+from skbayesnn.estimators._validation import weights_of_classes
 
 
 class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
@@ -157,7 +157,8 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     @prediction
     def predict_log_proba(self, X):
         """Logarithm of ``predict_proba``."""
-        return np.log(self.predict_proba(X))
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
 
     def _checked_targets(self, y):
         check_target_given(self, y)
@@ -168,14 +169,19 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     def _class_weights(self, y):
         if self.class_weight is None:
             return None
-        return compute_sample_weight(self.class_weight, y)
+        return weights_of_classes(self.class_weight, y)
 
-    def _summary(self, mixture, y, weights):
-        return of_classes(mixture, y, weights)
+    def _summary(self, mixture, oof):
+        log_density = mixture.log_density(oof.y)
+        warn_if_no_class_is_told(log_density, oof.y, oof.weights, oof.X)
+        return of_classes(mixture, oof.y, oof.weights)
 
     def _out_of_fold(self, oof, mixture):
+        # Not each is among those that the folds have seen.
+        classes = np.unique(oof.table.y)
+        mixture = mixture.among(classes)
         return {
-            "classes_": mixture.classes,
+            "classes_": classes,
             "oof_prediction_": oof.by_row(mixture.mean()),
             "oof_log_density_": oof.by_row(mixture.log_density(oof.y)),
         }

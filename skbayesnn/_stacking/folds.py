@@ -12,6 +12,8 @@ from sklearn.model_selection import (
     check_cv,
 )
 
+from skbayesnn._stacking.copies import warn_of_copies
+
 # With fewer rows, folds; from here on a fifth of the rows, held out once.
 FOLDS_BELOW, N_FOLDS = 700, 5
 
@@ -29,6 +31,7 @@ def folds_of(cv, rows, groups, *, of_classes: bool, seed: int) -> list[tuple]:
             "sklearn.model_selection.GroupKFold() or another one of groups."
         )
     if own:
+        warn_of_copies(rows.X, y)
         splits = _own_folds(cv, y, rows.sample_weight, of_classes, seed)
     else:
         by = check_cv(cv, y, classifier=of_classes).split(rows.X, y, groups)

@@ -9,6 +9,7 @@ import numpy as np
 from skbayesnn._predictive.recalibration import lowest
 from skbayesnn._stacking.summary import LOWEST
 from skbayesnn._stacking.weights import few_weights, whole_numbers
+from skbayesnn._warnings import warn
 
 # Draws of the whole mixture, spread over the candidates by weight.
 N_DRAWS = 200
@@ -52,16 +53,15 @@ class OutOfFold:
         Of each candidate, of the same rows.
     test_rows : ndarray of shape (rows,), int
         Their numbers in the table.
-    n_rows : int
-        Of the table.
-    y : array of shape (rows[, targets])
+    table : Rows
+        All rows that ``fit`` was given.
     weights : ndarray of shape (rows,)
+        Zero also of labels that no candidate can know.
     """
 
     predictives: Sequence[Any]
     test_rows: np.ndarray
-    n_rows: int
-    y: np.ndarray
+    table: Any
     weights: np.ndarray
 
     @classmethod
@@ -74,22 +74,43 @@ class OutOfFold:
         test_rows = np.concatenate([test for _, test in splits])
         weights = rows.sample_weight
         weights = np.ones(len(rows.y)) if weights is None else weights
-        y, weights = rows.y[test_rows], weights[test_rows]
+        trained_on = [train[weights[train] > 0] for train, _ in splits]
+        weights = weights[test_rows]
         if not weights.any():
             raise ValueError(
                 "the rows that `cv` holds out must have positive weights, at least one "
                 "of them; got zeros only."
             )
-        return cls(predictives, test_rows, len(rows.y), y, weights)
+        if predictives[0].of_classes:
+            labels = [
+                (rows.y[test], rows.y[train])
+                for (_, test), train in zip(splits, trained_on, strict=True)
+            ]
+            weights = weights * _label_is_known(labels, weights)
+        return cls(predictives, test_rows, rows, weights)
+
+    @property
+    def y(self) -> np.ndarray:
+        """Of the held-out rows, (rows[, targets])."""
+        return self.table.y[self.test_rows]
+
+    @property
+    def X(self) -> np.ndarray:
+        """Of the held-out rows; where they are no array of numbers, of no columns."""
+        X = self.table.X
+        if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "iuf":
+            return X[self.test_rows]
+        return np.empty((len(self.test_rows), 0))
 
     def by_row(self, values: np.ndarray) -> np.ndarray:
-        """Of held-out rows, as of all rows: (n_rows, ...); NaN where there is none.
+        """Of held-out rows, as of the whole table; NaN where there is none.
 
         Where a row was held out several times, their mean.
         """
-        sums = np.zeros((self.n_rows, *values.shape[1:]))
+        n_rows = len(self.table.y)
+        sums = np.zeros((n_rows, *values.shape[1:]))
         np.add.at(sums, self.test_rows, values)
-        times = np.bincount(self.test_rows, minlength=self.n_rows)
+        times = np.bincount(self.test_rows, minlength=n_rows)
         times = times.reshape(-1, *[1] * (values.ndim - 1))
         with np.errstate(invalid="ignore"):
             return sums / times
@@ -115,6 +136,29 @@ class OutOfFold:
             (one, n) for one, n in zip(self.predictives, n_draws, strict=True) if n
         ]
         return pooled(*zip(*parts, strict=True))
+
+
+def _label_is_known(of_folds, weights) -> np.ndarray:
+    """Whether a held-out row's label is among those trained on, (rows,), bool.
+
+    What no candidate can know tells none from another. Where there is nothing else,
+    all are said to be.
+
+    of_folds : labels held out, and labels trained on, of every fold
+    """
+    known = np.concatenate([np.isin(held, trained) for held, trained in of_folds])
+    if not weights[known].any():
+        return np.ones(len(known), dtype=bool)
+    if n_unknown := np.count_nonzero(weights[~known]):
+        held = np.concatenate([held for held, _ in of_folds])
+        labels = np.unique(held[~known])
+        warn(
+            f"{n_unknown} held-out rows have labels that no network out of fold has "
+            f"seen: all rows of {labels.tolist()[:10]} are held out at once. Out of "
+            "fold they are left out of weights and summary; give each class at least "
+            "2 rows, and a `cv` that stratifies them.",
+        )
+    return known
 
 
 def pooled(parts, n_draws):

@@ -234,11 +234,11 @@ class BayesianStackingRegressor(
         y = check_numbers(self, y)
         return column_or_1d(y, warn=True) if y.shape[1:] == (1,) else y
 
-    def _summary(self, mixture, y, weights):
-        return of_numbers(mixture, y, weights)
+    def _summary(self, mixture, oof):
+        warn_if_nothing_is_explained(mixture.mean(), oof.y, oof.weights, oof.X)
+        return of_numbers(mixture, oof.y, oof.weights)
 
     def _out_of_fold(self, oof, mixture):
-        warn_if_nothing_is_explained(mixture.mean(), oof.y, oof.weights)
         return {
             "oof_prediction_": oof.by_row(mixture.mean()),
             "oof_std_": oof.by_row(mixture.uncertainty(["total"])["total"]),

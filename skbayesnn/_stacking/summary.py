@@ -1,5 +1,6 @@
 """What a mixture is worth on rows that it has not seen, in one line."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn._data.outliers import ordinary_rows
 from skbayesnn._warnings import warn
+from skbayesnn.estimators._underfit import outliers_in_columns
 
 # A density that is zero to rounding, nats: what one such row can cost a candidate.
 LOWEST = -1e4
@@ -47,40 +49,77 @@ def of_numbers(mixture, y, weights) -> Summary:
     return Summary(*_mean(mixture.log_density(y), weights), others)
 
 
-def warn_if_nothing_is_explained(mean, y, weights) -> None:
+def warn_if_nothing_is_explained(mean, y, weights, X) -> None:
     """Where the mixture's mean is no better out of fold than that of y.
 
-    Among rows without outliers of y: no model explains these.
+    Of rows without outliers: no model explains those of y. If it is worse only because
+    of those of X, that is said.
 
-    mean, y : (rows[, targets])
+    mean, y : (rows[, targets]); X : (rows, columns), or of no columns
     """
-    kept = ordinary_rows(y.reshape(len(y), -1))
-    if kept.sum() < _FEWEST_TO_EXPLAIN or not weights[kept].any():
+
+    def explained(rows):
+        return _explained(mean[rows], y[rows], weights[rows])
+
+    usual_y = ordinary_rows(y.reshape(len(y), -1))
+    usual = usual_y & ordinary_rows(X)
+    if usual.sum() < _FEWEST_TO_EXPLAIN or not weights[usual].any():
         return
-    explained = _explained(mean[kept], y[kept], weights[kept])
-    if explained > 0 or np.isnan(explained):
-        return
-    reason = "The columns may say nothing of y, or too little for so few rows."
-    if not kept.all():
-        reason = (
-            f"Outliers of y ({(~kept).sum()} rows) press its other values flat: give "
-            "`estimators` with likelihood='student_t', clip them, or transform y "
-            "(TransformedTargetRegressor)."
+    reason = outliers_in_columns(X)
+    if (share := explained(usual)) <= 0:
+        said = f"explains no more of y than y's own mean (R^2 {share:.2g})"
+        if not usual_y.all():
+            reason += (
+                f" Outliers of y ({(~usual_y).sum()} rows) press its other values "
+                "flat: give `estimators` with likelihood='student_t', clip them, or "
+                "transform y (TransformedTargetRegressor)."
+            )
+        reason = reason or (
+            "The columns may say nothing of y, or too little for so few rows."
         )
+    elif explained(usual_y) <= 0:
+        said = (
+            f"is far off in rows that have outliers ({(usual_y & ~usual).sum()} there "
+            f"are; of the others it explains {share:.0%})"
+        )
+    else:
+        return
+    warn(f"out of fold the mixture {said}. {reason.lstrip()}", ConvergenceWarning)
+
+
+def warn_if_no_class_is_told(log_density, y, weights, X) -> None:
+    """Where the shares of the classes are as good out of fold as the mixture.
+
+    log_density : (rows,), of their labels; X : as above
+    """
+    kept = ordinary_rows(X) & (weights > 0)
+    if kept.sum() < _FEWEST_TO_EXPLAIN:
+        return
+    mean, _ = _mean(log_density[kept], weights[kept])
+    codes = np.unique(y[kept], return_inverse=True)[1]
+    shares = np.bincount(codes, weights=weights[kept]) / weights[kept].sum()
+    of_shares = shares @ np.log(shares)
+    if mean > of_shares:
+        return
+    reason = outliers_in_columns(X) or (
+        "The columns may say nothing of the classes, or too little for so few rows."
+    )
     warn(
-        f"out of fold the mixture explains no more of y than y's own mean (R^2 "
-        f"{explained:.2g}). {reason}",
+        "out of fold the mixture tells the classes no better than their shares do (log "
+        f"density {mean:.3g}, of the shares {of_shares:.3g}). {reason}",
         ConvergenceWarning,
     )
 
 
 def _explained(mean, y, weights) -> float:
-    """R^2, mean over targets."""
+    """R^2, mean over targets that vary."""
     residual = np.average(np.square(y - mean), axis=0, weights=weights)
     centre = np.average(y, axis=0, weights=weights)
     spread = np.average(np.square(y - centre), axis=0, weights=weights)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.mean(1 - residual / spread))
+    varies = spread > 0
+    if not np.any(varies):
+        return math.nan
+    return float(np.mean(1 - residual[varies] / spread[varies]))
 
 
 def of_classes(mixture, y, weights) -> Summary:

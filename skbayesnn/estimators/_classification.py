@@ -2,7 +2,6 @@
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._data.validate import check_classification
@@ -23,6 +22,7 @@ from skbayesnn._predictive.summaries import (
     framed,
 )
 from skbayesnn._settings import undisturbed
+from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._draws import (
     fitted_posterior,
@@ -51,14 +51,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         if self.class_weight is None:
             return weights
         labels = classes[table.y[rows]]
-        of_classes = compute_sample_weight(self.class_weight, labels)
-        wrong = of_classes[~(np.isfinite(of_classes) & (of_classes >= 0))]
-        if wrong.size:
-            raise ValueError(
-                "`class_weight` must be finite and not negative; got "
-                f"{wrong[0]:g} in {self.class_weight!r}. Weight 0 leaves a class out."
-            )
-        return weights * of_classes
+        return weights * _validation.weights_of_classes(self.class_weight, labels)
 
     def partial_fit(
         self, X, y, classes=None, sample_weight=None, *, n_epochs=1, n_replay=0

@@ -29,7 +29,7 @@ from skbayesnn.estimators._draws import (
     warn_of_nan,
 )
 from skbayesnn.estimators._specification import likelihood_class
-from skbayesnn.estimators._underfit import explained_variance
+from skbayesnn.estimators._underfit import explained_variance, is_far_off
 
 
 class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwork):
@@ -258,16 +258,17 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
 
     def _spread(self, X, y):
         outputs = open_posterior(self, X, posterior_by(self, X, "mean_weights")).whole()
-        std, of_y = (
-            self._scaling.std_from_network(outputs.mean.mean(0).std(0)),
-            y.std(0),
-        )
-        varies = of_y > 0
-        spread = float((std[varies] / of_y[varies]).max()) if varies.any() else 1.0
-        return (
-            spread,
-            f"over the training rows they vary by {spread:.1%} of what y does",
-        )
+        mean = self._scaling.y_from_network(outputs.mean.mean(0))
+        varies = y.std(0) > 0
+        if not varies.any():
+            return 1.0, "y does not vary"
+        of_y = y.std(0)[varies]
+        spread = float((mean.std(0)[varies] / of_y).max())
+        off = float((abs(mean.mean(0) - y.mean(0))[varies] / of_y).max())
+        if is_far_off(off):
+            return off, f"over the training rows they are off by {off:.2g} stds of y"
+        said = f"over the training rows they vary by {spread:.1%} of what y does"
+        return spread, said
 
     def _explained(self, X, y, weights):
         mean = self._mean_and_stds(X)[0].reshape(y.shape)

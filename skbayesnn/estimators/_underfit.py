@@ -24,7 +24,8 @@ ROWS = 2000
 # deviation by which they must, or the standard deviation of a probability.
 FEW_ROWS = 200
 _CONSTANT = 0.05
-# Nor do they differ by so many times what y does, but for outliers.
+# Nor do they differ, or are off on average, by so many times what y does, but for
+# outliers.
 _WILD = 3.0
 # Share of y's variance, or of its entropy, by which a network may fall behind: a mean
 # over draws is less sure of a class than one line, however well it tells them apart.
@@ -115,6 +116,11 @@ def is_usual(spread: float) -> bool:
     return _CONSTANT <= spread <= _WILD
 
 
+def is_far_off(bias: float) -> bool:
+    """Whether predictions are so far from y on average, whatever they differ by."""
+    return bias > _WILD
+
+
 def warn_of_spread(spread: float, in_words: str, outliers: str) -> None:
     """Where predictions of the training rows hardly differ, or follow outliers.
 
@@ -142,20 +148,25 @@ def outliers_in(X, y, likelihood) -> str:
     X, y : as of a ``Table``, the training rows
     likelihood : class of ``Likelihood``
     """
-    found = ""
-    if not sparse.issparse(X) and (of_x := np.flatnonzero(swamped(X))).size:
-        found += (
-            f"Outliers press the other values of {len(of_x)} columns of X flat "
-            f"(numbers {of_x[:10].tolist()}): clip them, or put scikit-learn's "
-            "QuantileTransformer in front. "
-        )
+    found = outliers_in_columns(X)
     scaled = not likelihood.of_classes and likelihood.standardizes_y
     if scaled and not likelihood.robust and swamped(y).any():
         found += (
-            "Outliers of y press its other values flat: give likelihood='student_t', "
-            "clip them, or transform y (TransformedTargetRegressor). "
+            " Outliers of y press its other values flat: give likelihood='student_t', "
+            "clip them, or transform y (TransformedTargetRegressor)."
         )
-    return found.rstrip()
+    return found.lstrip()
+
+
+def outliers_in_columns(X) -> str:
+    """As ``outliers_in``, of X alone."""
+    if sparse.issparse(X) or not (columns := np.flatnonzero(swamped(X))).size:
+        return ""
+    return (
+        f"Outliers press the other values of {len(columns)} columns of X flat (numbers "
+        f"{columns[:10].tolist()}): clip them, or put scikit-learn's "
+        "QuantileTransformer in front."
+    )
 
 
 def some_rows(rows: np.ndarray, most: int = ROWS) -> np.ndarray:

@@ -7,6 +7,7 @@ from numbers import Integral
 
 import numpy as np
 import torch
+from sklearn.utils.class_weight import compute_sample_weight
 
 from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn._parameters import check_bool as check_bool
@@ -205,3 +206,15 @@ def _why_absent(device: torch.device) -> str:
     if device.type == "mps" and not torch.backends.mps.is_available():
         return "torch sees no Apple GPU"
     return ""
+
+
+def weights_of_classes(class_weight, labels) -> np.ndarray:
+    """`class_weight` of each row, (rows,)."""
+    weights = compute_sample_weight(class_weight, labels)
+    wrong = weights[~(np.isfinite(weights) & (weights >= 0))]
+    if wrong.size:
+        raise ValueError(
+            f"`class_weight` must be finite and not negative; got {wrong[0]:g} in "
+            f"{class_weight!r}. Weight 0 leaves a class out."
+        )
+    return weights

@@ -6,6 +6,8 @@ from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, column_or_1d
 
+from skbayesnn._data.magnitude import divided, magnitude
+
 # Of numbers that could be labels: more kinds than these are no classes.
 _MOST_CLASSES = 30
 # Relative error of summed weights, below which two shares of the rows are the same.
@@ -106,6 +108,7 @@ def tree_targets(y, weights, target_type: str):
         return np.eye(len(classes))[codes]
     y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     y = y.reshape(len(y), -1)
+    y = divided(y, magnitude(y))
     # Trees take a variance below 1e-16 for none.
     scaler = StandardScaler().fit(y, sample_weight=weights)
     return (y - scaler.mean_) / scaler.scale_

@@ -13,7 +13,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skbayesnn._data.validate import FLOATS, check_weights
+from skbayesnn._data.validate import (
+    FLOATS,
+    check_row_weights,
+    refuse_columns_that_are_not_numbers,
+)
+from skbayesnn._fitted_state import changed_at_once
 from skbayesnn.preprocessing._bin_edges import edges_of, tree_targets
 
 
@@ -147,24 +152,26 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 "None."
             )
-        X = validate_data(self, X, dtype=list(FLOATS))
-        weights = check_weights(sample_weight, X)
-        there = weights > 0
-        targets = None
-        if supervised:
-            y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
-            check_consistent_length(X, y)
-            targets = tree_targets(y[there], weights[there], self.target_type)
-        self.bin_edges_ = [
-            edges_of(column[there], weights[there], targets, self.n_bins)
-            for column in X.T
-        ]
-        if self.keep_columns:
-            # A single bin would repeat the column.
-            self.bin_edges_ = [
-                edges[:1] if len(edges) == 2 else edges for edges in self.bin_edges_
+        with changed_at_once(self) as new:
+            refuse_columns_that_are_not_numbers(X)
+            X = validate_data(new, X, dtype=list(FLOATS))
+            weights = check_row_weights(sample_weight, X)
+            there = weights > 0
+            targets = None
+            if supervised:
+                y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
+                check_consistent_length(X, y)
+                targets = tree_targets(y[there], weights[there], self.target_type)
+            new.bin_edges_ = [
+                edges_of(column[there], weights[there], targets, self.n_bins)
+                for column in X.T
             ]
-        self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
+            if self.keep_columns:
+                # A single bin would repeat the column.
+                new.bin_edges_ = [
+                    edges[:1] if len(edges) == 2 else edges for edges in new.bin_edges_
+                ]
+            new.n_bins_ = np.array([len(edges) - 1 for edges in new.bin_edges_])
         return self
 
     def transform(self, X):
@@ -181,6 +188,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
             ``n_bins_``, and of n_features more with ``keep_columns=True``.
         """
         check_is_fitted(self)
+        refuse_columns_that_are_not_numbers(X)
         X = validate_data(self, X, dtype=list(FLOATS), reset=False)
         if self.sparse_output:
             # The first, of no columns, is for encodings that have none.

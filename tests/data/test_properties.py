@@ -1,5 +1,7 @@
 """What holds for tables of any shape, precision, unit and weights."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -81,6 +83,18 @@ def test_relative_weights_are_warned_of(weights, unit):
     with pytest.warns(UserWarning, match="is N, the number of rows.*w / w.mean()"):
         check_weights(weights / weights.sum(), X)
     np.testing.assert_array_equal(check_weights(unit * weights, X), unit * weights)
+
+
+@pytest.mark.parametrize(("unit", "said"), [(30.5, True), (1e4, True), (30.0, False)])
+def test_weights_that_count_others_are_warned_of(unit, said):
+    """Fractions, and whole numbers of thousands; rows may be seen thirty times."""
+    weights = unit * np.array([1.0, 0.0, 2.0, 1.0])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_weights(weights, np.zeros((4, 1)))
+    assert ["far more rows than there are" in str(one.message) for one in caught] == [
+        True
+    ] * said
 
 
 @pytest.mark.parametrize("unit", [1e-300, 1e-40, 1e40, 1e300])

@@ -9,7 +9,12 @@ from scipy.special import ndtri
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 
-from skbayesnn import BBBRegressor, MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn import (
+    BBBRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    VariationalDropoutRegressor,
+)
 from skbayesnn._networks.activations import ACTIVATIONS
 
 LAYERS = 3  # two hidden layers and the output's
@@ -669,6 +674,18 @@ def test_outliers_are_named_where_they_are_the_reason(
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         model.fit(X, y)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e4, 1e5, 1e6])
+@pytest.mark.parametrize("kind", [BBBRegressor, VariationalDropoutRegressor])
+def test_outliers_of_any_size_are_named(kind, size, seed):
+    """Also where predictions are far from all other rows, and differ as much as y."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(120, 4))
+    y = 3 * np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.3 * random.normal(size=120)
+    y[::30] = size
+    with pytest.warns(ConvergenceWarning, match="Outliers of y press"):
+        kind(random_state=seed).fit(X, y)
 
 
 def test_outliers_that_press_nothing_flat_are_no_reason(seed):

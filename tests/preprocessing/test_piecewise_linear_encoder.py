@@ -1,6 +1,7 @@
 """Columns as shares of bins: against loops, whole numbers and scikit-learn's trees."""
 
 import pickle
+import warnings
 from collections import Counter
 from itertools import pairwise
 
@@ -362,6 +363,12 @@ def test_units_do_not_matter(data):
     found = encoder.fit(X * factors, Y * [2.0**-60, 2.0**40]).bin_edges_
     for edges, others, factor in zip(found, expected, factors, strict=True):
         np.testing.assert_array_equal(edges, others * factor)
+    # Squares of these are no floats.
+    for unit in (2.0**900, 2.0**-900):
+        for edges, others in zip(
+            encoder.fit(X, Y * unit).bin_edges_, expected, strict=True
+        ):
+            np.testing.assert_array_equal(edges, others)
 
 
 def test_column_that_says_nothing(data):
@@ -491,6 +498,37 @@ def test_in_a_search(data):
 def test_wrong_parameters(data, parameters, error, message):
     with pytest.raises(error, match=message):
         PiecewiseLinearEncoder(**parameters).fit(data[0], data[1])
+
+
+def test_a_failed_fit_changes_nothing(data):
+    X, y, _ = data
+    encoder = PiecewiseLinearEncoder(strategy="tree").fit(X, y)
+    expected, names = encoder.transform(X), encoder.get_feature_names_out()
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        encoder.fit(np.column_stack([X, X]), y[:-1])
+    np.testing.assert_array_equal(encoder.transform(X), expected)
+    assert encoder.get_feature_names_out().tolist() == names.tolist()
+
+
+def test_relative_weights_are_not_warned_of(data):
+    """There is no prior that they are weighed against."""
+    X, _, _ = data
+    weights = np.linspace(1, 2, ROWS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for unit in (1e-3, 1e5):
+            PiecewiseLinearEncoder().fit(X, sample_weight=unit * weights)
+
+
+def test_columns_of_other_kinds_are_named(data):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"size": [1.0, 2.0, 3.0], "city": ["a", "b", "a"]})
+    encoder = PiecewiseLinearEncoder()
+    with pytest.raises(ValueError, match="'city'"):
+        encoder.fit(frame)
+    encoder.fit(frame.assign(city=[1, 2, 3]))
+    with pytest.raises(ValueError, match="'city'"):
+        encoder.transform(frame)
 
 
 def test_wrong_rows(data):

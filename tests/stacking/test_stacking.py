@@ -39,6 +39,7 @@ from skbayesnn._distributions.gaussian import Gaussians
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base
 from skbayesnn._stacking import pool as pools
+from skbayesnn._stacking.copies import warn_of_copies
 from skbayesnn._stacking.folds import folds_of
 from skbayesnn._stacking.mixture import best_factor
 from skbayesnn.model_selection import BatchedGridSearchCV
@@ -386,6 +387,40 @@ def test_the_pool_follows_the_rows_that_have_weight(monkeypatch):
         assert network.hidden_layer_sizes == (width, width)
 
 
+def test_a_class_of_weight_zero_is_still_a_class(labelled):
+    """As of a single estimator: no fold has seen it, the fits to all rows know it."""
+    X, y = labelled
+    model = classifier(class_weight={"low": 0.0}).fit(X, y)
+    assert model.classes_.tolist() == np.unique(y).tolist()
+    assert model.predict_proba(X).shape == (ROWS, 3)
+    assert model.oof_prediction_.shape == (ROWS, 3)
+    assert set(model.predict(X)) <= set(y)
+    low = y == "low"
+    assert np.isnan(model.oof_prediction_[low]).all()
+    np.testing.assert_allclose(model.oof_prediction_[~low].sum(1), 1)
+    with pytest.raises(ValueError, match="`class_weight` must be finite and not neg"):
+        classifier(class_weight={"low": -1.0}).fit(X, y)
+
+
+def test_a_class_that_no_fold_has_seen(labelled):
+    """It has no part in weights and summary, and stays where it was."""
+    X, y = labelled
+    first = np.flatnonzero(y != "low")[:9]
+    test = np.concatenate([np.flatnonzero(y == "low"), first])
+    cv = [(np.setdiff1d(np.arange(ROWS), test), test)]
+    with pytest.warns(UserWarning, match=r"has seen: all rows of \['low'"):
+        model = classifier(cv=cv).fit(X, y)
+    without = classifier(cv=[(cv[0][0], first)]).fit(X, y)
+    assert model.classes_.tolist() == np.unique(y).tolist()
+    assert model.summary_ == without.summary_
+    np.testing.assert_allclose(
+        model.weights_["weight"], without.weights_["weight"], rtol=1e-9
+    )
+    np.testing.assert_allclose(
+        model.predict_proba(X), without.predict_proba(X), rtol=1e-9
+    )
+
+
 def test_class_weight_is_a_weight_of_rows(labelled):
     X, y = labelled
     by_class = {"low": 3.0, "middle": 1.0, "high": 0.5}
@@ -637,6 +672,80 @@ def test_a_stack_that_explains_nothing_says_so(likelihood, seed):
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         stack.fit(X, y)
+
+
+def test_classes_that_are_not_told(seed):
+    """Labels that no column says anything of; and outliers that press one flat."""
+    random = np.random.default_rng(seed)
+    X, coin = random.normal(size=(80, 9)), np.repeat([0, 1], 40)
+    how = {"cv": 3, "random_state": 0}
+    network = MCDropoutClassifier(**QUICK | {"max_iter": 100})
+    stack = BayesianStackingClassifier([("one", network)], **how)
+    with pytest.warns(ConvergenceWarning, match="no better than their shares.*say not"):
+        stack.fit(X, random.permutation(coin))
+    y = (X[:, 0] > 0).astype(int)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        stack.fit(np.sign(X[:, :1]), y)
+    X[[3, 50], 0] = 1e6, -1e6
+    with pytest.warns(ConvergenceWarning, match=r"their shares.*\(numbers \[0\]\)"):
+        stack.fit(X, y)
+
+
+def test_one_row_far_off(seed):
+    """It is not said of all others that they are not explained."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(60, 2))
+    y = X[:, 0] + 0.1 * random.normal(size=60)
+    X[3, 1] = 1e8
+    network = MCDropoutRegressor(**QUICK | {"max_iter": 100})
+    stack = BayesianStackingRegressor([("one", network)], cv=3, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"far off in rows that .*\[1\]"):
+        stack.fit(X, y)
+
+
+def test_a_constant_target_is_not_explained(table):
+    """What is explained is the mean of those that vary."""
+    X, y = table
+    how = {"cv": 3, "random_state": 0}
+    pool = [("one", MCDropoutRegressor(**QUICK | {"max_iter": 100}))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "y is constant")
+        both = BayesianStackingRegressor(pool, **how).fit(X, np.c_[y, np.full(ROWS, 3)])
+    assert 0 < both.summary_.others["R^2"] < 1
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_rows_that_are_there_several_times(table, classes, seed):
+    """Copies are told of, but where columns have few values."""
+    X, y = table
+    y = (y > 0).astype(int) if classes else y
+    message = "of the rows are there several times"
+    with pytest.warns(UserWarning, match=f"100% {message}"):
+        warn_of_copies(np.repeat(X, 2, axis=0), np.repeat(y, 2))
+    with pytest.warns(UserWarning, match=f"100% {message}"):
+        warn_of_copies(sparse.csr_array(np.repeat(X, 2, axis=0)), np.repeat(y, 2))
+    with pytest.warns(UserWarning, match=f"48% {message}"):  # 26 of 54
+        warn_of_copies(np.concatenate([X, X[:13]]), np.concatenate([y, y[:13]]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_copies(X, y)
+        warn_of_copies(np.repeat(X, 2, axis=0), np.r_[y, y + 1])
+        warn_of_copies(np.array(["a", "b"] * 20), y[:40])
+        random = np.random.default_rng(seed)
+        few = random.integers(2, size=(500, 3))
+        warn_of_copies(few, random.integers(2, size=500))
+    folds_of_copies = Table(np.repeat(X, 2, axis=0), np.repeat(y, 2), None)
+    with pytest.warns(UserWarning, match=message):
+        folds_of(5, folds_of_copies, None, of_classes=classes, seed=seed)
+
+
+def test_what_cannot_be_pickled_is_fitted(table):
+    X, y = table
+    plain = make_pipeline(FunctionTransformer(lambda X: X), NETWORK)
+    model = BayesianStackingRegressor([("plain", plain)], cv=3).fit(X, y)
+    assert np.isfinite(model.predict(X)).all()
 
 
 def test_columns_that_say_nothing(seed):
