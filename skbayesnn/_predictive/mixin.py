@@ -51,6 +51,35 @@ class OpenPredictive:
             min(BLOCK, *(one.block for one in inner)),
         )
 
+    @classmethod
+    def in_parts(cls, n_rows: int, opened, n_at_once: int) -> "OpenPredictive":
+        """Of rows that are opened some at a time, since what is held of each is large.
+
+        opened : callable, slice of rows -> their ``OpenPredictive``
+        n_at_once : rows
+        """
+        first = opened(slice(0, min(n_rows, n_at_once)))
+        if n_rows <= n_at_once:
+            return first
+        # Blocks lie within a part.
+        step = max(n_at_once // first.block, 1) * first.block
+        held: dict[int, OpenPredictive] = {}
+
+        def part(start):
+            if start not in held:
+                held.clear()
+                held[start] = opened(slice(start, min(start + step, n_rows)))
+            return held[start]
+
+        def of_rows(rows):
+            found = []
+            for start in range(rows.start // step * step, rows.stop, step):
+                within = slice(max(rows.start - start, 0), min(rows.stop - start, step))
+                found.append(part(start).of_rows(within))
+            return found[0] if len(found) == 1 else type(found[0]).of_other_rows(found)
+
+        return cls(n_rows, of_rows, first.block)
+
     def whole(self) -> Predictive:
         """The predictive of all rows at once."""
         return self.of_rows(slice(0, self.n_rows))

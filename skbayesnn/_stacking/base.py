@@ -42,6 +42,10 @@ from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegres
 from skbayesnn.model_selection._executor import Resources
 from skbayesnn.model_selection._jobs import network_of
 
+# Rows that are encoded at a time in predictions: an encoding is some twenty times X,
+# and every candidate has its own.
+OPENED_AT_ONCE = 16_384
+
 
 class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     """Base of both; see the classes for the parameters."""
@@ -255,12 +259,21 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
     def _opened(self, estimators, X) -> OpenPredictive:
         """The mixture of the candidates in these fits."""
-        inner = [open_predictive(one, X) for one in estimators]
 
         def mixed(*parts):
             return corrected(pooled(parts, self.n_draws_), self.spread_factor_)
 
-        return OpenPredictive.mapped(inner, mixed)
+        def opened(X):
+            return OpenPredictive.mapped(
+                [open_predictive(one, X) for one in estimators], mixed
+            )
+
+        # What was given may look at all rows of an X of any kind.
+        if not hasattr(self, "fitted_to_sparse_"):
+            return opened(X)
+        return OpenPredictive.in_parts(
+            X.shape[0], lambda rows: opened(X[rows]), OPENED_AT_ONCE
+        )
 
     def __getstate__(self):
         """Plain, and without what an interrupted fit has left behind."""

@@ -36,6 +36,7 @@ from skbayesnn import (
 )
 from skbayesnn._data.validate import Table
 from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._predictive import mixin
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base
 from skbayesnn._stacking import pool as pools
@@ -463,6 +464,33 @@ def test_default_pool_has_all_kinds(table):
     model = BayesianStackingRegressor(max_iter=1, cv=2, random_state=0).fit(X, y)
     names = {name.split("(")[0] for name in model.weights_.index}
     assert names == {"network", "encoded", "linear"}
+
+
+def test_rows_are_opened_some_at_a_time(table, monkeypatch):
+    """The same predictions, whatever is held at once, block by block and whole."""
+    X, y = table
+    model = BayesianStackingRegressor(max_iter=2, random_state=0).fit(X, y)
+    sizes, encode = [], PiecewiseLinearEncoder.transform
+    X = np.concatenate([X, 0.9 * X])
+
+    def encoded(self, X):
+        sizes.append(len(X))
+        return encode(self, X)
+
+    monkeypatch.setattr(mixin, "BLOCK", 10)
+    expected = model.predict(X, return_std=True), model.sample_y(X, 3)
+    monkeypatch.setattr(PiecewiseLinearEncoder, "transform", encoded)
+    monkeypatch.setattr(base, "OPENED_AT_ONCE", 25)
+    mean, std = model.predict(X, return_std=True)
+    assert max(sizes) == 25
+    # The first part tells how many rows of it are a block: whole blocks of the others.
+    n_encoders = sum("encoder" in str(one) for one in model.estimators_)
+    assert sizes.count(20) + sizes.count(2) == n_encoders * 5
+    np.testing.assert_allclose(mean, expected[0][0], rtol=1e-12)
+    np.testing.assert_allclose(std, expected[0][1], rtol=1e-12)
+    np.testing.assert_allclose(model.sample_y(X, 3), expected[1], rtol=1e-12)
+    whole = model._open_predictive(X).whole()
+    np.testing.assert_allclose(whole.mean(), expected[0][0], rtol=1e-12)
 
 
 def test_small_sparse_tables_are_dense(table):
