@@ -59,7 +59,7 @@ _STACK = {
     "summary_": rules.of_type(Summary),
     "oof_prediction_": FLOATS,
     "oof_log_density_": FLOATS_1D,
-    "fitted_to_sparse_": rules.FLAG,
+    "fitted_to_sparse_": rules.none_or(rules.FLAG),
     "n_iter_": INTEGER,
 }
 _OF_FOLDS = {

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
+from typing import Any
 
 import joblib
 import numpy as np
@@ -227,9 +228,11 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         """Fitted attributes that say which columns there were."""
         # Texts and images have none.
         shape: tuple[int, ...] = getattr(rows.X, "shape", ())
-        known = {"n_features_in_": shape[1]} if len(shape) == 2 else {}
-        if isinstance(self.estimators, str):
-            known["fitted_to_sparse_"] = sparse.issparse(rows.X)
+        known: dict[str, Any] = {}
+        if len(shape) == 2:
+            known["n_features_in_"] = shape[1]
+        own_pool = isinstance(self.estimators, str)
+        known["fitted_to_sparse_"] = sparse.issparse(rows.X) if own_pool else None
         if rows.columns is not None:
             known["feature_names_in_"] = rows.columns
         return known
@@ -251,7 +254,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         """X as the candidates take it."""
         check_is_fitted(self)
         # Estimators that were given check what they get themselves.
-        if hasattr(self, "fitted_to_sparse_"):
+        if self.fitted_to_sparse_ is not None:
             X = check_inputs(self, X, reset=False)
             if sparse.issparse(X) and not self.fitted_to_sparse_:
                 X = X.toarray()
@@ -269,7 +272,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             )
 
         # What was given may look at all rows of an X of any kind.
-        if not hasattr(self, "fitted_to_sparse_"):
+        if self.fitted_to_sparse_ is None:
             return opened(X)
         return OpenPredictive.in_parts(
             X.shape[0], lambda rows: opened(X[rows]), OPENED_AT_ONCE

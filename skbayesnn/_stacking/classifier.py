@@ -77,8 +77,8 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         not): ``print(model.summary_)``.
     n_iter_ : int
         Epochs of the longest fit to all rows.
-    fitted_to_sparse_ : bool
-        Whether X was a sparse matrix, with ``estimators="auto"``.
+    fitted_to_sparse_ : bool or None
+        Whether X was a sparse matrix; None of estimators that were given.
     n_features_in_, feature_names_in_
         The latter where X has names and the pool is the default.
 

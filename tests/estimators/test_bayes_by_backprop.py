@@ -222,7 +222,8 @@ def test_width_of_a_path_is_that_of_all_rows():
         BBBRegressorCV(hidden_layer_sizes=sizes, taus=[1.0, 3.0], **AUTO).fit(X, y)
         for sizes in ((20,), "auto")
     )
-    np.testing.assert_array_equal(own.scores_, given.scores_)
+    # Rounded in single precision, whatever the program's other members are.
+    np.testing.assert_allclose(own.scores_, given.scores_, rtol=1e-5)
     assert hidden(own) == (20,)
     assert own.hidden_layer_sizes == "auto"
 
