@@ -2,7 +2,7 @@
 
 from itertools import repeat
 
-from skbayesnn.estimators import _program
+from skbayesnn.estimators import _program, _task
 from skbayesnn.estimators._prepared import Prepared
 
 
@@ -13,7 +13,7 @@ def fit_together(estimators, table, rows, validation=None, classes=None):
     """
     of_y = {} if classes is None else {"classes_": classes}
     tasks = [
-        _program.task_of(estimator, Prepared(table, of_one, held_out, of_y))
+        _task.task_of(estimator, Prepared(table, of_one, held_out, of_y))
         for estimator, of_one, held_out in zip(
             estimators, rows, validation or repeat(None), strict=False
         )

@@ -142,6 +142,19 @@ class Members:
             **by_member,
         )
 
+    def select(self, index: np.ndarray) -> "Members":
+        """Some of the members, by index; the same one several times, if asked for."""
+        by_member = {
+            field.name: getattr(self, field.name)[index]
+            for field in fields(self)
+            if field.name not in ("keep", "prior")
+        }
+        prior = [
+            {name: values[index] for name, values in of_layer.items()}
+            for of_layer in self.prior
+        ]
+        return Members(keep=self.keep[:, index], prior=prior, **by_member)
+
 
 class Rows(Protocol):
     """The training rows of every member, on the device."""

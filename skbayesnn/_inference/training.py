@@ -189,7 +189,7 @@ class _Run:
         nll = reduce(torch.Tensor.add_, moves).mean(1) / self.plan.n_batches
         record.add(nll, step.penalty.kl())
         if self.plan.patience is not None:
-            record.validation.append(_validation_score(step.posterior, self.rows))
+            record.validation.append(validation_score(step.posterior, self.rows))
 
     def _kl_constant(self, posterior: Posterior) -> np.ndarray:
         priors = priors_of(self.plan, self.members, posterior)
@@ -223,10 +223,12 @@ class _Run:
         )
 
 
-def _validation_score(posterior: Posterior, rows: Rows) -> torch.Tensor:
+def validation_score(
+    posterior: Posterior, rows: Rows, n_draws: int = _VALIDATION_DRAWS
+) -> torch.Tensor:
     """Mean log predictive density of the validation rows (eq. 8), (members,)."""
     x, y, weights = rows.validation()
-    n_draws = posterior.distinct_draws(_VALIDATION_DRAWS)
+    n_draws = posterior.distinct_draws(n_draws)
     with torch.no_grad():
         outputs = posterior.outputs(x, range(n_draws))
         density = posterior.likelihood.log_density(

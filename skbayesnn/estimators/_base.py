@@ -23,6 +23,7 @@ from skbayesnn.estimators import (
     _experience_replay,
     _program,
     _serialization,
+    _task,
     _underfit,
     _validation,
 )
@@ -47,6 +48,8 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     # Of likelihoods that have some; a class without the parameter has none to give.
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
+    # `length_scale="auto"` of few rows: among these, by rows that are held out.
+    _length_scales_of_few_rows: tuple[float, ...] = ()
     # Whether the KL may outweigh the data: then `fit` has to be as good as a line.
     _can_collapse = False
 
@@ -135,7 +138,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             if warm:
                 fitted = _continuation.go_on(self, prepared, "warm")
             else:
-                task = _program.task_of(self, prepared)
+                task = _task.task_of(self, prepared)
                 [fitted] = _program.train_together([self], [task])
             adopt(new, prepared, fitted, self.n_epochs_seen_ if warm else 0)
             warn_if_doubtful(new, prepared, fitted)
@@ -217,7 +220,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             weight_kept = float(weights[rows >= len(table.y)].sum())
             seen = 0.0 if first or renew else self.total_weight_ - weight_kept
             if first and renew:
-                task = _program.task_of(self, prepared)
+                task = _task.task_of(self, prepared)
                 [fitted] = _program.train_together([self], [task])
             elif first:
                 fitted = _continuation.begin_stream(self, prepared, n_epochs)
@@ -238,7 +241,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 warn_if_doubtful(new, prepared, fitted)
         return self
 
-    def _check_can_go_on(self, task: _program.Task, of_y: dict) -> None:
+    def _check_can_go_on(self, task: _task.Task, of_y: dict) -> None:
         """Refuse a warm start or a stream that this fit cannot be continued by."""
         _continuation.check_same_network(self, task, of_y)
 

@@ -37,6 +37,13 @@ from skbayesnn.estimators._underfit import explained_entropy
 class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     """Base of the classifiers."""
 
+    # Classes that are well apart ask for a wide prior, those that overlap for a narrow.
+    _length_scales_of_few_rows: tuple[float, ...] = (0.3, 1.0, 3.0)
+
+    def _auto_length_scale(self, fan_ins, total_weight):
+        """The middle one: of many rows it has little to say."""
+        return np.ones(len(fan_ins))
+
     def _check(self, X, y, sample_weight, *, reset, classes=None):
         table, classes = check_classification(
             self, X, y, sample_weight, reset=reset, classes=classes

@@ -5,8 +5,9 @@ import math
 import numpy as np
 
 from skbayesnn._data.design import Design
-from skbayesnn.estimators import _program, _serialization, _validation
+from skbayesnn.estimators import _program, _serialization, _task, _validation
 from skbayesnn.estimators._prepared import Prepared
+from skbayesnn.estimators._specification import open_length_scales
 
 # Steps of `partial_fit` after which the likelihood's warm-up is over.
 PARTIAL_FIT_HORIZON = 2000
@@ -16,7 +17,7 @@ def begin_stream(estimator, prepared: Prepared, n_epochs: int) -> _program.Fitte
     """Epochs over the first rows of a stream."""
     # How many rows will come is not known.
     hidden = estimator._hidden_layer_sizes(math.inf)
-    task, device, dtype = _task(estimator, prepared, hidden)
+    task, device, dtype = _placed(estimator, prepared, hidden)
     task = task.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
     posterior = _program.start(task.plan, task.members, device, dtype)
     design = Design(prepared.table, task.shares, device, dtype)
@@ -36,9 +37,13 @@ def go_on(
     """
     fitted = tuple(estimator.network_.get("sizes", ())[1:-1])
     hidden = estimator._hidden_layer_sizes(math.inf, fitted)
-    task, device, dtype = _task(estimator, prepared, hidden)
+    task, device, dtype = _placed(estimator, prepared, hidden)
     if how == "stream":
         task = task.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
+    if open_length_scales(estimator):
+        n_layers = len(task.length_scale)
+        task = task.of_length_scale(np.resize(estimator.length_scale_, n_layers))
+    elif how == "stream":
         n_rows = seen + task.total_weight
         task = task.of_length_scale(
             estimator._length_scales(task.plan.network.prior_fan_ins, n_rows)
@@ -66,14 +71,14 @@ def go_on(
     return _program.Fitted(task, trained)
 
 
-def _task(estimator, prepared, hidden):
+def _placed(estimator, prepared, hidden):
     """The task, and where and in what precision it is computed."""
     device = _validation.device_for_fit(estimator.device)
-    task = _program.task_of(estimator, prepared, hidden)
+    task = _task.task_of(estimator, prepared, hidden)
     return task, device, _program.computed_in(task.plan, device)
 
 
-def check_same_network(estimator, task: _program.Task, of_y: dict) -> None:
+def check_same_network(estimator, task: _task.Task, of_y: dict) -> None:
     """What is continued must be the same network.
 
     Raises

@@ -14,6 +14,10 @@ from skbayesnn.estimators._prepared import Prepared
 from skbayesnn.estimators._variational_spec import VariationalSpec
 from skbayesnn.networks import MLP
 
+# Below so many rows (sum of weights), and entries of X, rows that are held out choose
+# the prior's length scale, where the estimator has several to choose from.
+_FEW_ROWS, _MOST_ENTRIES = 200, 2**22
+
 
 @dataclass(frozen=True)
 class Specification:
@@ -25,6 +29,8 @@ class Specification:
     network, likelihood : Network, Likelihood
     variational : VariationalSpec
     length_scale : ndarray of shape (layers,)
+    length_scales : tuple of float
+        Among which that of all layers is to be chosen; may be empty.
     tau : ndarray of shape (targets or 1,), or None
         None where it is learned.
     standardize : bool
@@ -42,6 +48,7 @@ class Specification:
     likelihood: Likelihood
     variational: VariationalSpec
     length_scale: np.ndarray
+    length_scales: tuple[float, ...]
     tau: np.ndarray | None
     standardize: bool
     rows: np.ndarray
@@ -91,6 +98,7 @@ def specify(
         likelihood=likelihood,
         variational=variational,
         length_scale=estimator._length_scales(network.prior_fan_ins, n_rows),
+        length_scales=_length_scales_to_try(estimator, prepared, weights),
         tau=tau,
         standardize=_validation.check_bool("standardize", estimator.standardize),
         rows=rows,
@@ -150,6 +158,19 @@ def _network(
             "or another gradient."
         )
     return network.with_families(variational.families), variational
+
+
+def open_length_scales(estimator) -> tuple[float, ...]:
+    """Those among which few rows choose, where that is left to them."""
+    scale = estimator.length_scale
+    left = isinstance(scale, str) and scale == "auto"
+    return estimator._length_scales_of_few_rows if left else ()
+
+
+def _length_scales_to_try(estimator, prepared, weights) -> tuple[float, ...]:
+    few = weights.sum() < _FEW_ROWS
+    few &= len(weights) * prepared.table.X.shape[1] < _MOST_ENTRIES
+    return open_length_scales(estimator) if few else ()
 
 
 def _schedule(estimator, *, stops_early: bool) -> dict:

@@ -21,6 +21,8 @@ class _AnchoredEnsemble(BayesianNetwork):
 
     # Of the outputs before any data: y is standardised, logits are not.
     _output_std: float
+    # How wide functions are believed to be is not for the rows to say.
+    _length_scales_of_few_rows: tuple[float, ...] = ()
 
     def _variational(self, fan_ins):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))

@@ -335,10 +335,10 @@ class BBBClassifier(_BayesByBackprop, BayesianClassifier):
         As in :class:`MCDropoutRegressor`.
     dropout, prior, pi, s1, s2, kl, kl_weighting, kl_warm_up, gradient
         As in :class:`BBBRegressor`.
-    length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default=1.0
-        Prior length scale l, as in :class:`MCDropoutClassifier`. ``"auto"`` expects
-        logits of order one: on a hundred rows of classes that are well apart the KL
-        to it outweighs the data, and the posterior falls back on the prior.
+    length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
+        Prior length scale l, as in :class:`MCDropoutClassifier`. ``"fan_in"`` expects
+        logits of order one: on a hundred rows of classes that are well apart the KL to
+        it outweighs the data, and the posterior falls back on the prior.
     tau, class_weight
         As in :class:`MCDropoutClassifier`.
     n_estimators, n_draws, n_training_draws, standardize, batch_size, learning_rate, \
@@ -390,7 +390,7 @@ x_scale_
         kl_weighting="uniform",
         kl_warm_up=0.5,
         gradient="local",
-        length_scale=1.0,
+        length_scale="auto",
         tau=1.0,
         likelihood="categorical",
         class_weight=None,

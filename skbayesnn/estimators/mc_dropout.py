@@ -287,11 +287,14 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
         learns one per layer with the weights.
     noise : {"bernoulli", "gaussian", "dropconnect", "additive"}, default="bernoulli"
         What is random, as in :class:`MCDropoutRegressor`.
-    length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default=1.0
-        Prior length scale l of the weights, p(W) = N(0, 1 / l^2): 2 suits noisy
-        labels, where classes overlap, 0.3 classes that are well apart. ``"auto"`` is
-        ``"fan_in"``, l^2 = the number of inputs of each layer, which expects logits of
-        order one.
+    length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
+        Prior length scale l of the weights, p(W) = N(0, 1 / l^2): a small one suits
+        classes that are well apart, a large one classes that overlap. ``"auto"`` lets
+        fewer than 200 rows (sum of their weights) choose: the one of 0.3, 1 and 3 whose
+        networks, trained without a fifth of the rows each, give the labels of that
+        fifth the highest density; fits take about twice as long. From 200 rows on it is
+        1, as in ``partial_fit``. ``"fan_in"`` is l^2 = the number of inputs of each
+        layer, which expects logits of order one.
     tau : float > 0, default=1
         Inverse temperature of the likelihood, p(y | f)^tau: it stands where the
         precision stands in weight_decay_ = p l^2 / (2 N tau).
@@ -358,7 +361,7 @@ x_mean_, x_scale_
         network=None,
         dropout=0.1,
         noise="bernoulli",
-        length_scale=1.0,
+        length_scale="auto",
         tau=1.0,
         likelihood="categorical",
         class_weight=None,

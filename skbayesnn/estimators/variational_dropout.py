@@ -238,8 +238,11 @@ class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
     activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
     network : None, MLP, ConvNet or RecurrentNet, default=None
         As in :class:`MCDropoutRegressor`.
-    dropout, noise, alpha_per, prior, kl_approximation, kl_warm_up, length_scale
+    dropout, noise, alpha_per, prior, kl_approximation, kl_warm_up
         As in :class:`VariationalDropoutRegressor`.
+    length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
+        Prior length scale l of the biases, and with ``prior="gaussian"`` of the
+        weights, as in :class:`MCDropoutClassifier`.
     tau, class_weight
         As in :class:`MCDropoutClassifier`.
     n_estimators, n_draws, n_training_draws, standardize, batch_size, learning_rate, \

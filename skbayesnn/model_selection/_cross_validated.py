@@ -134,7 +134,8 @@ class MCDropoutClassifierCV(TauPathCV, MCDropoutClassifier):
     p(y | f)^tau, and without ``warm_start``. It weighs the labels against the prior,
     weight_decay_ = p l^2 / (2 N tau): tau / l^2 is what ``C`` is to
     :class:`~sklearn.linear_model.LogisticRegressionCV`. 1 is Bayes' rule; above it the
-    posterior is narrower, as the cold posteriors of [1]_.
+    posterior is narrower, as the cold posteriors of [1]_. ``length_scale="auto"`` is 1,
+    however few the rows are: tau does what choosing l would.
 
     Parameters
     ----------
@@ -203,7 +204,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         scoring=None,
         dropout=0.1,
         noise="bernoulli",
-        length_scale=1.0,
+        length_scale="auto",
         likelihood="categorical",
         class_weight=None,
         n_estimators=1,
@@ -376,7 +377,7 @@ seeds_, optimizer_, x_mean_, x_scale_
         kl_weighting="uniform",
         kl_warm_up=0.5,
         gradient="local",
-        length_scale=1.0,
+        length_scale="auto",
         likelihood="categorical",
         class_weight=None,
         n_estimators=1,

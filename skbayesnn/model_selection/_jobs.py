@@ -20,7 +20,7 @@ from skbayesnn._sklearn_compat import (
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._prepared import Prepared, prepare
-from skbayesnn.estimators._program import Task, task_of
+from skbayesnn.estimators._task import Task, task_of
 from skbayesnn.model_selection._result_store import (
     Key,
     Outcome,

@@ -18,10 +18,10 @@ from sklearn.utils.metaestimators import available_if
 
 from skbayesnn._fitted_state import changed_at_once
 from skbayesnn._sklearn_compat import num_samples, safe_indexing, with_callbacks
-from skbayesnn.estimators import _program, _validation
+from skbayesnn.estimators import _program, _task, _validation
 from skbayesnn.estimators._base import BayesianNetwork, adopt, warn_if_doubtful
 from skbayesnn.estimators._prepared import Prepared, prepare
-from skbayesnn.estimators._specification import likelihood_class
+from skbayesnn.estimators._specification import likelihood_class, open_length_scales
 from skbayesnn.model_selection._search import BatchedGridSearchCV
 from skbayesnn.scoring import log_density_scorer
 
@@ -79,7 +79,7 @@ class TauPathCV(BayesianNetwork):
             taus = self._path(prepared)
             network = self._network().set_params(tau=taus[0])
             # What is wrong is told here once, and not for every member.
-            task = _program.task_of(network, prepared)
+            task = _task.task_of(network, prepared)
             # tau goes with the width: folds have that of all rows.
             widths = network._hidden_layer_sizes(task.total_weight)
             network.set_params(hidden_layer_sizes=widths)
@@ -93,7 +93,7 @@ class TauPathCV(BayesianNetwork):
                 y,
                 {name: value for name, value in given.items() if value is not None},
             )
-            task = _program.task_of(
+            task = _task.task_of(
                 network.set_params(tau=taus[search.best_index_]), prepared
             )
             [fitted] = _program.train_together([self], [task])
@@ -135,6 +135,10 @@ class TauPathCV(BayesianNetwork):
         if not isinstance(self.random_state, Integral):
             source = _validation.random_source(self.random_state)
             network.set_params(random_state=source.randint(2**31 - 1))
+        scales = open_length_scales(network)
+        if scales:
+            # tau does what choosing the scale would: weight_decay_ goes with l^2 / tau.
+            network.set_params(length_scale=scales[len(scales) // 2])
         return network
 
     def _splits(self, X, y, groups, rows) -> list[tuple]:

@@ -691,7 +691,7 @@ def test_collapse_of_a_regressor(seed):
 def test_collapse_of_a_classifier(seed):
     X, y = _blobs(seed, 90)
     model = BBBClassifier(
-        **COLLAPSING | {"length_scale": "auto", "learning_rate_init": 0.03},
+        **COLLAPSING | {"length_scale": "fan_in", "learning_rate_init": 0.03},
         random_state=seed,
     )
     with pytest.warns(UserWarning, match=MESSAGE):

@@ -285,7 +285,7 @@ def test_weight_decay(data, small):
     np.testing.assert_allclose(
         model.weight_decay_, (1 - dropout) * scale**2 / (2 * 41 * 3.0)
     )
-    model.set_params(length_scale="auto").fit(data.X, data.labels)
+    model.set_params(length_scale="fan_in").fit(data.X, data.labels)
     np.testing.assert_allclose(
         model.weight_decay_, (1 - dropout) * np.array([4, 8, 6]) / (2 * 41 * 3.0)
     )

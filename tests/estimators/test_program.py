@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skbayesnn import BBBRegressor, MCDropoutClassifier, MCDropoutRegressor
-from skbayesnn.estimators import _program
+from skbayesnn.estimators import _program, _task
 from skbayesnn.estimators._prepared import prepare
 
 ROWS, INPUTS, FOLDS = 38, 4, 3
@@ -38,7 +38,7 @@ def _parameters(trained):
     [
         (MCDropoutRegressor(dropout=0.2, n_estimators=FOLDS, **SMALL), "numbers"),
         (BBBRegressor(kl="sampled", n_estimators=FOLDS, **SMALL), "numbers"),
-        (MCDropoutClassifier(n_estimators=FOLDS, **SMALL), "labels"),
+        (MCDropoutClassifier(length_scale=1, n_estimators=FOLDS, **SMALL), "labels"),
     ],
     ids=["dropout", "sampled KL", "classes"],
 )
@@ -50,7 +50,7 @@ def test_members_may_each_leave_a_fold_out(data, seed, estimator, kind):
     """
     X, y = data[kind]
     estimator = estimator.set_params(random_state=seed)
-    task = _program.task_of(estimator, prepare(estimator, X, y))
+    task = _task.task_of(estimator, prepare(estimator, X, y))
     [share] = task.shares
     fold = np.arange(ROWS) % FOLDS
     shares = tuple(
@@ -92,7 +92,7 @@ def test_a_specification_is_in_the_units_of_the_data(data, seed):
     """tau, N and the scale of y meet in the task alone."""
     X, y = data["numbers"]
     estimator = MCDropoutRegressor(tau=0.5, random_state=seed, **SMALL)
-    task = _program.task_of(estimator, prepare(estimator, X, 20 * y))
+    task = _task.task_of(estimator, prepare(estimator, X, 20 * y))
     np.testing.assert_allclose(task.tau, 0.5)
     variance = np.var(20 * y)
     np.testing.assert_allclose(task.members.tau, [[0.5 * variance]])

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 
 from skbayesnn.estimators import _program
 from skbayesnn.estimators._prepared import prepare
-from skbayesnn.estimators._program import task_of
+from skbayesnn.estimators._task import task_of
 from skbayesnn.model_selection import BatchedGridSearchCV, _grouping, _worker
 from skbayesnn.model_selection._jobs import Job
 from tests.model_selection.comparison import (

@@ -17,7 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 from skbayesnn import MCDropoutRegressor, predict_interval
 from skbayesnn._data.validate import Table
 from skbayesnn.estimators import _program
-from skbayesnn.estimators._program import Task
+from skbayesnn.estimators._task import Task
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
     BatchedRandomizedSearchCV,

@@ -69,8 +69,13 @@ def new(kind=MCDropoutRegressorCV, **parameters):
 
 
 def plain_of(model, **parameters):
-    """The plain estimator with the parameters of a path's."""
+    """The plain estimator with the parameters of a path's.
+
+    Labels of few rows would choose "auto": along a path that is for tau to do.
+    """
     params = {n: v for n, v in model.get_params().items() if n not in OWN}
+    if is_classifier(model) and model.length_scale == "auto":
+        params["length_scale"] = 1.0
     return PLAIN[type(model)](**params | parameters)
 
 
