@@ -41,8 +41,8 @@ LARGE = (
     "protein-tertiary-structure",
     "synthetic-1000",
 )
-# Of classes.
-SCALES = (0.5, 1.0, 2.0, (2.0, 0.5, 0.3), (2.0, 1.0, 1.0))
+# Of classes: numbers, one per layer, and the default.
+SCALES = (0.3, 0.5, 1.0, 2.0, 3.0, (2.0, 0.5, 0.3), "auto")
 
 
 def wave(n_rows, random):
