@@ -154,12 +154,17 @@ class MixturePredictive:
         """``scaled``, by what ``densities_of_factor`` is of."""
         return self.scaled(factor)
 
+    @property
+    def has_spread(self) -> bool:
+        """Whether it can be spread: it is of real numbers, in their own units."""
+        return not self.components.discrete and self.transform is None
+
     def densities_of_factor(self, y):
         """Log factor of the spread -> log density of y, (rows,), for every target.
 
         None where a spread is nothing that can be multiplied.
         """
-        if self.components.discrete or self.transform is not None:
+        if not self.has_spread:
             return []
         return [
             log_density_of_scale(self.components.targets(slice(j, j + 1)), column)

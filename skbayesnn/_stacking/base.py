@@ -122,6 +122,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             # What was fitted before another one failed had fewer draws of the mixture.
             model.set_params(**settings[one.name])
             models.append(model)
+        factor = self._factor_of_refits(stacked, kept, models, rows, before.seed)
         folds = [
             [before.out_of_fold[one.name, fold].estimator for one in kept]
             for fold in range(len(splits))
@@ -130,8 +131,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             "estimators_": models,
             "n_iter_": max(network_of(one).n_iter_ for one in models),
             "n_draws_": np.array([n_draws[one.name] for one in kept]),
+            "spread_factor_": factor,
             **self._what_is_known(candidates, oof, stacked),
-            **self._cross_fitted(folds, splits, oof, stacked.mixture),
+            **self._cross_fitted(folds, splits, oof, stacked, factor),
             **self._columns_of(rows),
         }
 
@@ -215,7 +217,6 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         names = [one.name for one in candidates]
         return {
             "weights_": _framed(names, stacked.weights, stacked.log_density),
-            "spread_factor_": stacked.factor,
             "summary_": self._summary(stacked.mixture, oof),
             **self._out_of_fold(oof, stacked.mixture),
         }
@@ -237,7 +238,15 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             known["feature_names_in_"] = rows.columns
         return known
 
-    def _cross_fitted(self, folds, splits, oof: OutOfFold, mixture) -> dict:
+    def _factor_of_refits(
+        self, stacked: Stacked, kept, models, rows: Rows, seed: int
+    ) -> np.ndarray:
+        """The correction of the mixture of these fits to all rows."""
+        return stacked.factor
+
+    def _cross_fitted(
+        self, folds, splits, oof: OutOfFold, stacked: Stacked, factor
+    ) -> dict:
         """Attributes that keep the networks of the folds, where they are needed."""
         return {}
 

@@ -125,6 +125,13 @@ class Rows:
     sample_weight: Any
     columns: Any = None
 
+    @property
+    def weights(self) -> np.ndarray:
+        """Of the rows, one each where none were given."""
+        if self.sample_weight is None:
+            return np.ones(len(self.y))
+        return self.sample_weight
+
     def fit_params(self, path: str) -> dict:
         """Arguments of the ``fit`` of an estimator."""
         if self.sample_weight is None:

@@ -72,8 +72,7 @@ class OutOfFold:
             folds = [known[one.name, fold].predictive for fold in range(len(splits))]
             predictives.append(type(folds[0]).of_other_rows(folds))
         test_rows = np.concatenate([test for _, test in splits])
-        weights = rows.sample_weight
-        weights = np.ones(len(rows.y)) if weights is None else weights
+        weights = rows.weights
         trained_on = [train[weights[train] > 0] for train, _ in splits]
         weights = weights[test_rows]
         if not weights.any():

@@ -6,6 +6,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skbayesnn._data.validate import check_numbers, check_target_given
 from skbayesnn._fitted_state import prediction
+from skbayesnn._meta.walk import open_predictive
 from skbayesnn._predictive.cross_conformal import cross_interval, too_few
 from skbayesnn._predictive.mixin import (
     OpenPredictive,
@@ -13,9 +14,16 @@ from skbayesnn._predictive.mixin import (
     mean_and_covariance,
 )
 from skbayesnn._predictive.summaries import checked_coverages
+from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn._stacking.base import BayesianStacking
+from skbayesnn._stacking.mixture import corrected
+from skbayesnn._stacking.starts import factor_with_starts, share_of_starts
 from skbayesnn._stacking.summary import of_numbers, warn_if_nothing_is_explained
 from skbayesnn.estimators._validation import check_one_of_std_and_cov, check_option
+from skbayesnn.model_selection._jobs import network_of
+
+# Rows on which the starts of fits to all rows are compared, at most.
+ROWS_LOOKED_AT = 1_000
 
 
 class BayesianStackingRegressor(
@@ -76,11 +84,13 @@ class BayesianStackingRegressor(
     fold_estimators_ : list of list of estimator
         The same candidates, fitted without each fold.
     fold_scores_ : list of ndarray of shape (n_rows, n_targets)
-        Of each fold's rows, |y - mean| / std of the mixture that has not seen them.
-        Both only where no row is held out twice.
+        Of each fold's rows, |y - mean| / std of the mixture that has not seen them,
+        spread by ``spread_factor_``. Both only where no row is held out twice.
     spread_factor_ : ndarray of shape (n_targets,)
-        By which the whole mixture is spread about its mean, so that the held-out rows
-        are the likeliest, under a prior that holds its logarithm near zero.
+        By which the whole mixture is spread about its mean: so that the held-out rows
+        are the likeliest, under a prior that holds its logarithm near zero; less what
+        several starts in place of one take off the squared error of the mean, as far
+        as the starts differ.
     oof_prediction_, oof_std_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
         What the mixture says of each row without having seen it: mean and total
         standard deviation, y's units. NaN for rows that were never held out.
@@ -245,9 +255,28 @@ class BayesianStackingRegressor(
             "oof_log_density_": oof.by_row(mixture.log_density(oof.y)),
         }
 
-    def _cross_fitted(self, folds, splits, oof, mixture):
+    def _factor_of_refits(self, stacked, kept, models, rows, seed):
+        if not stacked.mixture.has_spread:
+            return stacked.factor
+        weights = rows.weights
+        some = np.flatnonzero(weights)
+        if len(some) > ROWS_LOOKED_AT:
+            random = np.random.default_rng(seed)
+            some = random.choice(some, ROWS_LOOKED_AT, replace=False)
+        X = safe_indexing(rows.X, some)
+        taken_off = share_of_starts(
+            [open_predictive(one, X).whole() for one in models],
+            stacked.n_draws[stacked.n_draws > 0],
+            [one.network.n_estimators for one in kept],
+            [len(network_of(one).seeds_) for one in models],
+        )
+        return factor_with_starts(stacked.factor, taken_off, weights[some])
+
+    def _cross_fitted(self, folds, splits, oof, stacked, factor):
         if len(np.unique(oof.test_rows)) < len(oof.test_rows):
             return {}  # no row calibrates twice
+        # In the units of what predicts.
+        mixture = corrected(stacked.mixture, factor / stacked.factor)
         n_rows = len(oof.y)
         residual = np.abs(oof.y - mixture.mean()).reshape(n_rows, -1)
         std = mixture.uncertainty(["total"])["total"].reshape(n_rows, -1)

@@ -36,6 +36,7 @@ from skbayesnn import (
 )
 from skbayesnn._data.validate import Table
 from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._meta.walk import open_predictive
 from skbayesnn._predictive import mixin
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base
@@ -43,6 +44,7 @@ from skbayesnn._stacking import pool as pools
 from skbayesnn._stacking.copies import warn_of_copies
 from skbayesnn._stacking.folds import folds_of
 from skbayesnn._stacking.mixture import best_factor
+from skbayesnn._stacking.starts import factor_with_starts, share_of_starts
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.model_selection._jobs import network_of
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
@@ -107,7 +109,8 @@ def test_out_of_fold_is_a_fit_without_the_fold(table):
     X, y = table
     network = MCDropoutRegressor(**QUICK)
     cv = KFold(4)
-    model = BayesianStackingRegressor([("only", network, {})], cv=cv).fit(X, y)
+    only = [("only", network, {})]
+    model = BayesianStackingRegressor(only, cv=cv, n_refits=1).fit(X, y)
     density, mean, std = np.empty(ROWS), np.empty(ROWS), np.empty(ROWS)
     for train, test in cv.split(X):
         alone = clone(network).fit(X[train], y[train])
@@ -294,6 +297,36 @@ def test_factor_is_what_the_rows_need(seed):
     right = {"tau": [1.0], "dropout": [0.0]}
     model = BayesianStackingRegressor([("linear", network, right)], cv=4).fit(X, y)
     assert model.spread_factor_[0] == pytest.approx(1, rel=5 / np.sqrt(800))
+
+
+def test_several_starts_narrow_the_mixture(table):
+    """By what they take off on the training rows, and nothing else changes."""
+    X, y = table
+    weights = np.ones(ROWS)
+    weights[[2, 30]] = 0.0, 3.0
+    one, several = (
+        regressor(n_refits=n).fit(X, y, sample_weight=weights) for n in (1, 3)
+    )
+    np.testing.assert_array_equal(one.oof_std_, several.oof_std_)
+    parts = [open_predictive(model, X).whole() for model in several.estimators_]
+    n_parts = len(parts)
+    taken_off = share_of_starts(
+        parts, several.n_draws_, [1] * n_parts, [3] * n_parts
+    )
+    expected = factor_with_starts(one.spread_factor_, taken_off, weights)
+    np.testing.assert_allclose(several.spread_factor_, expected, rtol=1e-6)
+    assert several.spread_factor_ < one.spread_factor_
+
+
+def test_ensembles_out_of_fold_have_their_starts_already(table):
+    X, y = table
+    ensemble = MCDropoutRegressor(**QUICK, n_estimators=3)
+    pool = [("ensemble", ensemble, {"tau": [1.0]})]
+    one, several = (
+        BayesianStackingRegressor(pool, cv=3, n_refits=n, random_state=1).fit(X, y)
+        for n in (1, 3)
+    )
+    np.testing.assert_array_equal(one.spread_factor_, several.spread_factor_)
 
 
 def test_classes_are_the_weighted_mixture(labelled):
