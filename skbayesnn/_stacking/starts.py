@@ -20,9 +20,9 @@ def factor_with_starts(
 ) -> np.ndarray:
     """The correction of the mixture of more starts, (targets,).
 
-    With v the mixture's variance and d what more starts take off the squared error of
-    its mean, and add to v: where factor^2 (v - d) was the expected squared error before,
-    it is factor^2 (v - d) - d now, v times factor^2 (1 - d / v) - d / v.
+    v is the mixture's variance, and d what more starts take off the squared error of
+    its mean, and add to v. Where factor^2 (v - d) was the expected squared error, it is
+    factor^2 (v - d) - d now: v times factor^2 (1 - d / v) - d / v.
 
     factor : (targets,), of the mixture out of fold
     taken_off : (rows, targets), d / v

@@ -310,9 +310,7 @@ def test_several_starts_narrow_the_mixture(table):
     np.testing.assert_array_equal(one.oof_std_, several.oof_std_)
     parts = [open_predictive(model, X).whole() for model in several.estimators_]
     n_parts = len(parts)
-    taken_off = share_of_starts(
-        parts, several.n_draws_, [1] * n_parts, [3] * n_parts
-    )
+    taken_off = share_of_starts(parts, several.n_draws_, [1] * n_parts, [3] * n_parts)
     expected = factor_with_starts(one.spread_factor_, taken_off, weights)
     np.testing.assert_allclose(several.spread_factor_, expected, rtol=1e-6)
     assert several.spread_factor_ < one.spread_factor_
