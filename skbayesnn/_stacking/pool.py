@@ -114,6 +114,8 @@ def default_pool(
         "hidden_layer_sizes": (width, width),
         "batch_size": _batch_rows(n_rows),
         "max_iter": max_iter,
+        # Held-out rows weight the candidates.
+        "early_stopping": False,
     }
     if max_iter == "auto":
         steps = CLASSIFICATION_STEPS if of_classes else REGRESSION_STEPS

@@ -1,5 +1,6 @@
 """What the estimators of all methods have in common: ``fit`` and the way to draws."""
 
+import math
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from inspect import signature
@@ -60,6 +61,11 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         Small tables need steps, not epochs.
         """
         return 100
+
+    @property
+    def _stops_early_from(self) -> float:
+        """Rows from which `early_stopping="auto"` holds some out."""
+        return math.inf
 
     def _hidden_layer_sizes(self, total_weight: float, fitted=None):
         """`hidden_layer_sizes` for N rows.
@@ -203,7 +209,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """
         _validation.check_number("n_epochs", n_epochs, kind=Integral, low=1)
         _validation.check_number("n_replay", n_replay, kind=Integral, low=0)
-        if self.early_stopping:
+        if self.early_stopping is True:
             raise ValueError(
                 "`partial_fit` takes the rows as they come and cannot hold any out; "
                 "got early_stopping=True. Set it to False, or use `fit`."

@@ -33,6 +33,9 @@ from skbayesnn.estimators._draws import (
 )
 from skbayesnn.estimators._underfit import explained_entropy
 
+# Rows from which a tenth of them can say when rates that are learned over-fit.
+STOPS_EARLY_FROM = 2_000
+
 
 class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     """Base of the classifiers."""

@@ -213,10 +213,12 @@ def _validation_rows(estimator, prepared, random_state):
         open_low=True,
     )
     table, rows = prepared.table, prepared.rows
-    if not _validation.check_bool("early_stopping", estimator.early_stopping):
+    given = prepared.validation
+    # Who gives rows to stop by wants to stop.
+    from_rows = estimator._stops_early_from if given is None else 0
+    if not _validation.stops_early(estimator.early_stopping, len(rows), from_rows):
         return rows, np.empty(0, dtype=int)
-    if prepared.validation is not None:
-        given = prepared.validation
+    if given is not None:
         return rows, given[table.sample_weight[given] > 0]
     stratify = None if prepared.classes is None else table.y[rows]
     try:
@@ -224,6 +226,8 @@ def _validation_rows(estimator, prepared, random_state):
             rows, test_size=fraction, random_state=random_state, stratify=stratify
         )
     except ValueError as error:
+        if isinstance(estimator.early_stopping, str):
+            return rows, np.empty(0, dtype=int)  # the only row of a class stays
         raise ValueError(
             f"early_stopping holds out validation_fraction={fraction:g} of the rows; "
             f"got {len(rows)} rows, too few to split. Raise validation_fraction, set "

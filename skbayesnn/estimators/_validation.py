@@ -127,6 +127,14 @@ def epochs(value, n_rows, n_batches, steps_per_root) -> int:
     return check_number("max_iter", value, kind=Integral, low=1)
 
 
+def stops_early(value, n_rows, from_rows) -> bool:
+    """`early_stopping` for a table of ``n_rows``; "auto" is so from ``from_rows``."""
+    if isinstance(value, str):
+        check_named("early_stopping", value, ["auto"])
+        return n_rows >= from_rows
+    return check_bool("early_stopping", value)
+
+
 def random_source(value) -> np.random.RandomState:
     """`random_state` as a generator; None is fresh entropy, no global state."""
     return numpy_random_state(secrets.randbits(32) if value is None else value)

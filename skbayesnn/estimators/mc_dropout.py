@@ -7,7 +7,7 @@ import numpy as np
 from skbayesnn._families import FAMILIES, Concrete, Family
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
-from skbayesnn.estimators._classification import BayesianClassifier
+from skbayesnn.estimators._classification import STOPS_EARLY_FROM, BayesianClassifier
 from skbayesnn.estimators._regression import BayesianRegressor
 from skbayesnn.estimators._variational_spec import VariationalSpec
 
@@ -124,9 +124,12 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Epochs. ``"auto"`` follows the number of rows: 100 sqrt(N) steps, and at least
         ten epochs. Classifiers, which over-fit with time, take fewer: 40 sqrt(N), or
         20 where rates are learned; Bayes by Backprop 100.
-    early_stopping : bool, default=False
+    early_stopping : bool or "auto", default=False
         Hold out rows, keep each network's best weights on them and stop after
         ``n_iter_no_change`` epochs without improvement of their log density.
+        ``"auto"``, the default of ``MCDropoutClassifier`` and
+        ``VariationalDropoutClassifier``, does so where they learn rates of 2,000 rows
+        or more, by which classes are soon over-fitted, and where ``X_val`` is given.
     validation_fraction : float in (0, 1), default=0.1
         Share of the rows held out, unless ``fit`` is given ``X_val`` and ``y_val``.
     n_iter_no_change : int, default=10
@@ -373,7 +376,7 @@ x_mean_, x_scale_
         learning_rate="cosine",
         learning_rate_init=0.01,
         max_iter="auto",
-        early_stopping=False,
+        early_stopping="auto",
         validation_fraction=0.1,
         n_iter_no_change=10,
         tol=1e-4,
@@ -389,3 +392,7 @@ x_mean_, x_scale_
     def _steps_per_root(self):
         """A rate that is learned is soon too low for classes: benchmarks/STUDY.md."""
         return 20 if isinstance(self.dropout, str) else 40
+
+    @property
+    def _stops_early_from(self):
+        return STOPS_EARLY_FROM if isinstance(self.dropout, str) else math.inf

@@ -2,7 +2,7 @@
 
 from skbayesnn._families import Correlated, Independent, Point
 from skbayesnn.estimators import _pruning, _validation
-from skbayesnn.estimators._classification import BayesianClassifier
+from skbayesnn.estimators._classification import STOPS_EARLY_FROM, BayesianClassifier
 from skbayesnn.estimators._regression import BayesianRegressor
 from skbayesnn.estimators._variational_spec import VariationalSpec
 
@@ -303,7 +303,7 @@ x_scale_
         learning_rate="cosine",
         learning_rate_init=0.01,
         max_iter="auto",
-        early_stopping=False,
+        early_stopping="auto",
         validation_fraction=0.1,
         n_iter_no_change=10,
         tol=1e-4,
@@ -319,3 +319,7 @@ x_scale_
     def _steps_per_root(self):
         """With a prior without a scale classes are over-fitted: benchmarks/STUDY.md."""
         return 20
+
+    @property
+    def _stops_early_from(self):
+        return STOPS_EARLY_FROM

@@ -1,5 +1,6 @@
 """The classifier's parameters, methods and fitted attributes."""
 
+import math
 from functools import partial
 
 import numpy as np
@@ -8,7 +9,7 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning
 
-from skbayesnn import MCDropoutClassifier
+from skbayesnn import MCDropoutClassifier, VariationalDropoutClassifier
 from skbayesnn import log_predictive_density as free_density
 
 NETWORKS = 2
@@ -334,6 +335,63 @@ def test_networks_are_a_mixture(data, small):
     np.testing.assert_allclose(
         together.predict_proba(data.X_new), np.mean(probabilities, 0), rtol=1e-7
     )
+
+
+LEARNED_RATES = [
+    (MCDropoutClassifier, {"dropout": "auto"}),
+    (VariationalDropoutClassifier, {}),
+]
+
+
+def predicted(model, data, **rows):
+    y = data.labels
+    return model.fit(data.X, y, **rows).predict_proba(data.X_new)
+
+
+@pytest.mark.parametrize(("kind", "params"), LEARNED_RATES)
+def test_learned_rates_of_many_rows_stop_early(data, small, monkeypatch, kind, params):
+    """Whether by "auto" or by True; with fewer rows none are held out."""
+    params = small | params | {"n_iter_no_change": 1, "tol": 1.0}
+    assert kind().early_stopping == "auto"
+    without = predicted(kind(early_stopping=False, **params), data)
+    np.testing.assert_array_equal(predicted(kind(**params), data), without)
+    monkeypatch.setattr(kind, "_stops_early_from", len(data.X))
+    stopped = predicted(kind(early_stopping=True, **params), data)
+    assert not np.array_equal(stopped, without)
+    np.testing.assert_array_equal(predicted(kind(**params), data), stopped)
+    monkeypatch.setattr(kind, "_stops_early_from", len(data.X) + 1)
+    np.testing.assert_array_equal(predicted(kind(**params), data), without)
+
+
+def test_given_rates_do_not_stop_early():
+    assert MCDropoutClassifier()._stops_early_from == math.inf
+    assert MCDropoutClassifier(dropout="auto")._stops_early_from == 2_000
+    assert VariationalDropoutClassifier()._stops_early_from == 2_000
+
+
+@pytest.mark.parametrize(("kind", "params"), LEARNED_RATES)
+def test_given_rows_stop_the_training(data, small, kind, params):
+    params = small | params | {"n_iter_no_change": 1, "tol": 1.0}
+    rows = {"X_val": data.X_new, "y_val": data.labels[: len(data.X_new)]}
+    expected = predicted(kind(early_stopping=True, **params), data, **rows)
+    found = predicted(kind(**params), data, **rows)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_the_only_row_of_a_class_is_not_held_out(data, small, monkeypatch):
+    """Nothing can be then, and nothing fails."""
+    monkeypatch.setattr(VariationalDropoutClassifier, "_stops_early_from", 3)
+    labels = data.labels.astype("U9")
+    labels[0] = "alone"
+    model = VariationalDropoutClassifier(**small).fit(data.X, labels)
+    assert "validation_score" not in model.history_
+    assert "alone" in model.classes_
+
+
+def test_streams_of_learned_rates_hold_nothing_out(data, small):
+    model = VariationalDropoutClassifier(**small)
+    model.partial_fit(data.X, data.labels, classes=np.unique(data.labels))
+    assert "validation_score" not in model.history_
 
 
 def test_early_stopping_keeps_all_classes_on_both_sides(data, small):

@@ -97,7 +97,7 @@ def test_round_trip_is_bit_equal(model, data, through):
     assert again.get_params().keys() == model.get_params().keys()
     assert vars(again).keys() == vars(model).keys()
     # Training goes on alike, too.
-    if not model.early_stopping:
+    if model.early_stopping is not True:
         y = np.asarray(data.y_new)
         if is_classifier(model):
             y = data.labels[:11]

@@ -57,7 +57,7 @@ def fitted_state(estimator):
     while isinstance(estimator, Pipeline):
         estimator = estimator[-1]
     state = {name: v for name, v in vars(estimator).items() if name.endswith("_")}
-    if estimator.early_stopping:
+    if estimator.early_stopping is True:
         # Adam's moments are those of the end of the program. Nothing goes on from
         # them: `partial_fit` refuses early stopping, a warm start begins anew.
         state.pop("optimizer_", None)
