@@ -156,7 +156,7 @@ class MixturePredictive:
 
     @property
     def has_spread(self) -> bool:
-        """Whether it can be spread: it is of real numbers, in their own units."""
+        """Whether it is of real numbers that are not behind a transform."""
         return not self.components.discrete and self.transform is None
 
     def densities_of_factor(self, y):

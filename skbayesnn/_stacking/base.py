@@ -122,7 +122,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             # What was fitted before another one failed had fewer draws of the mixture.
             model.set_params(**settings[one.name])
             models.append(model)
-        factor = self._factor_of_refits(stacked, kept, models, rows, before.seed)
+        factor = self._factor_of_refits(stacked, kept, models, rows)
         folds = [
             [before.out_of_fold[one.name, fold].estimator for one in kept]
             for fold in range(len(splits))
@@ -239,7 +239,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         return known
 
     def _factor_of_refits(
-        self, stacked: Stacked, kept, models, rows: Rows, seed: int
+        self, stacked: Stacked, kept, models, rows: Rows
     ) -> np.ndarray:
         """The correction of the mixture of these fits to all rows."""
         return stacked.factor

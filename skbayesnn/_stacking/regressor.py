@@ -19,10 +19,11 @@ from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.mixture import corrected
 from skbayesnn._stacking.starts import factor_with_starts, share_of_starts
 from skbayesnn._stacking.summary import of_numbers, warn_if_nothing_is_explained
+from skbayesnn.estimators._underfit import some_rows
 from skbayesnn.estimators._validation import check_one_of_std_and_cov, check_option
 from skbayesnn.model_selection._jobs import network_of
 
-# Rows on which the starts of fits to all rows are compared, at most.
+# Rows times targets on which the starts of fits to all rows are compared, at most.
 ROWS_LOOKED_AT = 1_000
 
 
@@ -93,7 +94,8 @@ class BayesianStackingRegressor(
         as the starts differ.
     oof_prediction_, oof_std_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
         What the mixture says of each row without having seen it: mean and total
-        standard deviation, y's units. NaN for rows that were never held out.
+        standard deviation, y's units; of one start of each candidate, with the spread
+        that the held-out rows ask for. NaN for rows that were never held out.
     oof_log_density_ : ndarray of shape (n_samples,)
         Log density of y there, nats.
     summary_ : Summary
@@ -255,22 +257,18 @@ class BayesianStackingRegressor(
             "oof_log_density_": oof.by_row(mixture.log_density(oof.y)),
         }
 
-    def _factor_of_refits(self, stacked, kept, models, rows, seed):
-        if not stacked.mixture.has_spread:
+    def _factor_of_refits(self, stacked, kept, models, rows):
+        before = [one.network.n_estimators for one in kept]
+        now = [len(network_of(one).seeds_) for one in models]
+        if not (stacked.mixture.has_spread and np.any(np.greater(now, before))):
             return stacked.factor
-        weights = rows.weights
-        some = np.flatnonzero(weights)
-        if len(some) > ROWS_LOOKED_AT:
-            random = np.random.default_rng(seed)
-            some = random.choice(some, ROWS_LOOKED_AT, replace=False)
+        some = np.flatnonzero(rows.weights)
+        some = some_rows(some, max(ROWS_LOOKED_AT // stacked.factor.size, 1))
         X = safe_indexing(rows.X, some)
-        taken_off = share_of_starts(
-            [open_predictive(one, X).whole() for one in models],
-            stacked.n_draws[stacked.n_draws > 0],
-            [one.network.n_estimators for one in kept],
-            [len(network_of(one).seeds_) for one in models],
-        )
-        return factor_with_starts(stacked.factor, taken_off, weights[some])
+        parts = [open_predictive(one, X).whole() for one in models]
+        n_draws = stacked.n_draws[stacked.n_draws > 0]
+        taken_off = share_of_starts(parts, n_draws, before, now)
+        return factor_with_starts(stacked.factor, taken_off, rows.weights[some])
 
     def _cross_fitted(self, folds, splits, oof, stacked, factor):
         if len(np.unique(oof.test_rows)) < len(oof.test_rows):

@@ -317,14 +317,52 @@ def test_several_starts_narrow_the_mixture(table):
 
 
 def test_ensembles_out_of_fold_have_their_starts_already(table):
+    """What predicts then has the spread of the held-out rows."""
     X, y = table
     ensemble = MCDropoutRegressor(**QUICK, n_estimators=3)
     pool = [("ensemble", ensemble, {"tau": [1.0]})]
-    one, several = (
-        BayesianStackingRegressor(pool, cv=3, n_refits=n, random_state=1).fit(X, y)
-        for n in (1, 3)
+    for n_refits, same in ((3, True), (4, False)):
+        model = BayesianStackingRegressor(pool, cv=3, n_refits=n_refits, random_state=1)
+        model.fit(X, y)
+        scores = np.abs(y - model.oof_prediction_) / model.oof_std_
+        found = np.sort(np.concatenate(model.fold_scores_)[:, 0])
+        assert np.allclose(found, np.sort(scores), rtol=1e-6) == same
+
+
+def test_networks_that_are_left_out_are_no_starts(table, monkeypatch):
+    X, y = table
+    monkeypatch.setattr(
+        "skbayesnn.estimators._diverged._absurd",
+        lambda fitted, among: np.arange(len(among)) == 1,
     )
-    np.testing.assert_array_equal(one.spread_factor_, several.spread_factor_)
+    model = regressor(n_refits=3).fit(X, y)
+    assert {len(network_of(one).seeds_) for one in model.estimators_} == {2}
+    parts = [open_predictive(one, X).whole() for one in model.estimators_]
+    taken_off = share_of_starts(
+        parts, model.n_draws_, [1] * len(parts), [2] * len(parts)
+    )
+    one = regressor(n_refits=1).fit(X, y)
+    expected = factor_with_starts(one.spread_factor_, taken_off, np.ones(ROWS))
+    np.testing.assert_allclose(model.spread_factor_, expected, rtol=1e-6)
+
+
+def test_starts_of_some_rows_are_compared(table, monkeypatch):
+    """As many as would be of one target."""
+    X, y = table
+    model = regressor().set_params(n_refits=3)
+    Y = np.column_stack([y, -y])
+    of_all = clone(model).fit(X, Y).spread_factor_
+    monkeypatch.setattr("skbayesnn._stacking.regressor.ROWS_LOOKED_AT", 14)
+    found = clone(model).fit(X, Y)
+    rows = np.arange(0, ROWS, 6)
+    assert len(rows) == 7
+    parts = [open_predictive(one, X[rows]).whole() for one in found.estimators_]
+    n = len(parts)
+    taken_off = share_of_starts(parts, found.n_draws_, [1] * n, [3] * n)
+    before = clone(model).set_params(n_refits=1).fit(X, Y).spread_factor_
+    expected = factor_with_starts(before, taken_off, np.ones(7))
+    np.testing.assert_allclose(found.spread_factor_, expected, rtol=1e-6)
+    assert not np.allclose(found.spread_factor_, of_all, rtol=1e-6)
 
 
 def test_classes_are_the_weighted_mixture(labelled):

@@ -16,9 +16,11 @@ ROWS, TARGETS = 4_000, 2
 # Of three candidates: draws in the mixture, networks out of fold and now, draws of each
 # network, and the variance of their starts.
 N_DRAWS = np.array([30, 50, 20])
-BEFORE, NOW, DRAWS = (1, 2, 1), (4, 3, 1), (3, 1, 2)
+BEFORE, NOW, DRAWS = (1, 2, 1), (4, 3, 1), (3, 5, 2)
 VARIANCE = np.array([[0.5, 2.0], [1.5, 0.1], [3.0, 0.4]])
 NOISE = np.array([0.3, 0.8])
+# Standard deviation of a network's draws.
+SPREAD = 0.4
 
 
 def predictives(random, n_networks, rows=ROWS):
@@ -26,32 +28,40 @@ def predictives(random, n_networks, rows=ROWS):
     parts = []
     for variance, n, draws in zip(VARIANCE, n_networks, DRAWS, strict=True):
         starts = np.sqrt(variance) * random.normal(size=(n, rows, TARGETS))
-        mean = np.tile(starts, (draws, 1, 1))
+        apart = SPREAD * random.normal(size=(draws, n, rows, TARGETS))
+        mean = (starts + apart).reshape(-1, rows, TARGETS)
         noise = np.broadcast_to(NOISE, mean.shape)
         parts.append(MixturePredictive(Gaussians(mean, noise), flat=False))
     return parts
 
 
 def test_factor_is_that_of_more_starts(seed):
-    """Networks that differ by their starts alone: the expected error is known.
+    """Networks that differ by their starts and draws: the expected error is known.
 
     Row by row, since of the mean of ratios nothing is known exactly.
     """
     share = N_DRAWS / N_DRAWS.sum()
     of_mean = share**2 @ (VARIANCE / np.array(BEFORE)[:, None])
-    error, variance = of_mean + NOISE, share @ VARIANCE - of_mean + NOISE
+    error, variance = of_mean + NOISE, share @ VARIANCE - of_mean + NOISE + SPREAD**2
     parts = predictives(np.random.default_rng(seed), NOW)
     taken_off = share_of_starts(parts, N_DRAWS, BEFORE, NOW)
     mixture = MixturePredictive.pooled(parts, n_draws=N_DRAWS)
     variance_now = np.square(mixture.uncertainty(["total"])["total"])
-    square = error / variance
-    found = variance_now * (square * (1 - taken_off) - taken_off)
-    expected = share**2 @ (VARIANCE / np.array(NOW)[:, None]) + NOISE
-    off = np.abs(found.mean(0) - expected)
-    np.testing.assert_array_less(off, 5 * found.std(0) / np.sqrt(ROWS))
-    # Without it one would be five standard errors away.
-    unchanged = np.abs((variance_now * square).mean(0) - expected)
-    assert (unchanged > 5 * found.std(0) / np.sqrt(ROWS)).all()
+    factor = np.sqrt(error / variance)
+    found = np.stack(
+        [
+            v * np.square(factor_with_starts(factor, share[None], np.ones(1)))
+            for v, share in zip(variance_now, taken_off, strict=True)
+        ]
+    )
+    # About their own mean so many draws are narrower than all that there could be.
+    narrower = share**2 @ (SPREAD**2 / np.multiply(NOW, DRAWS)) * np.square(factor)
+    expected = share**2 @ (VARIANCE / np.array(NOW)[:, None]) + NOISE - narrower
+    tolerance = 5 * found.std(0) / np.sqrt(ROWS)
+    np.testing.assert_array_less(np.abs(found.mean(0) - expected), tolerance)
+    # Without it one would be farther away.
+    unchanged = (variance_now * np.square(factor)).mean(0)
+    assert (np.abs(unchanged - expected) > tolerance).all()
 
 
 @pytest.mark.parametrize("n", [2, 3])
