@@ -209,7 +209,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """
         _validation.check_number("n_epochs", n_epochs, kind=Integral, low=1)
         _validation.check_number("n_replay", n_replay, kind=Integral, low=0)
-        if self.early_stopping is True:
+        if _validation.stops_early(self.early_stopping, 0, math.inf):
             raise ValueError(
                 "`partial_fit` takes the rows as they come and cannot hold any out; "
                 "got early_stopping=True. Set it to False, or use `fit`."

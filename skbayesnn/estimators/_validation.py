@@ -132,7 +132,11 @@ def stops_early(value, n_rows, from_rows) -> bool:
     if isinstance(value, str):
         check_named("early_stopping", value, ["auto"])
         return n_rows >= from_rows
-    return check_bool("early_stopping", value)
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(
+            f"`early_stopping` must be True, False or 'auto'; got {value!r}."
+        )
+    return bool(value)
 
 
 def random_source(value) -> np.random.RandomState:

@@ -398,7 +398,11 @@ PARAMETERS = [
     ),
     ({"activation": None}, ValueError, "`activation` must be one of .*; got None"),
     ({"standardize": "yes"}, TypeError, "`standardize` must be True or False"),
-    ({"early_stopping": 1}, TypeError, "`early_stopping` must be True or False; got 1"),
+    (
+        {"early_stopping": 1},
+        TypeError,
+        "`early_stopping` must be True, False or 'auto'; got 1",
+    ),
     ({"warm_start": "no"}, TypeError, "`warm_start` must be True or False; got 'no'"),
     ({"verbose": 2}, TypeError, "`verbose` must be True or False; got 2"),
     (

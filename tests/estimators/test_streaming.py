@@ -146,7 +146,8 @@ def test_partial_fit_checks_the_features(data, small):
 
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
 def test_partial_fit_refuses_early_stopping(data, small, kind):
-    model = kind(early_stopping=True, **small)
+    # Of a grid that is an array it is NumPy's.
+    model = kind(early_stopping=np.True_, **small)
     with pytest.raises(
         ValueError, match=r"cannot hold any out; got early_stopping=True"
     ):
