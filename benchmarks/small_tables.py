@@ -2,10 +2,12 @@
 
 Printed is the RMSE on new rows as a ratio to that of ``RidgeCV``, or the log loss as
 one to that of ``LogisticRegressionCV``, mean over seeds, and the share of new rows
-inside of the stack's 90 % intervals. Tables: a linear one and sin 2a + b^2 - c, both
-with five columns and noise, rows of scikit-learn's sets and training rows of UCI sets.
+inside of the first one's 90 % intervals. Tables: a linear one and sin 2a + b^2 - c,
+both with five columns and noise, rows of scikit-learn's sets and training rows of UCI
+sets.
 
     python benchmarks/small_tables.py --seeds 5
+    python benchmarks/small_tables.py --of classes --kinds MCDropout,BBB --first 3
 """
 
 import warnings
@@ -121,14 +123,14 @@ def logistic():
     return make_pipeline(StandardScaler(), line)
 
 
-def compared(make, n_rows, seed):
-    """Scores of all as ratios to the linear model's, and the stack's coverage."""
+def compared(make, n_rows, seed, kinds):
+    """Scores of all as ratios to the linear model's, and the first one's coverage."""
     cut = parted(make, n_rows, seed)
     if cut is None:
-        return np.full(len(KINDS) + 1, np.nan)
+        return np.full(len(kinds) + 1, np.nan)
     classes = make in CLASSES
     ending = "Classifier" if classes else "Regressor"
-    ours = [getattr(skbayesnn, f"{kind}{ending}")(random_state=0) for kind in KINDS]
+    ours = [getattr(skbayesnn, f"{kind}{ending}")(random_state=0) for kind in kinds]
     if classes:
         found = losses([logistic(), *ours], *cut)
         inside = np.nan
@@ -143,13 +145,20 @@ def main():
     """Print the tables."""
     parser = command_line(__doc__)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="of the seeds")
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--of", choices=["numbers", "classes"], help="default: both")
     options = parser.parse_args()
+    kinds = options.kinds.split(",")
+    seeds = range(options.first, options.first + options.seeds)
     warnings.simplefilter("ignore")
     print(environment())
-    for makes in (REGRESSION, CLASSES):
+    for of, makes in (("numbers", REGRESSION), ("classes", CLASSES)):
+        if options.of not in (None, of):
+            continue
         found = {
             (make.__name__, n_rows): np.mean(
-                [compared(make, n_rows, seed) for seed in range(options.seeds)], axis=0
+                [compared(make, n_rows, seed, kinds) for seed in seeds], axis=0
             )
             for make in makes
             for n_rows in ROWS
@@ -164,7 +173,7 @@ def main():
             [*which, *(f"{v:.2f}" for v in means[:-1]), f"{means[-1]:.0%}"]
             for which, means in found.items()
         ]
-        print(table(["table", "rows", *KINDS, "in 90 %"], rows), flush=True)
+        print(table(["table", "rows", *kinds, "in 90 %"], rows), flush=True)
 
 
 if __name__ == "__main__":

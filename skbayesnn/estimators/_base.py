@@ -51,6 +51,8 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     network: NetworkDescription | None = None
     # `length_scale="auto"` of few rows: among these, by rows that are held out.
     _length_scales_of_few_rows: tuple[float, ...] = ()
+    # `max_iter="auto"` of fewer rows than these: or shorter, by rows that are held out.
+    _chooses_length_below = 0
     # Whether the KL may outweigh the data: then `fit` has to be as good as a line.
     _can_collapse = False
 

@@ -33,8 +33,9 @@ from skbayesnn.estimators._draws import (
 )
 from skbayesnn.estimators._underfit import explained_entropy
 
-# Rows from which a tenth of them can say when rates that are learned over-fit.
-STOPS_EARLY_FROM = 2_000
+# Fewer rows than these say how long is trained, each part by networks without it; of
+# more a tenth is held out, and says when rates that are learned over-fit.
+MANY_ROWS = 5_000
 
 
 class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
@@ -42,6 +43,8 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
 
     # Classes that are well apart ask for a wide prior, those that overlap for a narrow.
     _length_scales_of_few_rows: tuple[float, ...] = (0.3, 1.0, 3.0)
+    # Where labels are noisy, a network over-fits with time.
+    _chooses_length_below = MANY_ROWS
 
     def _auto_length_scale(self, fan_ins, total_weight):
         """The middle one: of many rows it has little to say."""

@@ -15,7 +15,7 @@ from skbayesnn._inference.plan import Members, Plan
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._inference.training import Trained, start, train
 from skbayesnn._settings import undisturbed
-from skbayesnn.estimators import _prior_choice, _validation
+from skbayesnn.estimators import _held_out_choice, _validation
 from skbayesnn.estimators._progress import epochs_reported
 from skbayesnn.estimators._task import Task, joined
 
@@ -55,7 +55,7 @@ def train_together(
             )
     place = _validation.device_for_fit(device or estimators[0].device)
     dtype = computed_in(plan, place)
-    tasks = _prior_choice.settled(tasks, place, dtype)
+    tasks = _held_out_choice.settled(tasks, place, dtype)
     members, design = joined(tasks, place, dtype)
     posterior = start(plan, members, place, dtype)
     trained = run(estimators, plan, members, design, posterior)

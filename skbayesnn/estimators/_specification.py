@@ -1,7 +1,8 @@
 """Constructor parameters, and the rows -> what is asked of a program, checked."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,7 +17,23 @@ from skbayesnn.networks import MLP
 
 # Below so many rows (sum of weights), and entries of X, rows that are held out choose
 # the prior's length scale, where the estimator has several to choose from.
-_FEW_ROWS, _MOST_ENTRIES = 200, 2**22
+FEW_ROWS, _MOST_ENTRIES = 200, 2**22
+# Of `max_iter="auto"`, what rows that are held out may choose in its place.
+_SHORTER = 0.25, 0.1
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What rows that are held out may choose.
+
+    Parameters
+    ----------
+    length_scale : ndarray of shape (layers,)
+    n_epochs : int
+    """
+
+    length_scale: np.ndarray
+    n_epochs: int
 
 
 @dataclass(frozen=True)
@@ -29,8 +46,6 @@ class Specification:
     network, likelihood : Network, Likelihood
     variational : VariationalSpec
     length_scale : ndarray of shape (layers,)
-    length_scales : tuple of float
-        Among which that of all layers is to be chosen; may be empty.
     tau : ndarray of shape (targets or 1,), or None
         None where it is learned.
     standardize : bool
@@ -41,6 +56,8 @@ class Specification:
     n_batches, learning_rate, cosine, patience, tol, keep_interrupted, dtype
         As in :class:`skbayesnn._inference.plan.Plan`.
     n_epochs : int
+    settings : tuple of Setting
+        Among which is to be chosen; may be empty.
     """
 
     seeds: np.ndarray
@@ -48,7 +65,6 @@ class Specification:
     likelihood: Likelihood
     variational: VariationalSpec
     length_scale: np.ndarray
-    length_scales: tuple[float, ...]
     tau: np.ndarray | None
     standardize: bool
     rows: np.ndarray
@@ -62,6 +78,7 @@ class Specification:
     tol: float
     keep_interrupted: bool
     dtype: torch.dtype
+    settings: tuple[Setting, ...]
 
 
 def specify(
@@ -92,24 +109,29 @@ def specify(
         hidden = estimator._hidden_layer_sizes(n_rows)
     network, variational = _network(estimator, prepared, likelihood, hidden)
     n_batches = -(-len(rows) // _validation.batch_rows(estimator.batch_size, len(rows)))
+    n_epochs = _validation.epochs(
+        estimator.max_iter, len(rows), n_batches, estimator._steps_per_root
+    )
+    length_scale = estimator._length_scales(network.prior_fan_ins, n_rows)
+    own = Setting(length_scale, n_epochs)
+    schedule = _schedule(estimator, stops_early=len(validation) > 0)
+    leaves_length = schedule["patience"] is None and _leaves_length(estimator, n_rows)
     return Specification(
         seeds=seeds,
         network=network,
         likelihood=likelihood,
         variational=variational,
-        length_scale=estimator._length_scales(network.prior_fan_ins, n_rows),
-        length_scales=_length_scales_to_try(estimator, prepared, weights),
+        length_scale=length_scale,
         tau=tau,
         standardize=_validation.check_bool("standardize", estimator.standardize),
         rows=rows,
         weights=weights,
         validation=validation,
         n_batches=n_batches,
-        n_epochs=_validation.epochs(
-            estimator.max_iter, len(rows), n_batches, estimator._steps_per_root
-        ),
+        n_epochs=n_epochs,
         dtype=_validation.precision(estimator.dtype),
-        **_schedule(estimator, stops_early=len(validation) > 0),
+        settings=_to_choose_from(estimator, prepared, weights, own, leaves_length),
+        **schedule,
     )
 
 
@@ -167,10 +189,29 @@ def open_length_scales(estimator) -> tuple[float, ...]:
     return estimator._length_scales_of_few_rows if left else ()
 
 
-def _length_scales_to_try(estimator, prepared, weights) -> tuple[float, ...]:
-    few = weights.sum() < _FEW_ROWS
-    few &= len(weights) * prepared.table.X.shape[1] < _MOST_ENTRIES
-    return open_length_scales(estimator) if few else ()
+def _leaves_length(estimator, n_rows: float) -> bool:
+    """Whether so many rows may choose how long a perceptron is trained."""
+    most = estimator.max_iter
+    is_open = isinstance(most, str) and most == "auto" and estimator.network is None
+    return is_open and n_rows < estimator._chooses_length_below
+
+
+def _to_choose_from(
+    estimator, prepared, weights, own: Setting, leaves_length: bool
+) -> tuple[Setting, ...]:
+    """What rows that are held out choose from; nothing where there is no choice.
+
+    own : without a choice
+    """
+    if len(weights) * prepared.table.X.shape[1] >= _MOST_ENTRIES:
+        return ()
+    scales = open_length_scales(estimator) if weights.sum() < FEW_ROWS else ()
+    layers = np.ones_like(own.length_scale)
+    settings = [replace(own, length_scale=scale * layers) for scale in scales] or [own]
+    if leaves_length:
+        n_epochs = [math.ceil(share * own.n_epochs) for share in _SHORTER]
+        settings += [replace(own, n_epochs=n) for n in n_epochs]
+    return tuple(settings) if len(settings) > 1 else ()
 
 
 def _schedule(estimator, *, stops_early: bool) -> dict:

@@ -14,7 +14,7 @@ from skbayesnn._data.design import Design, Scaling, Share
 from skbayesnn._data.validate import Table, stacked
 from skbayesnn._inference.plan import Members, Plan
 from skbayesnn.estimators._prepared import Prepared
-from skbayesnn.estimators._specification import Specification, specify
+from skbayesnn.estimators._specification import Setting, Specification, specify
 from skbayesnn.estimators._variational_spec import VariationalSpec
 
 # Of tau in the network's scale: beyond them nothing is left of one part of the loss.
@@ -37,8 +37,8 @@ class Task:
     dropout, length_scale : ndarray of shape (layers,)
     tau : ndarray of shape (targets,), or None
         Given precision in y's units; None where it is learned.
-    length_scales : tuple of float
-        Among which that of all layers is still to be chosen; empty where it is not.
+    settings : tuple of Setting
+        Among which is still to be chosen; empty where nothing is.
     """
 
     plan: Plan
@@ -48,7 +48,7 @@ class Task:
     dropout: np.ndarray
     length_scale: np.ndarray
     tau: np.ndarray | None
-    length_scales: tuple[float, ...] = ()
+    settings: tuple[Setting, ...] = ()
 
     @property
     def n_members(self) -> int:
@@ -89,8 +89,14 @@ class Task:
             self,
             members=replace(self.members, prior=prior),
             length_scale=length_scale,
-            length_scales=(),
         )
+
+    def under(self, setting: Setting) -> "Task":
+        """The same with what was chosen."""
+        task = self.of_length_scale(setting.length_scale)
+        n_epochs = np.full_like(task.members.n_epochs, setting.n_epochs)
+        members = replace(task.members, n_epochs=n_epochs)
+        return replace(task, members=members, settings=())
 
     def going_on(self, scaling: Scaling, seeds: np.ndarray) -> "Task":
         """The same in the scaling and with the networks of an earlier fit."""
@@ -156,7 +162,7 @@ def make_task(prepared: Prepared, asked: Specification) -> Task:
         dropout=asked.variational.dropout,
         length_scale=asked.length_scale,
         tau=asked.tau,
-        length_scales=asked.length_scales,
+        settings=asked.settings,
     )
 
 

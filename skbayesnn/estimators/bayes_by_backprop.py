@@ -8,6 +8,7 @@ from skbayesnn._families import MeanField
 from skbayesnn.estimators import _pruning, _validation
 from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._regression import BayesianRegressor
+from skbayesnn.estimators._specification import FEW_ROWS
 from skbayesnn.estimators._variational_spec import VariationalSpec
 
 # `hidden_layer_sizes="auto"` up to N rows, and what sums of weights are rounded by.
@@ -374,6 +375,9 @@ x_scale_
     >>> model.predict_proba(X[:3]).shape
     (3, 3)
     """
+
+    # Of more rows its posterior does not over-fit: benchmarks/STUDY.md.
+    _chooses_length_below = FEW_ROWS
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ import numpy as np
 from skbayesnn._families import FAMILIES, Concrete, Family
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
-from skbayesnn.estimators._classification import STOPS_EARLY_FROM, BayesianClassifier
+from skbayesnn.estimators._classification import MANY_ROWS, BayesianClassifier
 from skbayesnn.estimators._regression import BayesianRegressor
 from skbayesnn.estimators._variational_spec import VariationalSpec
 
@@ -122,13 +122,18 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     learning_rate_init : float > 0, default=0.01
     max_iter : "auto" or int, default="auto"
         Epochs. ``"auto"`` follows the number of rows: 100 sqrt(N) steps, and at least
-        ten epochs. Classifiers, which over-fit with time, take fewer: 40 sqrt(N), or
-        20 where rates are learned; Bayes by Backprop 100.
+        ten epochs. Classifiers, which over-fit noisy labels with time, take fewer:
+        40 sqrt(N), or 20 where rates are learned; Bayes by Backprop 100. Fewer than
+        5,000 of their rows (sum of weights; of Bayes by Backprop 200) may choose a
+        quarter or a tenth of that, if networks that are trained without a fifth of the
+        rows each give the labels of that fifth a higher density then; fits take two to
+        three times as long. That goes for ``network=None``, and where no row is held
+        out to stop by; ``n_iter_`` tells what was chosen.
     early_stopping : bool or "auto", default=False
         Hold out rows, keep each network's best weights on them and stop after
         ``n_iter_no_change`` epochs without improvement of their log density.
         ``"auto"``, the default of ``MCDropoutClassifier`` and
-        ``VariationalDropoutClassifier``, does so where they learn rates of 2,000 rows
+        ``VariationalDropoutClassifier``, does so where they learn rates of 5,000 rows
         or more, by which classes are soon over-fitted, and where ``X_val`` is given.
     validation_fraction : float in (0, 1), default=0.1
         Share of the rows held out, unless ``fit`` is given ``X_val`` and ``y_val``.
@@ -295,9 +300,9 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
         classes that are well apart, a large one classes that overlap. ``"auto"`` lets
         fewer than 200 rows (sum of their weights) choose: the one of 0.3, 1 and 3 whose
         networks, trained without a fifth of the rows each, give the labels of that
-        fifth the highest density; fits take about twice as long. From 200 rows on it is
-        1, as in ``partial_fit``. ``"fan_in"`` is l^2 = the number of inputs of each
-        layer, which expects logits of order one.
+        fifth the highest density. From 200 rows on it is 1, as in ``partial_fit``.
+        ``"fan_in"`` is l^2 = the number of inputs of each layer, which expects logits
+        of order one.
     tau : float > 0, default=1
         Inverse temperature of the likelihood, p(y | f)^tau: it stands where the
         precision stands in weight_decay_ = p l^2 / (2 N tau).
@@ -395,4 +400,4 @@ x_mean_, x_scale_
 
     @property
     def _stops_early_from(self):
-        return STOPS_EARLY_FROM if isinstance(self.dropout, str) else math.inf
+        return MANY_ROWS if isinstance(self.dropout, str) else math.inf

@@ -2,7 +2,7 @@
 
 from skbayesnn._families import Correlated, Independent, Point
 from skbayesnn.estimators import _pruning, _validation
-from skbayesnn.estimators._classification import STOPS_EARLY_FROM, BayesianClassifier
+from skbayesnn.estimators._classification import MANY_ROWS, BayesianClassifier
 from skbayesnn.estimators._regression import BayesianRegressor
 from skbayesnn.estimators._variational_spec import VariationalSpec
 
@@ -322,4 +322,4 @@ x_scale_
 
     @property
     def _stops_early_from(self):
-        return STOPS_EARLY_FROM
+        return MANY_ROWS

@@ -41,7 +41,7 @@ ESTIMATORS = [
     MCDropoutRegressor(
         **SHORT, likelihood="heteroscedastic", dropout="auto", n_estimators=3
     ),
-    MCDropoutClassifier(),
+    MCDropoutClassifier(max_iter=50, n_draws=20),
     BBBRegressor(**SHORT, prior="scale_mixture", kl="sampled"),
     BBBClassifier(**SHORT, network=AnySequence()),
     VariationalDropoutRegressor(**SHORT, noise="independent", alpha_per="weight"),

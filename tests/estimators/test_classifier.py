@@ -365,8 +365,8 @@ def test_learned_rates_of_many_rows_stop_early(data, small, monkeypatch, kind, p
 
 def test_given_rates_do_not_stop_early():
     assert MCDropoutClassifier()._stops_early_from == math.inf
-    assert MCDropoutClassifier(dropout="auto")._stops_early_from == 2_000
-    assert VariationalDropoutClassifier()._stops_early_from == 2_000
+    assert MCDropoutClassifier(dropout="auto")._stops_early_from == 5_000
+    assert VariationalDropoutClassifier()._stops_early_from == 5_000
 
 
 @pytest.mark.parametrize(("kind", "params"), LEARNED_RATES)

@@ -1,4 +1,4 @@
-"""`length_scale="auto"` of classifiers: few rows choose it, each by others."""
+"""What few rows of classes choose, each by others: prior scale, training length."""
 
 import warnings
 
@@ -12,9 +12,10 @@ from skbayesnn import (
     AnchoredEnsembleClassifier,
     BBBClassifier,
     MCDropoutClassifier,
+    MCDropoutRegressor,
     VariationalDropoutClassifier,
 )
-from skbayesnn.estimators import _prior_choice, _program
+from skbayesnn.estimators import _held_out_choice, _program
 from skbayesnn.estimators._prepared import prepare
 from skbayesnn.estimators._task import task_of
 from skbayesnn.model_selection import (
@@ -22,9 +23,11 @@ from skbayesnn.model_selection import (
     MCDropoutClassifierCV,
     VariationalDropoutClassifierCV,
 )
+from skbayesnn.networks import MLP
 
 ROWS, INPUTS, N_FOLDS, N_DRAWS = 46, 3, 5, 50
 SCALES = (0.3, 1.0, 3.0)
+CPU = torch.device("cpu")
 KINDS = [MCDropoutClassifier, BBBClassifier, VariationalDropoutClassifier]
 # Numbers that fits by themselves and fits together have in common.
 EXACT = {
@@ -51,7 +54,18 @@ def table(seed):
 
 def folds(X, y):
     """The part of every row, as of the table that ``fit`` sees."""
-    return _prior_choice.folds_of(X, np.unique(y, return_inverse=True)[1])
+    return _held_out_choice.folds_of(X, np.unique(y, return_inverse=True)[1])
+
+
+def scales_of(task):
+    """The length scales to choose from, each of all layers."""
+    assert {one.n_epochs for one in task.settings} <= set(task.members.n_epochs)
+    return tuple(float(np.unique(one.length_scale).item()) for one in task.settings)
+
+
+def lengths_of(task):
+    """The numbers of epochs to choose from, the longest first."""
+    return tuple(dict.fromkeys(one.n_epochs for one in task.settings))
 
 
 # ---- parts of the rows
@@ -93,7 +107,7 @@ def test_the_only_row_of_a_class_stays(labels, held_out):
         assert set(y[fold != number]) == set(labels)
 
 
-# ---- the choice
+# ---- the length scale
 
 
 def _out_of_fold(model, X, y, weights):
@@ -120,8 +134,8 @@ def test_scores_are_those_of_fits_without_the_folds(kind, table, seed):
     ]
     model = kind(**settings)
     task = task_of(model, prepare(model, X, y, weights))
-    assert task.length_scales == SCALES
-    [scores] = _prior_choice.held_out_scores([task], torch.device("cpu"), torch.float64)
+    assert scales_of(task) == SCALES
+    [scores] = _held_out_choice.held_out_scores([task], CPU, torch.float64)
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
     assert model.fit(X, y, weights).length_scale_ == SCALES[np.argmax(expected)]
 
@@ -158,9 +172,7 @@ def test_weights_count_as_rows(table, seed):
             class_weight={"a": 2.0, "b": 0.5}, **EXACT, random_state=seed
         )
         task = task_of(model, prepare(model, *given))
-        found += _prior_choice.held_out_scores(
-            [task], torch.device("cpu"), torch.float64
-        )
+        found += _held_out_choice.held_out_scores([task], CPU, torch.float64)
     # Masks are those of other rows where rows are repeated: the same to the noise of
     # draws and of 30 steps, and far from those of weight one.
     np.testing.assert_allclose(*found, rtol=0.1)
@@ -191,17 +203,25 @@ def test_given_scales_and_those_of_others_are_not_looked_at(table):
         AnchoredEnsembleClassifier(**EXACT),
     ):
         task = task_of(model, prepare(model, X, y))
-        assert task.length_scales == ()
+        assert task.settings == ()
 
 
 @pytest.mark.parametrize(
     "kind",
     [MCDropoutClassifierCV, BBBClassifierCV, VariationalDropoutClassifierCV],
 )
-def test_where_tau_is_chosen_the_scale_is_not(kind, table):
+def test_where_tau_is_chosen_nothing_else_is(kind, table, monkeypatch):
     X, y = table
-    model = kind(taus=[0.5, 1.0], cv=2, **EXACT, random_state=0).fit(X, y)
+
+    def trained(*args):
+        raise AssertionError
+
+    monkeypatch.setattr(_held_out_choice, "train", trained)
+    settings = EXACT | {"max_iter": "auto"}
+    model = kind(taus=[0.5, 1.0], cv=2, **settings, random_state=0).fit(X, y)
     assert model.length_scale_ == 1.0 and model.length_scale == "auto"
+    plain = kind._plain(length_scale=1.0, tau=model.tau_, **settings, random_state=0)
+    assert model.n_iter_ == task_of(plain, prepare(plain, X, y)).members.n_epochs[0]
 
 
 def test_many_rows_have_the_middle_one(seed):
@@ -211,7 +231,7 @@ def test_many_rows_have_the_middle_one(seed):
     model = MCDropoutClassifier(**EXACT, random_state=seed)
     for n_rows, scales in ((199, SCALES), (200, ()), (201, ())):
         task = task_of(model, prepare(model, X[:n_rows], y[:n_rows]))
-        assert task.length_scales == scales
+        assert scales_of(task) == scales
         np.testing.assert_array_equal(task.length_scale, [1.0, 1.0])
 
 
@@ -223,14 +243,14 @@ def test_where_nothing_can_be_held_out_it_is_the_middle_one():
 
 def test_a_scale_that_diverges_is_not_chosen(table, seed, monkeypatch):
     X, y = table
-    train = _prior_choice.train
+    train = _held_out_choice.train
 
     def all_but_the_last_fail(*args):
         trained = train(*args)
         trained.failed[np.arange(len(trained.failed)) % 3 < 2] = 1
         return trained
 
-    monkeypatch.setattr(_prior_choice, "train", all_but_the_last_fail)
+    monkeypatch.setattr(_held_out_choice, "train", all_but_the_last_fail)
     model = MCDropoutClassifier(**EXACT, random_state=seed).fit(X, y)
     assert model.length_scale_ == SCALES[-1]
 
@@ -270,7 +290,7 @@ def test_an_interruption_leaves_the_estimator_as_it_was(table, monkeypatch):
         raise KeyboardInterrupt
 
     model = MCDropoutClassifier(warm_start=True, **EXACT, random_state=0)
-    monkeypatch.setattr(_prior_choice, "train", interrupted)
+    monkeypatch.setattr(_held_out_choice, "train", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert not hasattr(model, "length_scale_")
@@ -283,3 +303,163 @@ def test_no_warning_of_the_networks_of_the_folds(table, seed):
         warnings.simplefilter("always")
         MCDropoutClassifier(**EXACT, random_state=seed).fit(X, y)
     assert len([one for one in caught if one.category is ConvergenceWarning]) <= 1
+
+
+# ---- the training length
+
+SHARES = (1.0, 0.25, 0.1)
+OPEN = EXACT | {"max_iter": "auto", "hidden_layer_sizes": (5,), "length_scale": 1.0}
+ALL_KINDS = [*KINDS, AnchoredEnsembleClassifier]
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_few_rows_may_train_for_a_quarter_or_a_tenth(kind, table):
+    X, y = table
+    model = kind(**OPEN)
+    task = task_of(model, prepare(model, X, y))
+    n_epochs = task.members.n_epochs[0]
+    expected = tuple(int(np.ceil(share * n_epochs)) for share in SHARES)
+    assert lengths_of(task) == expected and len(task.settings) == len(SHARES)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lengths_and_scales_have_the_middle_one_in_common(kind, table):
+    X, y = table
+    model = kind(**OPEN | {"length_scale": "auto"})
+    task = task_of(model, prepare(model, X, y))
+    pairs = [(one.length_scale[0], one.n_epochs) for one in task.settings]
+    most, *shorter = lengths_of(task)
+    assert pairs == [*((scale, most) for scale in SCALES), *((1.0, n) for n in shorter)]
+
+
+def _choice(task, scores):
+    """What is chosen of a task that says of its settings ``scores``."""
+    return _held_out_choice._best(task, np.array(scores))
+
+
+def test_a_shorter_training_has_to_be_better_by_two_nats(table):
+    X, y = table
+    model = MCDropoutClassifier(**OPEN)
+    task = task_of(model, prepare(model, X, y))
+    most, quarter, tenth = lengths_of(task)
+    for scores, n_epochs in (
+        ((-9.0, -7.1, -7.2), most),
+        ((-9.0, -6.9, -7.2), quarter),
+        ((-9.0, -6.9, -6.8), tenth),
+        ((-np.inf, -np.inf, -np.inf), most),
+        ((-np.inf, -50.0, -60.0), quarter),
+    ):
+        assert _choice(task, scores).n_epochs == n_epochs
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+@pytest.mark.parametrize("chosen", [0, 1, 2])
+def test_the_fit_is_that_with_the_length_given(kind, chosen, table, seed, monkeypatch):
+    X, y = table
+    best = lambda task, scores: task.settings[chosen]  # noqa: E731
+    monkeypatch.setattr(_held_out_choice, "_best", best)
+    model = kind(**OPEN, random_state=seed).fit(X, y)
+    given = kind(**OPEN | {"max_iter": model.n_iter_}, random_state=seed).fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X), given.predict_proba(X))
+    assert model.n_iter_ == lengths_of(task_of(model, prepare(model, X, y)))[chosen]
+
+
+def test_scores_of_lengths_are_those_of_fits_of_these_lengths(table, seed):
+    """In a program each: exact but for rounding, which grows with the steps."""
+    X, y = table
+    settings = OPEN | {"standardize": False, "random_state": seed}
+    model = MCDropoutClassifier(**settings)
+    task = task_of(model, prepare(model, X, y))
+    [scores] = _held_out_choice.held_out_scores([task], CPU, torch.float64)
+    weights = np.ones(ROWS)
+    expected = [
+        _out_of_fold(MCDropoutClassifier(**settings | {"max_iter": n}), X, y, weights)
+        for n in lengths_of(task)
+    ]
+    np.testing.assert_allclose(scores, expected, rtol=1e-4)
+
+
+def test_labels_that_are_noise_are_not_learned_by_heart(seed):
+    """Of coin tosses ten times as many steps are worse, of what is certain better."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(300, 8))
+    found = []
+    for y in (random.permutation(np.arange(300) % 2), (X[:, 0] > X[:, 1]).astype(int)):
+        model = MCDropoutClassifier(device="cpu", random_state=seed).fit(X, y)
+        task = task_of(model, prepare(model, X, y))
+        found.append(lengths_of(task).index(model.n_iter_))
+    assert found[0] == 2 and found[1] == 0
+
+
+@pytest.mark.parametrize("n_rows, n_folds", [(199, 5), (201, 2)])
+def test_of_more_rows_two_parts_are_held_out(n_rows, n_folds, seed):
+    X = np.random.default_rng(seed).normal(size=(n_rows, 2))
+    y = (X[:, 0] > 0).astype(int)
+    model = MCDropoutClassifier(**OPEN, random_state=seed)
+    task = task_of(model, prepare(model, X, y))
+    without = _held_out_choice._without_folds(task)
+    assert len(without.shares) == n_folds
+    assert without.n_members == n_folds * len(task.settings)
+    held_out = np.concatenate([share.validation for share in without.shares])
+    assert len(np.unique(held_out)) == len(held_out)
+    assert abs(len(held_out) - n_rows * n_folds / N_FOLDS) <= n_folds
+
+
+def test_together_each_chooses_its_length_as_alone(seed):
+    """Tasks of few rows and of more, in one program."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(230, INPUTS))
+    y = (X[:, 0] + random.normal(size=230) > 0).astype(int)
+    settings = OPEN | {"max_iter": "auto", "length_scale": "auto", "batch_size": 115}
+    models = [MCDropoutClassifier(**settings, random_state=seed + i) for i in range(2)]
+    rows = [slice(0, 190), slice(0, 230)]
+    prepared = [
+        prepare(model, X[r], y[r]) for model, r in zip(models, rows, strict=True)
+    ]
+    tasks = [task_of(model, one) for model, one in zip(models, prepared, strict=True)]
+    assert [len(task.settings) for task in tasks] == [5, 3]
+    together = _program.train_together(models, tasks)
+    for model, r, fitted in zip(models, rows, together, strict=True):
+        alone = model.fit(X[r], y[r])
+        np.testing.assert_array_equal(fitted.task.length_scale[:1], alone.length_scale_)
+        assert fitted.task.members.n_epochs[0] == alone.n_iter_
+
+
+def test_no_length_is_chosen_where_one_is_given_or_rows_stop(table):
+    X, y = table
+    for model in (
+        MCDropoutClassifier(**OPEN | {"max_iter": 30}),
+        MCDropoutClassifier(**OPEN, early_stopping=True),
+        MCDropoutClassifier(**OPEN, network=MLP((5,))),
+    ):
+        task = task_of(model, prepare(model, X, y))
+        assert task.settings == ()
+
+
+@pytest.mark.parametrize(
+    "model, below",
+    [
+        (BBBClassifier(**OPEN), 200),
+        (MCDropoutClassifier(**OPEN), 5_000),
+        (MCDropoutClassifier(**OPEN, dropout="auto"), 5_000),
+        (VariationalDropoutClassifier(**OPEN), 5_000),
+        (AnchoredEnsembleClassifier(**OPEN), 5_000),
+        (MCDropoutRegressor(**OPEN), 0),
+    ],
+)
+def test_of_many_rows_no_length_is_chosen(model, below, seed):
+    X = np.random.default_rng(seed).normal(size=(below + 30, 2))
+    y = (X[:, 0] > 0).astype(int)
+    for n_rows in (30, below - 1, below):
+        if n_rows > 0:
+            task = task_of(model, prepare(model, X[:n_rows], y[:n_rows]))
+            assert len(task.settings) == (len(SHARES) if n_rows < below else 0)
+
+
+def test_a_tenth_of_few_epochs_is_one_at_least(seed):
+    """Rounded up: there is no fit of no epoch."""
+    X = np.random.default_rng(seed).normal(size=(4_000, 2))
+    y = (X[:, 0] > 0).astype(int)
+    model = MCDropoutClassifier(**OPEN, dropout="auto", batch_size=1)
+    task = task_of(model, prepare(model, X, y))
+    assert lengths_of(task) == (10, 3, 1)

@@ -1,23 +1,31 @@
-"""Prior length scales of few rows, chosen by what is said of rows held out.
+"""Prior length scale and training length of few rows, chosen by rows held out.
 
-How wide a prior of the weights has to be is for the data to say: wide where classes are
-well apart, narrow where they overlap. A task that leaves it open gets, for every scale
-and fold, a network without the fold, all of them in one program; the scale whose
-networks give the held-out labels the highest density is the one of the fit to all rows.
+How wide a prior of the weights has to be, and how soon training over-fits, is for the
+data to say: where classes are well apart a wide one, and long; where they overlap a
+narrow one, or not so long. A task that leaves this open gets, for every setting and
+fold, a network without the fold, in one program for each length; the setting whose
+networks give the held-out labels the highest density is that of the fit to all rows.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby, zip_longest
 
 import numpy as np
 import torch
 from scipy import sparse
 
 from skbayesnn._data.design import Share
+from skbayesnn._inference.plan import Members
 from skbayesnn._inference.training import start, train, validation_score
+from skbayesnn.estimators._specification import FEW_ROWS, Setting
 from skbayesnn.estimators._task import Task, joined
 
-_N_FOLDS = 5
+# Parts of the rows, and how many of them are held out: of few rows all, of more two,
+# which say as much at less than half of the cost (benchmarks/STUDY.md).
+_N_FOLDS, _FOLDS_OF_MORE = 5, 2
+# By so many nats in all a shorter training has to be better than one to the end.
+_ODDS = 2.0
 # Of the predictive of held-out rows.
 _N_DRAWS = 50
 
@@ -25,32 +33,56 @@ _N_DRAWS = 50
 def settled(
     tasks: Sequence[Task], device: torch.device, dtype: torch.dtype
 ) -> list[Task]:
-    """The tasks of one program; those that leave their length scale open have one."""
+    """The tasks of one program; those that leave something open have chosen."""
     tasks = list(tasks)
-    still_open = [i for i, task in enumerate(tasks) if task.length_scales]
+    still_open = [i for i, task in enumerate(tasks) if task.settings]
     # No more networks at once than the program itself has.
     n_members = sum(task.n_members for task in tasks)
     while still_open:
-        n_each = _N_FOLDS * len(tasks[still_open[0]].length_scales)
+        n_each = max(_n_networks(tasks[i]) for i in still_open)
         n_tasks = max(1, n_members // n_each)
         part, still_open = still_open[:n_tasks], still_open[n_tasks:]
         scores = held_out_scores([tasks[i] for i in part], device, dtype)
         for i, of_task in zip(part, scores, strict=True):
-            tasks[i] = tasks[i].of_length_scale(_best(tasks[i], of_task))
+            tasks[i] = tasks[i].under(_best(tasks[i], of_task))
     return tasks
 
 
 def held_out_scores(
     tasks: Sequence[Task], device: torch.device, dtype: torch.dtype
 ) -> list[np.ndarray]:
-    """Log density of all rows that a fold holds out, nats, (scales,) of each task.
+    """Log density of all rows that a fold holds out, nats, (settings,) of each task.
 
     Minus infinity where the loss became infinite, or no row can be held out.
     """
+    scores: list[list[np.ndarray]] = [[] for _ in tasks]
+    for program in zip_longest(*map(_by_length, tasks)):
+        there = [i for i, part in enumerate(program) if part]
+        found = _scores_of_program([program[i] for i in there], device, dtype)
+        for i, of_part in zip(there, found, strict=True):
+            scores[i].append(of_part)
+    return [np.concatenate(of_parts) for of_parts in scores]
+
+
+def _by_length(task: Task) -> list[Task]:
+    """The same with the settings of one training length each.
+
+    In one program the short ones would be computed for as long as the longest.
+    """
+    lengths = groupby(task.settings, key=lambda one: one.n_epochs)
+    return [replace(task, settings=tuple(settings)) for _, settings in lengths]
+
+
+def _n_networks(task: Task) -> int:
+    """At once."""
+    return _n_folds(task) * max(len(part.settings) for part in _by_length(task))
+
+
+def _scores_of_program(tasks, device, dtype) -> list[np.ndarray]:
     without_folds = [_without_folds(task) for task in tasks]
     trained = [task for task in without_folds if task.shares]
     if not trained:
-        return [np.full(len(task.length_scales), -np.inf) for task in tasks]
+        return [np.full(len(task.settings), -np.inf) for task in tasks]
     members, design = joined(trained, device, dtype)
     plan = trained[0].plan
     of_all = train(plan, members, design, start(plan, members, device, dtype))
@@ -83,7 +115,7 @@ def folds_of(X, y: np.ndarray) -> np.ndarray:
 
 
 def _without_folds(task: Task) -> Task:
-    """A network for every fold and scale; none where no row can be held out."""
+    """A network for every fold and setting; none where no row can be held out."""
     [share] = task.shares
     table, rows = task.table, share.rows
     weights = np.zeros(table.n_rows)
@@ -91,36 +123,39 @@ def _without_folds(task: Task) -> Task:
     fold = folds_of(table.X[rows], table.y[rows])
     shares = tuple(
         Share(
-            n_members=len(task.length_scales),
+            n_members=len(task.settings),
             rows=rows[fold != number],
             weights=share.weights[fold != number],
             validation=rows[fold == number],
             scaling=share.scaling,
         )
-        for number in np.unique(fold[fold >= 0])
+        for number in np.unique(fold[fold >= 0])[: _n_folds(task)]
     )
-    n_members = len(shares) * len(task.length_scales)
-    members = task.members.select(np.zeros(n_members, dtype=int))
-    scales = np.tile(task.length_scales, len(shares))
-    members = replace(
-        members,
-        prior=[of_layer | {"length_scale": scales} for of_layer in members.prior],
-    )
+    first = np.zeros(1, dtype=int)
+    of_settings = [task.under(one).members.select(first) for one in task.settings]
+    members = Members.concatenate(of_settings)
+    members = members.select(np.tile(np.arange(len(of_settings)), len(shares)))
     plan = replace(task.plan, patience=None, keep_interrupted=False, hooks=())
     table = replace(table, sample_weight=weights)
     return replace(task, plan=plan, members=members, table=table, shares=shares)
 
 
+def _n_folds(task: Task) -> int:
+    return _N_FOLDS if task.total_weight < FEW_ROWS else _FOLDS_OF_MORE
+
+
 def _sum_of_folds(task: Task, means: np.ndarray) -> np.ndarray:
-    """Mean log densities of a task's networks -> their sums over rows, (scales,)."""
+    """Mean log densities of a task's networks -> their sums over rows, (settings,)."""
     if not task.shares:
-        return np.full(len(task.length_scales), -np.inf)
+        return np.full(len(task.settings), -np.inf)
     weights = [task.table.sample_weight[one.validation].sum() for one in task.shares]
     return np.dot(weights, means.reshape(len(weights), -1))
 
 
-def _best(task: Task, scores: np.ndarray) -> np.ndarray:
-    """The length scale of every layer; as it is where nothing can be said."""
+def _best(task: Task, scores: np.ndarray) -> Setting:
+    """The likeliest; that of the task itself where nothing can be said."""
+    own = Setting(task.length_scale, int(task.members.n_epochs[0]))
     if not np.isfinite(scores).any():
-        return task.length_scale
-    return np.full_like(task.length_scale, task.length_scales[scores.argmax()])
+        return own
+    shorter = np.array([one.n_epochs < own.n_epochs for one in task.settings])
+    return task.settings[np.argmax(scores - _ODDS * shorter)]

@@ -1,0 +1,120 @@
+"""What do rows that are held out choose, of prior and training length of classifiers?
+
+On training rows of the tables of ``study.py``, log loss on rows kept apart. Every
+setting is fitted, and printed is what would be chosen, as a ratio to the setting of
+the longest training that would be: by so many of the five parts of the rows, where a
+shorter training has to be better by so many nats. Geometric mean over tables, the
+lowest and the highest ratio; and the seconds of choosing, as a ratio to a fit.
+
+    python benchmarks/training_choice.py
+"""
+
+import time
+import warnings
+
+import numpy as np
+import torch
+from common import command_line, environment, table
+from sklearn.base import clone
+from study import CLASSES
+from training_length import KINDS
+
+from skbayesnn import AnchoredEnsembleClassifier
+from skbayesnn.estimators import _held_out_choice
+from skbayesnn.estimators._prepared import prepare
+from skbayesnn.estimators._task import task_of
+
+TABLES = (
+    *("breast_cancer", "digits", "noisy-2500", "wine-quality halves", "kin8nm halves"),
+    *("protein halves-10000", "adult-15000"),
+)
+ROWS, FEW, PARTS, NATS = (60, 150, 300, 900, 1800, 4500), 200, (1, 2, 5), (0.0, 2.0)
+KINDS = KINDS | {"anchored ensemble": AnchoredEnsembleClassifier(random_state=0)}
+
+
+def some_of(name, n_rows):
+    """So many rows of a table, and those kept apart; None where there are too few."""
+    X, y, X_test, y_test = CLASSES[name]()
+    if len(y) < n_rows:
+        return None
+    rows = np.random.default_rng(n_rows).permutation(len(y))[:n_rows]
+    if len(np.unique(y[rows])) < len(np.unique(y)):
+        return None
+    return X[rows], y[rows], X_test, y_test
+
+
+def open_task(network, X, y):
+    """The task of a network that leaves the length open, whatever it is."""
+    kind = type(network)
+    below = kind._chooses_length_below
+    kind._chooses_length_below = np.inf
+    task = task_of(network, prepare(network, X, y))
+    kind._chooses_length_below = below
+    return task
+
+
+def losses_of_settings(network, task, X, y, X_test, y_test):
+    """Log loss of every setting, and the seconds of the longest fit."""
+    losses, seconds = [], []
+    for one in task.settings:
+        model = clone(network).set_params(max_iter=one.n_epochs)
+        if network._length_scales_of_few_rows:
+            model.set_params(length_scale=one.length_scale)
+        start = time.perf_counter()
+        model.fit(X, y)
+        seconds.append(time.perf_counter() - start)
+        losses.append(-model.log_predictive_density(X_test, y_test).mean())
+    return np.array(losses), seconds[0]
+
+
+def ratios(network, X, y, X_test, y_test):
+    """Of what is chosen: (parts, nats) -> loss as a ratio, and seconds of choosing."""
+    task = open_task(network, X, y)
+    losses, of_fit = losses_of_settings(network, task, X, y, X_test, y_test)
+    found = {}
+    for n_parts in PARTS if len(y) >= FEW else PARTS[-1:]:
+        _held_out_choice._FOLDS_OF_MORE = n_parts
+        start = time.perf_counter()
+        place = torch.device("cpu"), torch.float32
+        [scores] = _held_out_choice.held_out_scores([task], *place)
+        seconds = time.perf_counter() - start
+        n_epochs = np.array([one.n_epochs for one in task.settings])
+        shorter = n_epochs < n_epochs.max()
+        longest = losses[np.where(shorter, -np.inf, scores).argmax()]
+        for nats in NATS:
+            chosen = losses[np.argmax(scores - nats * shorter)]
+            found[n_parts, nats] = chosen / longest, seconds / of_fit
+    return found
+
+
+def told(pairs):
+    """Ratios and seconds of some tables, as a cell."""
+    if not pairs:
+        return ""
+    values, seconds = np.array(pairs).T
+    mean = np.exp(np.log(values).mean())
+    ends = f"{values.min():.2f} to {values.max():.2f}"
+    return f"{mean:.3f} ({ends}), {seconds.mean():.1f}"
+
+
+def main():
+    """Print the table."""
+    command_line(__doc__).parse_args()
+    warnings.simplefilter("ignore")
+    print(environment())
+    columns = [(parts, nats) for parts in PARTS for nats in NATS]
+    rows = []
+    for kind, network in KINDS.items():
+        for n_rows in ROWS:
+            cuts = [cut for name in TABLES if (cut := some_of(name, n_rows))]
+            found = [ratios(network, *cut) for cut in cuts]
+            cells = [
+                told([one[which] for one in found if which in one]) for which in columns
+            ]
+            rows.append([kind, n_rows, *cells])
+    heads = [f"{parts} of 5, {nats:g} nats" for parts, nats in columns]
+    print(table(["posterior", "N", *heads], rows))
+
+
+if __name__ == "__main__":
+    main()
