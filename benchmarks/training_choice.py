@@ -28,7 +28,7 @@ TABLES = (
     *("breast_cancer", "digits", "noisy-2500", "wine-quality halves", "kin8nm halves"),
     *("protein halves-10000", "adult-15000"),
 )
-ROWS, FEW, PARTS, NATS = (60, 150, 300, 900, 1800, 4500), 200, (1, 2, 5), (0.0, 2.0)
+ROWS, FEW, PARTS, NATS = (60, 150, 300, 900, 2400), 200, (1, 2, 5), (0.0, 2.0)
 KINDS = KINDS | {"anchored ensemble": AnchoredEnsembleClassifier(random_state=0)}
 
 

@@ -8,7 +8,6 @@ from skbayesnn._families import MeanField
 from skbayesnn.estimators import _pruning, _validation
 from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._regression import BayesianRegressor
-from skbayesnn.estimators._specification import FEW_ROWS
 from skbayesnn.estimators._variational_spec import VariationalSpec
 
 # `hidden_layer_sizes="auto"` up to N rows, and what sums of weights are rounded by.
@@ -376,8 +375,8 @@ x_scale_
     (3, 3)
     """
 
-    # Of more rows its posterior does not over-fit: benchmarks/STUDY.md.
-    _chooses_length_below = FEW_ROWS
+    # Its posterior does not over-fit with time: benchmarks/STUDY.md.
+    _chooses_length_below = 0
 
     def __init__(
         self,

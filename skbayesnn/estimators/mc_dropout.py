@@ -123,12 +123,12 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     max_iter : "auto" or int, default="auto"
         Epochs. ``"auto"`` follows the number of rows: 100 sqrt(N) steps, and at least
         ten epochs. Classifiers, which over-fit noisy labels with time, take fewer:
-        40 sqrt(N), or 20 where rates are learned; Bayes by Backprop 100. Fewer than
-        5,000 of their rows (sum of weights; of Bayes by Backprop 200) may choose a
-        quarter or a tenth of that, if networks that are trained without a fifth of the
-        rows each give the labels of that fifth a higher density then; fits take two to
-        three times as long. That goes for ``network=None``, and where no row is held
-        out to stop by; ``n_iter_`` tells what was chosen.
+        40 sqrt(N), or 20 where rates are learned; Bayes by Backprop and anchored
+        ensembles 100. Of all but Bayes by Backprop fewer than 5,000 rows (sum of their
+        weights) may choose a quarter or a tenth of that, if networks that are trained
+        without a fifth of the rows each give the labels of that fifth a higher density
+        then; fits take two to three times as long. That goes for ``network=None``, and
+        where no row is held out to stop by; ``n_iter_`` tells what was chosen.
     early_stopping : bool or "auto", default=False
         Hold out rows, keep each network's best weights on them and stop after
         ``n_iter_no_change`` epochs without improvement of their log density.
