@@ -18,12 +18,12 @@ from scipy import sparse
 from skbayesnn._data.design import Share
 from skbayesnn._inference.plan import Members
 from skbayesnn._inference.training import start, train, validation_score
-from skbayesnn.estimators._specification import FEW_ROWS, Setting
+from skbayesnn.estimators._specification import Setting
 from skbayesnn.estimators._task import Task, joined
 
-# Parts of the rows, and how many of them are held out: of few rows all, of more two,
-# which say as much at less than half of the cost (benchmarks/STUDY.md).
-_N_FOLDS, _FOLDS_OF_MORE = 5, 2
+# Parts of the rows, and how many of them are held out: all, or from so many rows on
+# two, which say as much at less than half of the cost (benchmarks/STUDY.md).
+_N_FOLDS, _MANY_ROWS, _FOLDS_OF_MANY = 5, 700, 2
 # By so many nats in all a shorter training has to be better than one to the end.
 _ODDS = 2.0
 # Of the predictive of held-out rows.
@@ -141,7 +141,7 @@ def _without_folds(task: Task) -> Task:
 
 
 def _n_folds(task: Task) -> int:
-    return _N_FOLDS if task.total_weight < FEW_ROWS else _FOLDS_OF_MORE
+    return _N_FOLDS if task.total_weight < _MANY_ROWS else _FOLDS_OF_MANY
 
 
 def _sum_of_folds(task: Task, means: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from skbayesnn.networks import MLP
 
 # Below so many rows (sum of weights), and entries of X, rows that are held out choose
 # the prior's length scale, where the estimator has several to choose from.
-FEW_ROWS, _MOST_ENTRIES = 200, 2**22
+_FEW_ROWS, _MOST_ENTRIES = 200, 2**22
 # Of `max_iter="auto"`, what rows that are held out may choose in its place.
 _SHORTER = 0.25, 0.1
 
@@ -205,7 +205,7 @@ def _to_choose_from(
     """
     if len(weights) * prepared.table.X.shape[1] >= _MOST_ENTRIES:
         return ()
-    scales = open_length_scales(estimator) if weights.sum() < FEW_ROWS else ()
+    scales = open_length_scales(estimator) if weights.sum() < _FEW_ROWS else ()
     layers = np.ones_like(own.length_scale)
     settings = [replace(own, length_scale=scale * layers) for scale in scales] or [own]
     if leaves_length:

@@ -391,8 +391,8 @@ def test_labels_that_are_noise_are_not_learned_by_heart(seed):
     assert found[0] == 2 and found[1] == 0
 
 
-@pytest.mark.parametrize("n_rows, n_folds", [(199, 5), (201, 2)])
-def test_of_more_rows_two_parts_are_held_out(n_rows, n_folds, seed):
+@pytest.mark.parametrize("n_rows, n_folds", [(699, 5), (700, 2)])
+def test_of_many_rows_two_parts_are_held_out(n_rows, n_folds, seed):
     X = np.random.default_rng(seed).normal(size=(n_rows, 2))
     y = (X[:, 0] > 0).astype(int)
     model = MCDropoutClassifier(**OPEN, random_state=seed)
