@@ -127,8 +127,9 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         ensembles 100. Of all but Bayes by Backprop fewer than 5,000 rows (sum of their
         weights) may choose a quarter or a tenth of that, if networks that are trained
         without a fifth of the rows each give the labels of that fifth a higher density
-        then; fits take two to three times as long. That goes for ``network=None``, and
-        where no row is held out to stop by; ``n_iter_`` tells what was chosen.
+        then; fits take two to three times as long. That goes for ``network=None``,
+        where no row is held out to stop by, and not for fits that go on (warm starts,
+        streams); ``n_iter_`` tells what was chosen.
     early_stopping : bool or "auto", default=False
         Hold out rows, keep each network's best weights on them and stop after
         ``n_iter_no_change`` epochs without improvement of their log density.
