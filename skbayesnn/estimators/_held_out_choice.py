@@ -7,6 +7,7 @@ fold, a network without the fold, in one program for each length; the setting wh
 networks give the held-out labels the highest density is that of the fit to all rows.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby, zip_longest
@@ -56,31 +57,17 @@ def held_out_scores(
     Minus infinity where the loss became infinite, or no row can be held out.
     """
     scores: list[list[np.ndarray]] = [[] for _ in tasks]
-    for program in zip_longest(*map(_by_length, tasks)):
-        there = [i for i, part in enumerate(program) if part]
+    for program in zip_longest(*map(_without_folds, tasks)):
+        there = [i for i, task in enumerate(program) if task]
         found = _scores_of_program([program[i] for i in there], device, dtype)
-        for i, of_part in zip(there, found, strict=True):
-            scores[i].append(of_part)
-    return [np.concatenate(of_parts) for of_parts in scores]
-
-
-def _by_length(task: Task) -> list[Task]:
-    """The same with the settings of one training length each.
-
-    In one program the short ones would be computed for as long as the longest.
-    """
-    lengths = groupby(task.settings, key=lambda one: one.n_epochs)
-    return [replace(task, settings=tuple(settings)) for _, settings in lengths]
-
-
-def _n_networks(task: Task) -> int:
-    """At once."""
-    return _n_folds(task) * max(len(part.settings) for part in _by_length(task))
+        for i, of_task in zip(there, found, strict=True):
+            scores[i].append(of_task)
+    return [np.concatenate(of_lengths) for of_lengths in scores]
 
 
 def _scores_of_program(tasks, device, dtype) -> list[np.ndarray]:
-    without_folds = [_without_folds(task) for task in tasks]
-    trained = [task for task in without_folds if task.shares]
+    """As ``held_out_scores``, of tasks that leave the folds out already."""
+    trained = [task for task in tasks if task.shares]
     if not trained:
         return [np.full(len(task.settings), -np.inf) for task in tasks]
     members, design = joined(trained, device, dtype)
@@ -89,7 +76,7 @@ def _scores_of_program(tasks, device, dtype) -> list[np.ndarray]:
     means = validation_score(of_all.posterior, design, _N_DRAWS).cpu().double().numpy()
     means = np.where(of_all.failed | np.isnan(means), -np.inf, means)
     scores = []
-    for task in without_folds:
+    for task in tasks:
         of_task, means = np.split(means, [task.n_members])
         scores.append(_sum_of_folds(task, of_task))
     return scores
@@ -114,34 +101,50 @@ def folds_of(X, y: np.ndarray) -> np.ndarray:
     return fold[number.ravel()]
 
 
-def _without_folds(task: Task) -> Task:
-    """A network for every fold and setting; none where no row can be held out."""
+def _without_folds(task: Task) -> list[Task]:
+    """A network for every fold and setting; none where no row can be held out.
+
+    One task for each training length: in one program short ones would be computed for
+    as long as the longest.
+    """
     [share] = task.shares
     table, rows = task.table, share.rows
     weights = np.zeros(table.n_rows)
     weights[rows] = share.weights
     fold = folds_of(table.X[rows], table.y[rows])
-    shares = tuple(
-        Share(
-            n_members=len(task.settings),
-            rows=rows[fold != number],
-            weights=share.weights[fold != number],
-            validation=rows[fold == number],
-            scaling=share.scaling,
-        )
-        for number in np.unique(fold[fold >= 0])[: _n_folds(task)]
-    )
-    first = np.zeros(1, dtype=int)
-    of_settings = [task.under(one).members.select(first) for one in task.settings]
-    members = Members.concatenate(of_settings)
-    members = members.select(np.tile(np.arange(len(of_settings)), len(shares)))
+    held_out = [fold == i for i in np.unique(fold[fold >= 0])[: _n_folds(task)]]
     plan = replace(task.plan, patience=None, keep_interrupted=False, hooks=())
     table = replace(table, sample_weight=weights)
-    return replace(task, plan=plan, members=members, table=table, shares=shares)
+    first = np.zeros(1, dtype=int)
+    found = []
+    for _, settings in groupby(task.settings, key=lambda one: one.n_epochs):
+        group = tuple(settings)
+        shares = tuple(
+            Share(
+                n_members=len(group),
+                rows=rows[~out],
+                weights=share.weights[~out],
+                validation=rows[out],
+                scaling=share.scaling,
+            )
+            for out in held_out
+        )
+        each = [task.under(one).members.select(first) for one in group]
+        members = Members.concatenate(each)
+        members = members.select(np.tile(np.arange(len(group)), len(shares)))
+        without = replace(task, plan=plan, members=members, table=table, shares=shares)
+        found.append(replace(without, settings=group))
+    return found
 
 
 def _n_folds(task: Task) -> int:
     return _N_FOLDS if task.total_weight < _MANY_ROWS else _FOLDS_OF_MANY
+
+
+def _n_networks(task: Task) -> int:
+    """At once, in the largest of a task's programs."""
+    of_lengths = Counter(one.n_epochs for one in task.settings)
+    return _n_folds(task) * max(of_lengths.values())
 
 
 def _sum_of_folds(task: Task, means: np.ndarray) -> np.ndarray:

@@ -397,9 +397,9 @@ def test_of_many_rows_two_parts_are_held_out(n_rows, n_folds, seed):
     y = (X[:, 0] > 0).astype(int)
     model = MCDropoutClassifier(**OPEN, random_state=seed)
     task = task_of(model, prepare(model, X, y))
-    without = _held_out_choice._without_folds(task)
-    assert len(without.shares) == n_folds
-    assert without.n_members == n_folds * len(task.settings)
+    for without in _held_out_choice._without_folds(task):
+        assert len(without.shares) == n_folds
+        assert without.n_members == n_folds * len(without.settings)
     held_out = np.concatenate([share.validation for share in without.shares])
     assert len(np.unique(held_out)) == len(held_out)
     assert abs(len(held_out) - n_rows * n_folds / N_FOLDS) <= n_folds
