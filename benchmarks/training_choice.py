@@ -72,13 +72,13 @@ def ratios(network, X, y, X_test, y_test):
     task = open_task(network, X, y)
     losses, of_fit = losses_of_settings(network, task, X, y, X_test, y_test)
     found = {}
-    _held_out_choice._MANY_ROWS = FEW
     for n_parts in PARTS if len(y) >= FEW else PARTS[-1:]:
-        _held_out_choice._FOLDS_OF_MANY = n_parts
+        _held_out_choice._FOLDS_FROM = {FEW: n_parts}
         start = time.perf_counter()
         place = torch.device("cpu"), torch.float32
-        [scores] = _held_out_choice.held_out_scores([task], *place)
+        [judged] = _held_out_choice.judgements([task], *place)
         seconds = time.perf_counter() - start
+        scores = np.array([one.score for one in judged])
         n_epochs = np.array([one.n_epochs for one in task.settings])
         shorter = n_epochs < n_epochs.max()
         longest = losses[np.where(shorter, -np.inf, scores).argmax()]

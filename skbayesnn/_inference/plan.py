@@ -51,9 +51,10 @@ class Plan:
         Draws of the noise in every step, whose gradients are averaged.
     perturbed : bool
         Whether every member has its own noise on the rows.
-    residual_noise : bool
-        Whether a learned noise is made anew of the residuals at the end, where that is
-        for them to say.
+    noise_from : {"residuals", "held_out", "training"}
+        What makes a learned noise anew once the weights are trained: residuals of the
+        training rows, where that is for them to say; rows without which other networks
+        are trained; or nothing.
     dtype : torch.dtype
         Precision of the training.
     hooks : tuple of callable
@@ -75,9 +76,14 @@ class Plan:
     gradient: str = "pathwise"
     n_training_draws: int = 1
     perturbed: bool = False
-    residual_noise: bool = True
+    noise_from: str = "residuals"
     dtype: torch.dtype = torch.float64
     hooks: tuple[Callable[[], Hook], ...] = ()
+
+    @property
+    def leaves_noise(self) -> bool:
+        """Whether the noise is for rows to say that are held out."""
+        return self.noise_from == "held_out" and self.likelihood.has_residual_noise
 
     def batch_rows(self, n_rows):
         """Rows of a batch of ``n_rows``, a number or an array."""

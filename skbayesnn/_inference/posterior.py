@@ -123,6 +123,21 @@ class Posterior:
             seeds=self.seeds[members],
         )
 
+    def with_noise_factor(self, factor: np.ndarray | torch.Tensor) -> "Posterior":
+        """With a noise of y whose variance is so many times that in training.
+
+        factor : (members or 1, targets)
+        """
+        factor = torch.as_tensor(factor).to(self.device, self.dtype)
+        factor = factor.expand(self.n_members, -1)
+        params = self.likelihood.with_noise_factor(self.likelihood_params, factor)
+        return replace(self, likelihood_params=params)
+
+    def noise_factor(self) -> torch.Tensor | None:
+        """What ``with_noise_factor`` was given, (members, targets)."""
+        log_factor = self.likelihood_params.get("log_factor")
+        return None if log_factor is None else log_factor.exp()
+
     def at_rates_of(self, other: "Posterior") -> "Posterior":
         """The same weights at another's ``keep``, and with what follows from it.
 

@@ -65,7 +65,7 @@ def with_residual_noise(
     """
     likelihood = plan.likelihood
     if not (
-        plan.residual_noise
+        plan.noise_from == "residuals"
         and likelihood.has_residual_noise
         and curvature is not None
         and plan.patience is None
@@ -79,11 +79,7 @@ def with_residual_noise(
     factor = (squares + of_y / level) / (n_rows - gamma + 1)
     # Weights that are far from their mode leave residuals that are no noise.
     factor = torch.minimum(factor, torch.maximum(of_y / level, squares / n_rows))
-    factor = factor.nan_to_num(1.0)
-    params = likelihood.with_noise_factor(
-        posterior.likelihood_params, factor.to(posterior.device, posterior.dtype)
-    )
-    return replace(posterior, likelihood_params=params)
+    return posterior.with_noise_factor(factor.nan_to_num(1.0))
 
 
 def _some_rows(rows: Rows, most: int | np.ndarray):

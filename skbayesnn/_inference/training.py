@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from skbayesnn._inference.batches import Batches
+from skbayesnn._inference.held_out import validation_score
 from skbayesnn._inference.hooks import Hook
 from skbayesnn._inference.memory import keep_freed_memory
 from skbayesnn._inference.noise import initial_normal
@@ -72,6 +73,10 @@ class Trained:
             kl_constant=self.kl_constant[members],
             optimizer=select_state(self.optimizer, members),
         )
+
+    def with_noise_factor(self, factor) -> "Trained":
+        """The same with another noise; see :meth:`Posterior.with_noise_factor`."""
+        return replace(self, posterior=self.posterior.with_noise_factor(factor))
 
 
 def start(plan: Plan, members: Members, device, dtype) -> Posterior:
@@ -189,7 +194,8 @@ class _Run:
         nll = reduce(torch.Tensor.add_, moves).mean(1) / self.plan.n_batches
         record.add(nll, step.penalty.kl())
         if self.plan.patience is not None:
-            record.validation.append(validation_score(step.posterior, self.rows))
+            score = validation_score(step.posterior, self.rows, _VALIDATION_DRAWS)
+            record.validation.append(score)
 
     def _kl_constant(self, posterior: Posterior) -> np.ndarray:
         priors = priors_of(self.plan, self.members, posterior)
@@ -221,18 +227,3 @@ class _Run:
             interrupted=interrupted,
             optimizer=self.step.state(),
         )
-
-
-def validation_score(
-    posterior: Posterior, rows: Rows, n_draws: int = _VALIDATION_DRAWS
-) -> torch.Tensor:
-    """Mean log predictive density of the validation rows (eq. 8), (members,)."""
-    x, y, weights = rows.validation()
-    n_draws = posterior.distinct_draws(n_draws)
-    with torch.no_grad():
-        outputs = posterior.outputs(x, range(n_draws))
-        density = posterior.likelihood.log_density(
-            posterior.likelihood_params, outputs, y
-        )
-        density = density.logsumexp(0) - math.log(n_draws)
-        return (density * weights).sum(1) / weights.sum(1)

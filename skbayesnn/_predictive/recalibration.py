@@ -13,6 +13,11 @@ from skbayesnn._distributions.base import NO_OTHER_UNITS, Components
 
 # Levels of a map's knots; a hundred times the rounding of a level next to 1.
 _APART = 1e-14
+# A density that is zero to rounding, nats: what one row can cost.
+LOWEST = -1e4
+# The std of the logarithm of a factor before any row is seen, and by how many nats a
+# row is an outlier: benchmarks/STUDY.md.
+PRIOR_STD, OUTLIER = 0.5, 10.0
 
 
 def likeliest_scale(components: Components, y, weight) -> float:
@@ -52,6 +57,33 @@ def log_density_of_scale(components: Components, y):
         return components.mixture_log_density(y_before[:, None]) - log_scale
 
     return density
+
+
+def likeliest_factor(density, weights, low: float, high: float) -> tuple[float, float]:
+    """The factor in [low, high] under which rows are the likeliest, and how likely.
+
+    Its logarithm has a Gaussian prior about 0, so that few rows need good reasons, and
+    rows that are less likely than most by ``OUTLIER`` do not speak, so that one of them
+    does not widen all.
+
+    density : log factor -> log density of every row, nats; weights : (rows,)
+    """
+    least = max(_median(density(0.0), weights) - OUTLIER, LOWEST)
+
+    def loss(log_factor):
+        prior = -0.5 * (log_factor / PRIOR_STD) ** 2
+        return -(weights @ np.maximum(density(log_factor), least) + prior)
+
+    # Finer than rows can tell, and the same whatever the order of sums.
+    log_factor = np.round(lowest(loss, np.log(low), np.log(high)), 3)
+    return float(np.exp(log_factor)), float(-loss(log_factor))
+
+
+def _median(values, weights) -> float:
+    """Half of the weight is at it or below."""
+    order = np.argsort(values)
+    below = np.cumsum(weights[order])
+    return values[order[np.searchsorted(below, below[-1] / 2)]]
 
 
 def lowest(loss, low: float, high: float) -> float:

@@ -254,7 +254,7 @@ def _trained(candidates, settings, rows, splits, executor, known) -> Iterator[in
             rows.X,
             rows.y,
             splits,
-            residual_noise=False,
+            noise_from="training",
         )
         params = {one.name: one.params | settings[one.name] for one in own}
         missing = {

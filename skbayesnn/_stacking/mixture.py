@@ -6,17 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from skbayesnn._predictive.recalibration import lowest
-from skbayesnn._stacking.summary import LOWEST
+from skbayesnn._predictive.recalibration import LOWEST, likeliest_factor
 from skbayesnn._stacking.weights import few_weights, whole_numbers
 from skbayesnn._warnings import warn
 
 # Draws of the whole mixture, spread over the candidates by weight.
 N_DRAWS = 200
-# Factors that are looked at, the std of their logarithm before any row is seen, and by
-# how many nats a row is an outlier: benchmarks/STUDY.md.
+# That are looked at.
 FACTORS = (1 / 7, 7.0)
-PRIOR_STD, OUTLIER = 0.5, 10.0
 
 
 @dataclass(frozen=True)
@@ -171,32 +168,9 @@ def corrected(mixture, factor):
 
 
 def best_factor(mixture, y, weights) -> np.ndarray:
-    """The correction under which y is the likeliest: (targets or 1,).
-
-    log s has a Gaussian prior about 0, so that few rows need good reasons, and rows
-    that are less likely than most by ``OUTLIER`` do not speak, so that one of them does
-    not widen all.
-    """
+    """The correction under which y is the likeliest: (targets or 1,)."""
     densities = mixture.densities_of_factor(y)
     if not densities:
         return np.ones(1)
-    return np.array([_likeliest(density, weights) for density in densities])
-
-
-def _likeliest(density, weights) -> float:
-    """density : log factor -> log density of every row"""
-    least = max(_median(density(0.0), weights) - OUTLIER, LOWEST)
-
-    def loss(log_factor):
-        prior = -0.5 * (log_factor / PRIOR_STD) ** 2
-        return -(weights @ np.maximum(density(log_factor), least) + prior)
-
-    # Finer than rows can tell, and the same whatever the order of sums.
-    return float(np.exp(np.round(lowest(loss, *np.log(FACTORS)), 3)))
-
-
-def _median(values, weights) -> float:
-    """Half of the weight is at it or below."""
-    order = np.argsort(values)
-    below = np.cumsum(weights[order])
-    return values[order[np.searchsorted(below, below[-1] / 2)]]
+    found = [likeliest_factor(one, weights, *FACTORS) for one in densities]
+    return np.array([factor for factor, _ in found])

@@ -7,11 +7,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn._data.outliers import ordinary_rows
+from skbayesnn._predictive.recalibration import LOWEST
 from skbayesnn._warnings import warn
 from skbayesnn.estimators._underfit import outliers_in_columns
 
-# A density that is zero to rounding, nats: what one such row can cost a candidate.
-LOWEST = -1e4
 # Of fewer rows nobody expects that anything is explained.
 _FEWEST_TO_EXPLAIN = 30
 

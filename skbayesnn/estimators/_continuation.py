@@ -1,6 +1,7 @@
 """Training that goes on: warm starts, streams, and yesterday's posterior as a prior."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -68,7 +69,10 @@ def go_on(
         estimator.optimizer_ if stream else None,
         estimator.n_epochs_seen_,
     )
-    return _program.Fitted(task, trained)
+    if task.plan.leaves_noise and task.plan.patience is None:
+        # No rows are held out of what goes on.
+        task = replace(task, noise_factor=posterior.noise_factor())
+    return _program.Fitted.of(task, trained)
 
 
 def _placed(estimator, prepared, hidden):

@@ -15,7 +15,7 @@ from skbayesnn._inference.plan import Members, Plan
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._inference.training import Trained, start, train
 from skbayesnn._settings import undisturbed
-from skbayesnn.estimators import _held_out_choice, _validation
+from skbayesnn.estimators import _held_out_choice, _held_out_noise, _validation
 from skbayesnn.estimators._progress import epochs_reported
 from skbayesnn.estimators._task import Task, joined
 
@@ -26,6 +26,13 @@ class Fitted:
 
     task: Task
     trained: Trained
+
+    @classmethod
+    def of(cls, task: Task, trained: Trained) -> "Fitted":
+        """With the noise that rows held out have told the task."""
+        if task.noise_factor is None:
+            return cls(task, trained)
+        return cls(task, trained.with_noise_factor(task.noise_factor))
 
 
 @undisturbed
@@ -60,10 +67,10 @@ def train_together(
     posterior = start(plan, members, place, dtype)
     trained = run(estimators, plan, members, design, posterior)
     if len(tasks) == 1:
-        return [Fitted(tasks[0], trained)]
+        return [Fitted.of(tasks[0], trained)]
     ends = np.cumsum([task.n_members for task in tasks])
     return [
-        Fitted(task, trained.select(np.arange(end - task.n_members, end)))
+        Fitted.of(task, trained.select(np.arange(end - task.n_members, end)))
         for task, end in zip(tasks, ends, strict=True)
     ]
 
@@ -86,6 +93,9 @@ def run(
         )
     if trained.failed.all():
         raise all_failed(plan, trained)
+    if plan.leaves_noise and plan.patience is not None:
+        factor = _held_out_noise.of_validation(trained.posterior, design)
+        return trained.with_noise_factor(factor)
     return trained
 
 

@@ -57,7 +57,7 @@ class Specification:
         As in :class:`skbayesnn._inference.plan.Plan`.
     n_epochs : int
     settings : tuple of Setting
-        Among which is to be chosen; may be empty.
+        Among which rows that are held out may choose; empty where none can be.
     """
 
     seeds: np.ndarray
@@ -211,7 +211,7 @@ def _to_choose_from(
     if leaves_length:
         n_epochs = [math.ceil(share * own.n_epochs) for share in _SHORTER]
         settings += [replace(own, n_epochs=n) for n in n_epochs]
-    return tuple(settings) if len(settings) > 1 else ()
+    return tuple(settings)
 
 
 def _schedule(estimator, *, stops_early: bool) -> dict:

@@ -38,7 +38,10 @@ class Task:
     tau : ndarray of shape (targets,), or None
         Given precision in y's units; None where it is learned.
     settings : tuple of Setting
-        Among which is still to be chosen; empty where nothing is.
+        Among which rows that are held out may choose; of a task that has chosen, or
+        may not, none.
+    noise_factor : ndarray of shape (members or 1, targets), or None
+        Of the variance of the noise that is learned; known by rows held out.
     """
 
     plan: Plan
@@ -49,6 +52,7 @@ class Task:
     length_scale: np.ndarray
     tau: np.ndarray | None
     settings: tuple[Setting, ...] = ()
+    noise_factor: np.ndarray | None = None
 
     @property
     def n_members(self) -> int:
@@ -66,6 +70,13 @@ class Task:
         sums = [float(share.weights.sum()) for share in self.shares]
         counts = np.array([share.n_members for share in self.shares])
         return float(np.dot(sums, counts / self.n_members))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether rows that are held out for it have something to say."""
+        # Those that stop the training say what the noise is by themselves.
+        leaves_noise = self.plan.leaves_noise and self.plan.patience is None
+        return len(self.settings) > (0 if leaves_noise else 1)
 
     def for_streaming(self, horizon: int, n_epochs: int) -> "Task":
         """Epochs at a constant learning rate, within a warm-up of ``horizon``."""
@@ -91,12 +102,14 @@ class Task:
             length_scale=length_scale,
         )
 
-    def under(self, setting: Setting) -> "Task":
+    def under(
+        self, setting: Setting, noise_factor: np.ndarray | None = None
+    ) -> "Task":
         """The same with what was chosen."""
         task = self.of_length_scale(setting.length_scale)
         n_epochs = np.full_like(task.members.n_epochs, setting.n_epochs)
         members = replace(task.members, n_epochs=n_epochs)
-        return replace(task, members=members, settings=())
+        return replace(task, members=members, settings=(), noise_factor=noise_factor)
 
     def going_on(self, scaling: Scaling, seeds: np.ndarray) -> "Task":
         """The same in the scaling and with the networks of an earlier fit."""
@@ -223,6 +236,7 @@ def _plan(asked: Specification) -> Plan:
         gradient=asked.variational.gradient,
         n_training_draws=asked.variational.n_training_draws,
         perturbed=asked.variational.perturbed,
+        noise_from=asked.variational.noise_from,
         dtype=asked.dtype,
         hooks=asked.variational.hooks,
     )

@@ -23,7 +23,7 @@ class VariationalSpec:
         A key of ``skbayesnn._priors.PRIORS``.
     prior_fields : mapping of str to float or ndarray of shape (layers,)
         The prior's numbers beside ``length_scale``.
-    kl_weighting, kl_warm_up, gradient, n_training_draws, perturbed, hooks
+    kl_weighting, kl_warm_up, gradient, n_training_draws, perturbed, noise_from, hooks
         As in :class:`skbayesnn._inference.plan.Plan`.
     """
 
@@ -36,4 +36,5 @@ class VariationalSpec:
     gradient: str = "pathwise"
     n_training_draws: int = 1
     perturbed: bool = False
+    noise_from: str = "residuals"
     hooks: tuple[Callable[[], Hook], ...] = ()

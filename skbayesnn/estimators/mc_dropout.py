@@ -38,7 +38,10 @@ class _MCDropout(BayesianNetwork):
                 FAMILIES[noise if rate > 0 else "point"]() for rate in rates
             )
         return VariationalSpec(
-            rates, families, n_training_draws=_validation.training_draws(self)
+            rates,
+            families,
+            n_training_draws=_validation.training_draws(self),
+            noise_from="held_out" if isinstance(self.dropout, str) else "residuals",
         )
 
 
@@ -269,6 +272,11 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         random_state=None,
     ):
         self._store(locals())
+
+    @property
+    def _chooses_length_below(self):
+        """Rates that are learned over-fit noise with time: benchmarks/STUDY.md."""
+        return math.inf if isinstance(self.dropout, str) else 0
 
     def _auto_length_scale(self, fan_ins, total_weight):
         """So that few rows are fitted at all: benchmarks/STUDY.md."""

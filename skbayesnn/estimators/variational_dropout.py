@@ -1,5 +1,7 @@
 """Variational dropout [KSW15]: Gaussian dropout whose noise is learned."""
 
+import math
+
 from skbayesnn._families import Correlated, Independent, Point
 from skbayesnn.estimators import _pruning, _validation
 from skbayesnn.estimators._classification import MANY_ROWS, BayesianClassifier
@@ -43,6 +45,7 @@ class _VariationalDropout(_pruning.Prunable):
             prior=prior,
             kl_warm_up=self._warm_up(noise),
             n_training_draws=_validation.training_draws(self),
+            noise_from="held_out" if (rates > 0).any() else "residuals",
         )
 
     def _warm_up(self, noise):
@@ -223,6 +226,11 @@ x_scale_, y_mean_, y_scale_
         random_state=None,
     ):
         self._store(locals())
+
+    @property
+    def _chooses_length_below(self):
+        """With a prior without a scale noise is over-fitted: benchmarks/STUDY.md."""
+        return math.inf
 
 
 class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):

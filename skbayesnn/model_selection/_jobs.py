@@ -65,8 +65,8 @@ class JobBuilder:
         Of the estimator's ``fit``; those with an entry per row are cut.
     X, y : the rows of all folds
     splits : sequence of (train, test)
-    residual_noise : bool
-        Whether a learned noise is made anew of the residuals, as by ``fit``.
+    noise_from : str, optional
+        As in :class:`skbayesnn._inference.plan.Plan`; by default as by ``fit``.
     """
 
     def __init__(
@@ -77,10 +77,10 @@ class JobBuilder:
         y,
         splits: Sequence[tuple],
         *,
-        residual_noise: bool = True,
+        noise_from: str | None = None,
     ):
         self._estimator, self._fit_params = estimator, fit_params
-        self._residual_noise = residual_noise
+        self._noise_from = noise_from
         self._X, self._y, self._splits = X, y, splits
         self._path = path_of_network(estimator)
         # What arrives at the network: per setting of the steps before it, and for
@@ -144,7 +144,7 @@ class JobBuilder:
             task.plan,
             # An interruption is the search's, also with `warm_start`.
             keep_interrupted=False,
-            residual_noise=self._residual_noise,
+            noise_from=self._noise_from or task.plan.noise_from,
         )
         task = replace(task, plan=plan)
         estimator = _with_network(rows.estimator, network)

@@ -83,7 +83,7 @@ class TauPathCV(BayesianNetwork):
             # tau goes with the width: folds have that of all rows.
             widths = network._hidden_layer_sizes(task.total_weight)
             network.set_params(hidden_layer_sizes=widths)
-            if task.settings:  # tau does what a shorter training would
+            if task.is_open:  # tau does what a shorter training would
                 network.set_params(max_iter=int(task.members.n_epochs[0]))
             _validation.device_for_fit(network.device)
             given = {"sample_weight": sample_weight, "X_val": X_val, "y_val": y_val}

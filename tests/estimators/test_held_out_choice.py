@@ -1,4 +1,4 @@
-"""What few rows of classes choose, each by others: prior scale, training length."""
+"""What few rows choose, each by others: prior scale, training length, noise."""
 
 import warnings
 
@@ -11,9 +11,11 @@ from sklearn.exceptions import ConvergenceWarning
 from skbayesnn import (
     AnchoredEnsembleClassifier,
     BBBClassifier,
+    BBBRegressor,
     MCDropoutClassifier,
     MCDropoutRegressor,
     VariationalDropoutClassifier,
+    VariationalDropoutRegressor,
 )
 from skbayesnn.estimators import _held_out_choice, _program
 from skbayesnn.estimators._prepared import prepare
@@ -55,6 +57,13 @@ def table(seed):
 def folds(X, y):
     """The part of every row, as of the table that ``fit`` sees."""
     return _held_out_choice.folds_of(X, np.unique(y, return_inverse=True)[1])
+
+
+def scores_of(model, *given):
+    """Log densities of all settings of a task, and the task."""
+    task = task_of(model, prepare(model, *given))
+    [judged] = _held_out_choice.judgements([task], CPU, torch.float64)
+    return [one.score for one in judged], task
 
 
 def scales_of(task):
@@ -133,9 +142,8 @@ def test_scores_are_those_of_fits_without_the_folds(kind, table, seed):
         for scale in SCALES
     ]
     model = kind(**settings)
-    task = task_of(model, prepare(model, X, y, weights))
+    scores, task = scores_of(model, X, y, weights)
     assert scales_of(task) == SCALES
-    [scores] = _held_out_choice.held_out_scores([task], CPU, torch.float64)
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
     assert model.fit(X, y, weights).length_scale_ == SCALES[np.argmax(expected)]
 
@@ -171,8 +179,7 @@ def test_weights_count_as_rows(table, seed):
         model = MCDropoutClassifier(
             class_weight={"a": 2.0, "b": 0.5}, **EXACT, random_state=seed
         )
-        task = task_of(model, prepare(model, *given))
-        found += _held_out_choice.held_out_scores([task], CPU, torch.float64)
+        found.append(scores_of(model, *given)[0])
     # Masks are those of other rows where rows are repeated: the same to the noise of
     # draws and of 30 steps, and far from those of weight one.
     np.testing.assert_allclose(*found, rtol=0.1)
@@ -203,7 +210,7 @@ def test_given_scales_and_those_of_others_are_not_looked_at(table):
         AnchoredEnsembleClassifier(**EXACT),
     ):
         task = task_of(model, prepare(model, X, y))
-        assert task.settings == ()
+        assert not task.is_open
 
 
 @pytest.mark.parametrize(
@@ -229,7 +236,7 @@ def test_many_rows_have_the_middle_one(seed):
     X = random.normal(size=(201, 2))
     y = (X[:, 0] > 0).astype(int)
     model = MCDropoutClassifier(**EXACT, random_state=seed)
-    for n_rows, scales in ((199, SCALES), (200, ()), (201, ())):
+    for n_rows, scales in ((199, SCALES), (200, (1.0,)), (201, (1.0,))):
         task = task_of(model, prepare(model, X[:n_rows], y[:n_rows]))
         assert scales_of(task) == scales
         np.testing.assert_array_equal(task.length_scale, [1.0, 1.0])
@@ -334,7 +341,8 @@ def test_lengths_and_scales_have_the_middle_one_in_common(kind, table):
 
 def _choice(task, scores):
     """What is chosen of a task that says of its settings ``scores``."""
-    return _held_out_choice._best(task, np.array(scores))
+    judged = [_held_out_choice.Judgement(score) for score in scores]
+    return _held_out_choice._best(task, judged)[0]
 
 
 def test_a_shorter_training_has_to_be_better_by_two_nats(table):
@@ -356,7 +364,7 @@ def test_a_shorter_training_has_to_be_better_by_two_nats(table):
 @pytest.mark.parametrize("chosen", [0, 1, 2])
 def test_the_fit_is_that_with_the_length_given(kind, chosen, table, seed, monkeypatch):
     X, y = table
-    best = lambda task, scores: task.settings[chosen]  # noqa: E731
+    best = lambda task, judged: (task.settings[chosen], None)  # noqa: E731
     monkeypatch.setattr(_held_out_choice, "_best", best)
     model = kind(**OPEN, random_state=seed).fit(X, y)
     given = kind(**OPEN | {"max_iter": model.n_iter_}, random_state=seed).fit(X, y)
@@ -369,8 +377,7 @@ def test_scores_of_lengths_are_those_of_fits_of_these_lengths(table, seed):
     X, y = table
     settings = OPEN | {"standardize": False, "random_state": seed}
     model = MCDropoutClassifier(**settings)
-    task = task_of(model, prepare(model, X, y))
-    [scores] = _held_out_choice.held_out_scores([task], CPU, torch.float64)
+    scores, task = scores_of(model, X, y)
     weights = np.ones(ROWS)
     expected = [
         _out_of_fold(MCDropoutClassifier(**settings | {"max_iter": n}), X, y, weights)
@@ -433,7 +440,7 @@ def test_no_length_is_chosen_where_one_is_given_or_rows_stop(table):
         MCDropoutClassifier(**OPEN, network=MLP((5,))),
     ):
         task = task_of(model, prepare(model, X, y))
-        assert task.settings == ()
+        assert not task.is_open
 
 
 @pytest.mark.parametrize(
@@ -445,6 +452,7 @@ def test_no_length_is_chosen_where_one_is_given_or_rows_stop(table):
         (VariationalDropoutClassifier(**OPEN), 5_000),
         (AnchoredEnsembleClassifier(**OPEN), 5_000),
         (MCDropoutRegressor(**OPEN), 0),
+        (BBBRegressor(**OPEN), 0),
     ],
 )
 def test_of_many_rows_no_length_is_chosen(model, below, seed):
@@ -453,7 +461,24 @@ def test_of_many_rows_no_length_is_chosen(model, below, seed):
     for n_rows in (30, below - 1, below):
         if n_rows > 0:
             task = task_of(model, prepare(model, X[:n_rows], y[:n_rows]))
-            assert len(task.settings) == (len(SHARES) if n_rows < below else 0)
+            assert len(lengths_of(task)) == (len(SHARES) if n_rows < below else 1)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        VariationalDropoutRegressor(**OPEN),
+        MCDropoutRegressor(**OPEN, dropout="auto"),
+    ],
+)
+@pytest.mark.parametrize("n_rows, n_folds", [(699, 5), (700, 2), (4_999, 2), (5_000, 1)])
+def test_regressors_that_learn_rates_choose_of_all_rows(model, n_rows, n_folds, seed):
+    """Of many by one part; however many there are."""
+    X = np.random.default_rng(seed).normal(size=(n_rows, 2))
+    task = task_of(model, prepare(model, X, X[:, 0]))
+    assert len(lengths_of(task)) == len(SHARES)
+    for without in _held_out_choice._without_folds(task):
+        assert len(without.shares) == n_folds
 
 
 def test_a_tenth_of_few_epochs_is_one_at_least(seed):

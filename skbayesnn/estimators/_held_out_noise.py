@@ -1,0 +1,62 @@
+"""The noise of y under which rows are the likeliest that the weights do not know.
+
+A tau that is learned with the weights by eq. 1 is that of the rows that these were
+fitted to. Where q(W) has a width of its own that is learned, no count of parameters
+says what the weights have taken up (as in `_inference/residual_noise.py`); rows that
+were held out do. Draws and noise are taken for normal:
+
+      sum_n w_n log N(y_n; E f_n, var f_n + s^2 v_n)
+
+is maximised in the factor s on the std of the noise, v its variance as it was trained.
+"""
+
+import numpy as np
+
+from skbayesnn._inference.held_out import validation_moments
+from skbayesnn._inference.plan import Rows
+from skbayesnn._inference.posterior import Posterior
+from skbayesnn._predictive.recalibration import likeliest_factor
+
+# Of the noise's std, that are looked at.
+FACTORS = (1 / 50, 50.0)
+# Draws whose mean and variance are taken.
+N_DRAWS = 50
+
+
+def likeliest(
+    residuals: np.ndarray, of_draws: np.ndarray, of_noise: np.ndarray, weights
+) -> tuple[float, np.ndarray]:
+    """Log density of the rows, nats, and the factor of the noise's variance, (targets,).
+
+    residuals : (rows, targets), from the mean of the draws
+    of_draws, of_noise : (rows, targets), the variance of the draws and of the noise
+    weights : (rows,)
+    """
+    score, factors = 0.0, []
+    for square, draws, noise in zip(residuals.T**2, of_draws.T, of_noise.T, strict=True):
+
+        def density(log_factor, square=square, draws=draws, noise=noise):
+            variance = draws + noise * np.exp(2 * log_factor)
+            return -0.5 * (square / variance + np.log(2 * np.pi * variance))
+
+        factor, of_target = likeliest_factor(density, weights, *FACTORS)
+        factors.append(factor**2)
+        score += of_target
+    return score, np.array(factors)
+
+
+def of_validation(posterior: Posterior, rows: Rows) -> np.ndarray:
+    """Factors of every network's noise, of rows that it stopped by: (members, targets).
+
+    1 where what it says of them is not finite.
+    """
+    moments = validation_moments(posterior, rows, N_DRAWS)
+    moments = np.stack([said.cpu().double().numpy() for said in moments], axis=1)
+    weights = np.resize(
+        rows.validation()[2].cpu().double().numpy(), (len(moments), moments.shape[2])
+    )
+    factors = np.ones((len(moments), moments.shape[3]))
+    for i, (said, weight) in enumerate(zip(moments, weights, strict=True)):
+        if np.isfinite(said).all():
+            _, factors[i] = likeliest(*said, weight)
+    return factors

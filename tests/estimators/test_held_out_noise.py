@@ -1,0 +1,282 @@
+"""The noise of networks whose width is learned, as rows that are held out have it."""
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn import MCDropoutRegressor, VariationalDropoutRegressor
+from skbayesnn._predictive.recalibration import PRIOR_STD
+from skbayesnn.estimators import _held_out_choice, _held_out_noise, _program
+from skbayesnn.estimators._prepared import prepare
+from skbayesnn.estimators._serialization import posterior_of
+from skbayesnn.estimators._task import task_of
+from skbayesnn.model_selection import VariationalDropoutRegressorCV
+
+ROWS, INPUTS, TARGETS, N_DRAWS = 44, 3, 2, 50
+FACTOR = "likelihood/log_factor"
+# Numbers that fits by themselves and fits together have in common.
+EXACT = {
+    "hidden_layer_sizes": (7,),
+    "max_iter": 40,
+    "n_draws": N_DRAWS,
+    "standardize": False,
+    "device": "cpu",
+    "dtype": "float64",
+}
+KINDS = [
+    VariationalDropoutRegressor(**EXACT),
+    VariationalDropoutRegressor(noise="independent", alpha_per="weight", **EXACT),
+    VariationalDropoutRegressor(likelihood="heteroscedastic", **EXACT),
+    MCDropoutRegressor(dropout="auto", **EXACT),
+]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:the predictions are"
+)
+
+
+def seeded(model, seed):
+    return type(model)(**model.get_params() | {"random_state": seed})
+
+
+def as_trained(model, X):
+    """Mean, and variance by draws and by noise, of every network, (3, rows) each."""
+    posterior = posterior_of(model, torch.device("cpu"), torch.float64)
+    params = posterior.likelihood.in_training(posterior.likelihood_params)
+    outputs = posterior.outputs(torch.as_tensor(X)[None], range(N_DRAWS))
+    mean, noise = posterior.likelihood.components(params, outputs)
+    said = mean.mean(0), mean.var(0, correction=0), noise.mean(0)
+    return torch.stack(said, dim=1)[..., 0].numpy()
+
+
+@pytest.fixture
+def table(seed):
+    """X, and y of noise 0.5."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(ROWS, INPUTS))
+    return X, np.sin(X[:, 0]) + 0.5 * random.normal(size=ROWS)
+
+
+# ---- the likeliest factor
+
+
+def test_factor_is_the_mode_of_its_posterior(seed):
+    """Without draws' variance, by its stationary equation; x = log s, weights w:
+
+    sum_i w_i (r_i^2 / v_i exp(-2 x) - 1) = x / prior variance
+    """
+    random = np.random.default_rng(seed)
+    n_rows = 13
+    noise = random.uniform(0.5, 2, size=(n_rows, TARGETS))
+    residuals = [0.3, 2.0] * np.sqrt(noise) * random.uniform(-2, 2, (n_rows, TARGETS))
+    weights = random.uniform(0.5, 1.5, size=n_rows)
+    of_draws = np.zeros((n_rows, TARGETS))
+    _, factor = _held_out_noise.likeliest(residuals, of_draws, noise, weights)
+    squares = weights @ (residuals**2 / noise)
+    x = 0.5 * np.log(factor)
+    slope = squares / factor - weights.sum() - x / PRIOR_STD**2
+    # x is rounded to 0.001; the slope's own is at most 2 squares / factor + 4.
+    bound = 1e-3 * (squares / factor + 4)
+    assert (abs(slope) <= bound).all()
+
+
+def test_draws_count_as_they_are(seed):
+    """Variance of draws is not multiplied: of rows that it explains, none is noise."""
+    random = np.random.default_rng(seed)
+    n_rows = 4_000
+    of_draws = random.uniform(1, 3, size=(n_rows, 1))
+    noise = np.full((n_rows, 1), 4.0)
+    y = np.sqrt(of_draws + 1.0) * random.normal(size=(n_rows, 1))
+    score, [factor] = _held_out_noise.likeliest(y, of_draws, noise, np.ones(n_rows))
+    # 1 is a quarter of 4; y^2 tells 1 + of_draws, 3 on average, to sqrt(2 / rows).
+    assert factor == pytest.approx(0.25, abs=5 * 3 * np.sqrt(2 / n_rows) / 4)
+    exact = -0.5 * (y**2 / (of_draws + 1) + np.log(2 * np.pi * (of_draws + 1)))
+    # Two parameters' worth of nats apart, and the prior of log s at -log 2.
+    assert score == pytest.approx(exact.sum(), abs=8 + 0.5 * (np.log(2) / 0.5) ** 2)
+
+
+# ---- of networks without a fold
+
+
+@pytest.mark.parametrize("model", KINDS)
+def test_factor_is_that_of_fits_without_the_folds(model, table, seed):
+    """Each fold's network by itself, as it was trained."""
+    X, y = table
+    model = seeded(model, seed)
+    weights = np.random.default_rng(seed).integers(1, 4, size=ROWS).astype(float)
+    fold, said = _held_out_choice.folds_of(X), []
+    for number in range(5):
+        train, test = fold != number, fold == number
+        alone = seeded(model, seed).fit(X[train], y[train], weights[train])
+        [of_network] = as_trained(alone, X[test])
+        said.append([y[test] - of_network[0], *of_network[1:], weights[test]])
+    *moments, of_rows = np.concatenate(said, axis=1)[..., None]
+    score, expected = _held_out_noise.likeliest(*moments, of_rows[:, 0])
+    task = task_of(model, prepare(model, X, y, weights))
+    [[found]] = _held_out_choice.judgements([task], torch.device("cpu"), torch.float64)
+    assert found.score == pytest.approx(score, rel=1e-6)
+    # Its logarithm is rounded to 0.001.
+    assert found.noise_factor == pytest.approx(expected, rel=4e-3)
+    model.fit(X, y, weights)
+    np.testing.assert_allclose(
+        np.exp(model.parameters_[FACTOR]), [found.noise_factor], rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("model", KINDS)
+def test_together_each_has_its_own_noise(model, table, seed):
+    X, y = table
+    rows = [slice(0, 40), slice(0, 40), slice(4, 44)]
+    models = [seeded(model, seed + i) for i in range(len(rows))]
+    tasks = [
+        task_of(one, prepare(one, X[kept], y[kept]))
+        for one, kept in zip(models, rows, strict=True)
+    ]
+    together = _program.train_together(models, tasks)
+    factors = [fitted.task.noise_factor for fitted in together]
+    assert len({factor.tobytes() for factor in factors}) == len(rows)
+    for one, kept, factor in zip(models, rows, factors, strict=True):
+        alone = one.fit(X[kept], y[kept]).parameters_[FACTOR]
+        np.testing.assert_allclose(np.exp(alone), [factor], rtol=4e-3)
+
+
+def test_every_target_has_its_own(table, seed):
+    """A target that nothing explains, and one without noise."""
+    X, _ = table
+    y = np.stack([X[:, 0], np.random.default_rng(seed).normal(size=ROWS)], axis=1)
+    settings = EXACT | {"max_iter": 1000, "hidden_layer_sizes": (50,)}
+    model = VariationalDropoutRegressor(**settings, random_state=seed).fit(X, y)
+    certain, noisy = np.exp(model.parameters_[FACTOR][0])
+    assert certain < 1 < noisy
+
+
+def test_the_noise_is_its_factor_times_that_of_the_training(table, seed):
+    X, y = table
+    model = VariationalDropoutRegressor(**EXACT, n_estimators=2, random_state=seed)
+    model.fit(X, y)
+    factor = np.exp(model.parameters_[FACTOR])
+    assert factor.shape == (2, 1) and factor[0] == factor[1] != 1
+    variance = (factor / np.exp(model.parameters_["likelihood/log_tau"])).mean()
+    assert model.noise_std_ == pytest.approx(np.sqrt(variance))
+    noise = model.predict_uncertainty(X, "aleatoric")
+    np.testing.assert_allclose(noise, np.sqrt(variance))
+
+
+# ---- what users get
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [VariationalDropoutRegressor(), MCDropoutRegressor(dropout="auto")],
+)
+def test_intervals_hold_new_rows_that_are_noisy(kind, seed):
+    """As the defaults are; 24 % were held where the noise was that of the training.
+
+    Four standard errors of 2,000 rows are 0.03; the rest is that of 400 rows and of a
+    network that is too wide.
+    """
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(2_400, 8))
+    y = X @ random.normal(size=8) + 3 * random.normal(size=len(X))
+    model = seeded(kind, seed).fit(X[:400], y[:400])
+    low, high = model.predict_interval(X[400:], coverage=0.9).T
+    inside = np.mean((low <= y[400:]) & (y[400:] <= high))
+    assert 0.8 < inside < 0.97
+
+
+# ---- where it is not asked for
+
+
+def test_given_precisions_and_other_likelihoods_have_none(table):
+    X, y = table
+    for model in (
+        VariationalDropoutRegressor(**EXACT, tau=4.0),
+        VariationalDropoutRegressor(**EXACT, likelihood="student_t"),
+        MCDropoutRegressor(**EXACT, dropout="auto", tau=4.0),
+    ):
+        assert not task_of(model, prepare(model, X, y)).is_open
+        assert FACTOR not in model.fit(X, y).parameters_
+
+
+def test_without_noise_on_the_weights_it_is_of_the_residuals(table, monkeypatch):
+    X, y = table
+
+    def trained(*args):
+        raise AssertionError
+
+    monkeypatch.setattr(_held_out_choice, "train", trained)
+    point = VariationalDropoutRegressor(**EXACT, dropout=0.0, random_state=0)
+    same = MCDropoutRegressor(**EXACT, dropout=0.0, length_scale="fan_in")
+    assert task_of(point, prepare(point, X, y)).plan.noise_from == (
+        task_of(same, prepare(same, X, y)).plan.noise_from
+    )
+    point.fit(X, y)
+
+
+def test_where_tau_is_chosen_nothing_else_is(table, monkeypatch):
+    X, y = table
+
+    def trained(*args):
+        raise AssertionError
+
+    monkeypatch.setattr(_held_out_choice, "train", trained)
+    settings = EXACT | {"max_iter": "auto"}
+    VariationalDropoutRegressorCV(taus=[2.0, 4.0], cv=2, **settings).fit(X, y)
+
+
+def test_one_row_has_the_noise_of_its_training():
+    """None can be held out."""
+    model = VariationalDropoutRegressor(**EXACT, random_state=0)
+    model.fit([[0.0, 1.0], [0.0, 1.0]], [1.0, 2.0])
+    assert FACTOR not in model.parameters_
+
+
+def test_networks_that_diverge_have_no_say(table, monkeypatch):
+    X, y = table
+    train = _held_out_choice.train
+
+    def one_fails(*args):
+        trained = train(*args)
+        trained.failed[1] = 3
+        return trained
+
+    monkeypatch.setattr(_held_out_choice, "train", one_fails)
+    model = VariationalDropoutRegressor(**EXACT, random_state=0).fit(X, y)
+    assert FACTOR not in model.parameters_
+
+
+# ---- rows that stop the training, and training that goes on
+
+
+def test_rows_that_stop_the_training_say_it_themselves(table, seed, monkeypatch):
+    """Each network's own, without further ones."""
+    X, y = table
+
+    def trained(*args):
+        raise AssertionError
+
+    monkeypatch.setattr(_held_out_choice, "train", trained)
+    model = VariationalDropoutRegressor(
+        **EXACT, early_stopping=True, n_estimators=2, random_state=seed
+    )
+    model.fit(X[:30], y[:30], X_val=X[30:], y_val=y[30:])
+    factor = np.exp(model.parameters_[FACTOR])
+    assert factor[0] != factor[1]
+    for of_network, said in zip(factor, as_trained(model, X[30:]), strict=True):
+        moments = [y[30:] - said[0], *said[1:]]
+        columns = [values[:, None] for values in moments]
+        _, expected = _held_out_noise.likeliest(*columns, np.ones(14))
+        np.testing.assert_allclose(of_network, expected, rtol=4e-3)
+
+
+def test_what_goes_on_keeps_the_noise_factor(table, seed):
+    X, y = table
+    model = VariationalDropoutRegressor(**EXACT, warm_start=True, random_state=seed)
+    factor = model.fit(X, y).parameters_[FACTOR].copy()
+    np.testing.assert_allclose(model.fit(X, y).parameters_[FACTOR], factor)
+    np.testing.assert_allclose(model.partial_fit(X, y).parameters_[FACTOR], factor)
+
+
+def test_a_stream_has_the_noise_of_its_training(table):
+    X, y = table
+    model = VariationalDropoutRegressor(**EXACT, random_state=0)
+    assert FACTOR not in model.partial_fit(X, y).partial_fit(X, y).parameters_
