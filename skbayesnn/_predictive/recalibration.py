@@ -15,9 +15,8 @@ from skbayesnn._distributions.base import NO_OTHER_UNITS, Components
 _APART = 1e-14
 # A density that is zero to rounding, nats: what one row can cost.
 LOWEST = -1e4
-# The std of the logarithm of a factor before any row is seen, and by how many nats a
-# row is an outlier: benchmarks/STUDY.md.
-PRIOR_STD, OUTLIER = 0.5, 10.0
+# The std of the logarithm of a factor before any row is seen: benchmarks/STUDY.md.
+PRIOR_STD = 0.5
 
 
 def likeliest_scale(components: Components, y, weight) -> float:
@@ -59,16 +58,19 @@ def log_density_of_scale(components: Components, y):
     return density
 
 
-def likeliest_factor(density, weights, low: float, high: float) -> tuple[float, float]:
+def likeliest_factor(
+    density, weights, low: float, high: float, outlier: float
+) -> tuple[float, float]:
     """The factor in [low, high] under which rows are the likeliest, and how likely.
 
     Its logarithm has a Gaussian prior about 0, so that few rows need good reasons, and
-    rows that are less likely than most by ``OUTLIER`` do not speak, so that one of them
+    rows that are less likely than most by ``outlier`` do not speak, so that one of them
     does not widen all.
 
     density : log factor -> log density of every row, nats; weights : (rows,)
+    outlier : nats
     """
-    least = max(_median(density(0.0), weights) - OUTLIER, LOWEST)
+    least = max(_median(density(0.0), weights) - outlier, LOWEST)
 
     def loss(log_factor):
         prior = -0.5 * (log_factor / PRIOR_STD) ** 2

@@ -12,8 +12,8 @@ from skbayesnn._warnings import warn
 
 # Draws of the whole mixture, spread over the candidates by weight.
 N_DRAWS = 200
-# That are looked at.
-FACTORS = (1 / 7, 7.0)
+# That are looked at, and by how many nats a row is an outlier: benchmarks/STUDY.md.
+FACTORS, OUTLIER = (1 / 7, 7.0), 10.0
 
 
 @dataclass(frozen=True)
@@ -172,5 +172,5 @@ def best_factor(mixture, y, weights) -> np.ndarray:
     densities = mixture.densities_of_factor(y)
     if not densities:
         return np.ones(1)
-    found = [likeliest_factor(one, weights, *FACTORS) for one in densities]
+    found = [likeliest_factor(one, weights, *FACTORS, OUTLIER) for one in densities]
     return np.array([factor for factor, _ in found])

@@ -17,8 +17,9 @@ from skbayesnn._inference.plan import Rows
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._predictive.recalibration import likeliest_factor
 
-# Of the noise's std, that are looked at.
-FACTORS = (1 / 50, 50.0)
+# Of the noise's std, that are looked at, and by how many nats a row is an outlier: more
+# than of a mixture, which has tails (benchmarks/STUDY.md).
+FACTORS, OUTLIER = (1 / 50, 50.0), 30.0
 # Draws whose mean and variance are taken.
 N_DRAWS = 50
 
@@ -39,7 +40,7 @@ def likeliest(
             variance = draws + noise * np.exp(2 * log_factor)
             return -0.5 * (square / variance + np.log(2 * np.pi * variance))
 
-        factor, of_target = likeliest_factor(density, weights, *FACTORS)
+        factor, of_target = likeliest_factor(density, weights, *FACTORS, OUTLIER)
         factors.append(factor**2)
         score += of_target
     return score, np.array(factors)

@@ -158,11 +158,11 @@ def test_spread_of_masks_is_counted_once(seed):
 
 @pytest.mark.parametrize(
     "options",
-    [{"early_stopping": True}, {"tau": 2.0}, {"dropout": "auto"}],
+    [{"early_stopping": True}, {"tau": 2.0}],
     ids=lambda options: next(iter(options)),
 )
 def test_where_it_is_not_for_the_residuals_to_say(seed, options):
-    """Weights short of their mode, noise that is given, masks that are learned."""
+    """Weights short of their mode, noise that is given."""
     X, Y, _ = table(seed)
     model = linear(seed, **options | {"max_iter": 10}).fit(X, Y)
     assert "likelihood/log_factor" not in model.parameters_
