@@ -3,8 +3,9 @@
 On training rows of the tables of ``study.py``, log loss on rows kept apart. Every
 setting is fitted, and printed is what would be chosen, as a ratio to the setting of
 the longest training that would be: by so many of the five parts of the rows, where a
-shorter training has to be better by so many nats. Geometric mean over tables, the
-lowest and the highest ratio; and the seconds of choosing, as a ratio to a fit.
+shorter training has to be likelier, or likelier by a standard error over rows.
+Geometric mean over tables, the lowest and the highest ratio; and the seconds of
+choosing, as a ratio to a fit.
 
     python benchmarks/training_choice.py
 """
@@ -28,7 +29,8 @@ TABLES = (
     *("breast_cancer", "digits", "noisy-2500", "wine-quality halves", "kin8nm halves"),
     *("protein halves-10000", "adult-15000"),
 )
-ROWS, FEW, PARTS, NATS = (60, 150, 300, 900, 2400), 200, (1, 2, 5), (0.0, 2.0)
+ROWS, FEW, PARTS = (60, 150, 300, 900, 2400), 200, (1, 2, 5)
+RULES = "likelier", "by an error"
 KINDS = KINDS | {"anchored ensemble": AnchoredEnsembleClassifier(random_state=0)}
 
 
@@ -68,7 +70,7 @@ def losses_of_settings(network, task, X, y, X_test, y_test):
 
 
 def ratios(network, X, y, X_test, y_test):
-    """Of what is chosen: (parts, nats) -> loss as a ratio, and seconds of choosing."""
+    """Of what is chosen: (parts, rule) -> loss as a ratio, and seconds of choosing."""
     task = open_task(network, X, y)
     losses, of_fit = losses_of_settings(network, task, X, y, X_test, y_test)
     found = {}
@@ -82,9 +84,9 @@ def ratios(network, X, y, X_test, y_test):
         n_epochs = np.array([one.n_epochs for one in task.settings])
         shorter = n_epochs < n_epochs.max()
         longest = losses[np.where(shorter, -np.inf, scores).argmax()]
-        for nats in NATS:
-            chosen = losses[np.argmax(scores - nats * shorter)]
-            found[n_parts, nats] = chosen / longest, seconds / of_fit
+        surely = _held_out_choice.likeliest(task, judged)
+        for rule, best in zip(RULES, (scores.argmax(), surely), strict=True):
+            found[n_parts, rule] = losses[best] / longest, seconds / of_fit
     return found
 
 
@@ -103,7 +105,7 @@ def main():
     command_line(__doc__).parse_args()
     warnings.simplefilter("ignore")
     print(environment())
-    columns = [(parts, nats) for parts in PARTS for nats in NATS]
+    columns = [(parts, rule) for parts in PARTS for rule in RULES]
     rows = []
     for kind, network in KINDS.items():
         for n_rows in ROWS:
@@ -113,7 +115,7 @@ def main():
                 told([one[which] for one in found if which in one]) for which in columns
             ]
             rows.append([kind, n_rows, *cells])
-    heads = [f"{parts} of 5, {nats:g} nats" for parts, nats in columns]
+    heads = [f"{parts} of 5, {rule}" for parts, rule in columns]
     print(table(["posterior", "N", *heads], rows))
 
 

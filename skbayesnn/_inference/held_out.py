@@ -8,28 +8,32 @@ from skbayesnn._inference.plan import Rows
 from skbayesnn._inference.posterior import Posterior
 
 
-def validation_score(
-    posterior: Posterior, rows: Rows, n_draws: int
-) -> torch.Tensor:
-    """Mean log predictive density of the validation rows (eq. 8), (members,)."""
-    x, y, weights = rows.validation()
+def validation_score(posterior: Posterior, rows: Rows, n_draws: int) -> torch.Tensor:
+    """Mean of ``validation_density`` over rows, (members,)."""
+    weights = rows.validation()[2]
+    density = validation_density(posterior, rows, n_draws)[:, 0]
+    return (density * weights).sum(1) / weights.sum(1)
+
+
+def validation_density(posterior: Posterior, rows: Rows, n_draws: int) -> torch.Tensor:
+    """Log predictive density of the validation rows (eq. 8), (members, 1, rows).
+
+    Rows that a member has fewer than others are filled up behind its own.
+    """
+    x, y, _ = rows.validation()
     n_draws = posterior.distinct_draws(n_draws)
     with torch.no_grad():
         outputs = posterior.outputs(x, range(n_draws))
         density = posterior.likelihood.log_density(
             posterior.likelihood_params, outputs, y
         )
-        density = density.logsumexp(0) - math.log(n_draws)
-        return (density * weights).sum(1) / weights.sum(1)
+        return (density.logsumexp(0) - math.log(n_draws)).unsqueeze(1)
 
 
-def validation_moments(
-    posterior: Posterior, rows: Rows, n_draws: int
-) -> tuple[torch.Tensor, ...]:
+def validation_moments(posterior: Posterior, rows: Rows, n_draws: int) -> torch.Tensor:
     """Residuals of the validation rows, and their variance by draws and by noise.
 
-    returns : (members, rows, targets) each; rows that a member has fewer than others
-        are filled up behind its own
+    returns : (members, 3, rows, targets), filled up as ``validation_density``
     """
     x, y, _ = rows.validation()
     with torch.no_grad():
@@ -37,4 +41,5 @@ def validation_moments(
         draws = range(posterior.distinct_draws(n_draws))
         outputs = torch.cat([posterior.outputs(x, draws[i : i + 1]) for i in draws])
         mean, noise = posterior.components(outputs)
-        return y - mean.mean(0), mean.var(0, correction=0), noise.mean(0)
+        said = y - mean.mean(0), mean.var(0, correction=0), noise.mean(0)
+        return torch.stack(said, dim=1)

@@ -60,8 +60,8 @@ def log_density_of_scale(components: Components, y):
 
 def likeliest_factor(
     density, weights, low: float, high: float, outlier: float
-) -> tuple[float, float]:
-    """The factor in [low, high] under which rows are the likeliest, and how likely.
+) -> float:
+    """The factor in [low, high] under which rows are the likeliest.
 
     Its logarithm has a Gaussian prior about 0, so that few rows need good reasons, and
     rows that are less likely than most by ``outlier`` do not speak, so that one of them
@@ -77,8 +77,7 @@ def likeliest_factor(
         return -(weights @ np.maximum(density(log_factor), least) + prior)
 
     # Finer than rows can tell, and the same whatever the order of sums.
-    log_factor = np.round(lowest(loss, np.log(low), np.log(high)), 3)
-    return float(np.exp(log_factor)), float(-loss(log_factor))
+    return float(np.exp(np.round(lowest(loss, np.log(low), np.log(high)), 3)))
 
 
 def _median(values, weights) -> float:

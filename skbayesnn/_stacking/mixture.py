@@ -172,5 +172,6 @@ def best_factor(mixture, y, weights) -> np.ndarray:
     densities = mixture.densities_of_factor(y)
     if not densities:
         return np.ones(1)
-    found = [likeliest_factor(one, weights, *FACTORS, OUTLIER) for one in densities]
-    return np.array([factor for factor, _ in found])
+    return np.array(
+        [likeliest_factor(one, weights, *FACTORS, OUTLIER) for one in densities]
+    )

@@ -10,17 +10,17 @@ rows, and so is the noise under which they do.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby, zip_longest
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy import sparse
 
 from skbayesnn._data.design import Share
+from skbayesnn._inference.held_out import validation_density, validation_moments
 from skbayesnn._inference.plan import Members
-from skbayesnn._inference.held_out import validation_moments, validation_score
 from skbayesnn._inference.training import start, train
 from skbayesnn.estimators import _held_out_noise
 from skbayesnn.estimators._specification import Setting
@@ -29,22 +29,48 @@ from skbayesnn.estimators._task import Task, joined
 # Parts of the rows, and how many of them are held out: all, or from so many rows on
 # two or one, which say as much at less of the cost (benchmarks/STUDY.md).
 _N_FOLDS, _FOLDS_FROM = 5, {700: 2, 5000: 1}
-# By so many nats in all a shorter training has to be better than one to the end.
-_ODDS = 2.0
 # Of the predictive of held-out rows.
 _N_DRAWS = _held_out_noise.N_DRAWS
 
 
-class Judgement(NamedTuple):
+@dataclass(frozen=True)
+class Judgement:
     """What the held-out rows say of a setting.
 
-    ``score`` is their log density, nats; minus infinity where the loss became infinite,
-    or no row can be held out. ``noise_factor`` (targets,) is that of the noise's
-    variance under which it is; None where the noise is not for them to say.
+    Parameters
+    ----------
+    density : ndarray of shape (rows,)
+        Of every row, log density in nats; none of it a number where the loss became
+        infinite; no rows where none can be held out.
+    weights : ndarray of shape (rows,)
+    noise_factor : ndarray of shape (targets,), or None
+        Of the noise's variance under which it is; None where the noise is not for them
+        to say.
     """
 
-    score: float = -np.inf
+    density: np.ndarray
+    weights: np.ndarray
     noise_factor: np.ndarray | None = None
+
+    @cached_property
+    def score(self) -> float:
+        """Of all rows, nats; minus infinity where there is none."""
+        total = float(self.weights @ self.density)
+        return total if self.weights.any() and np.isfinite(total) else -np.inf
+
+    def is_better_than(self, other: "Judgement") -> bool:
+        """By more than the standard error, over rows, of the difference."""
+        if self.score <= other.score:
+            return False
+        if not np.isfinite(other.score):
+            return True
+        apart = self.density - other.density
+        mean = np.average(apart, weights=self.weights)
+        squares = self.weights @ np.square(apart - mean)
+        return self.score - other.score > np.sqrt(squares)
+
+
+_NOTHING = Judgement(np.empty(0), np.empty(0))
 
 
 def settled(
@@ -61,7 +87,7 @@ def settled(
         part, still_open = still_open[:n_tasks], still_open[n_tasks:]
         judged = judgements([tasks[i] for i in part], device, dtype)
         for i, of_task in zip(part, judged, strict=True):
-            tasks[i] = tasks[i].under(*_best(tasks[i], of_task))
+            tasks[i] = _chosen(tasks[i], of_task)
     return tasks
 
 
@@ -82,27 +108,35 @@ def _of_program(tasks, device, dtype) -> list[list[Judgement]]:
     """As ``judgements``, on tasks that leave the folds out already."""
     trained = [task for task in tasks if task.shares]
     if not trained:
-        return [[Judgement()] * len(task.settings) for task in tasks]
+        return [[_NOTHING] * len(task.settings) for task in tasks]
     members, design = joined(trained, device, dtype)
     plan = trained[0].plan
     of_all = train(plan, members, design, start(plan, members, device, dtype))
     if plan.leaves_noise:
-        of_folds = _by_noise
-        said = _numbers(*validation_moments(of_all.posterior, design, _N_DRAWS))
+        judgement, said_by = _by_noise, validation_moments
     else:
-        of_folds = _by_density
-        said = _numbers(validation_score(of_all.posterior, design, _N_DRAWS))
+        judgement, said_by = _by_density, validation_density
+    said = said_by(of_all.posterior, design, _N_DRAWS).cpu().double().numpy()
     said[of_all.failed > 0] = np.nan
     judged = []
     for task in tasks:
         of_task, said = np.split(said, [task.n_members])
-        judged.append(of_folds(task, of_task))
+        judged.append(_of_settings(task, of_task, judgement))
     return judged
 
 
-def _numbers(*of_members: torch.Tensor) -> np.ndarray:
-    """What is said by members, (members, things that are said, ...), float64."""
-    return torch.stack(of_members, dim=1).cpu().double().numpy()
+def _of_settings(task: Task, said: np.ndarray, judgement) -> list[Judgement]:
+    """said : (networks, things, rows, ...), by fold and setting"""
+    if not task.shares:
+        return [_NOTHING] * len(task.settings)
+    rows = [one.validation for one in task.shares]
+    weights = task.table.sample_weight[np.concatenate(rows)]
+    by_setting = said.reshape(len(rows), -1, *said.shape[1:]).swapaxes(0, 1)
+    judged = []
+    for of_folds in by_setting:
+        own = [one[:, : len(held)] for one, held in zip(of_folds, rows, strict=True)]
+        judged.append(judgement(np.concatenate(own, axis=1), weights))
+    return judged
 
 
 def folds_of(X, labels: np.ndarray | None = None) -> np.ndarray:
@@ -176,39 +210,32 @@ def _n_networks(task: Task) -> int:
     return _n_folds(task) * max(of_lengths.values())
 
 
-def _by_density(task: Task, means: np.ndarray) -> list[Judgement]:
-    """Of mean log densities, (networks, 1): their sums over rows."""
-    if not task.shares:
-        return [Judgement()] * len(task.settings)
-    weights = [task.table.sample_weight[one.validation].sum() for one in task.shares]
-    scores = np.dot(weights, means.reshape(len(weights), -1))
-    return [Judgement(score) for score in np.where(np.isnan(scores), -np.inf, scores)]
+def _by_density(said: np.ndarray, weights: np.ndarray) -> Judgement:
+    """Of log densities, (1, rows)."""
+    return Judgement(said[0], weights)
 
 
-def _by_noise(task: Task, moments: np.ndarray) -> list[Judgement]:
-    """Of residuals and variances, (networks, 3, rows, targets), of all folds."""
-    if not task.shares:
-        return [Judgement()] * len(task.settings)
-    rows = [one.validation for one in task.shares]
-    weights = task.table.sample_weight[np.concatenate(rows)]
-    moments = moments.reshape(len(rows), len(task.settings), *moments.shape[1:])
-    judged = []
-    for of_folds in moments.swapaxes(0, 1):
-        own = [said[:, : len(one)] for said, one in zip(of_folds, rows, strict=True)]
-        of_rows = np.concatenate(own, axis=1)
-        if np.isfinite(of_rows).all():
-            judged.append(Judgement(*_held_out_noise.likeliest(*of_rows, weights)))
-        else:
-            judged.append(Judgement())
-    return judged
+def _by_noise(said: np.ndarray, weights: np.ndarray) -> Judgement:
+    """Of residuals and variances, (3, rows, targets)."""
+    if not np.isfinite(said).all():
+        return Judgement(np.full(len(weights), np.nan), weights)
+    density, factor = _held_out_noise.likeliest(*said, weights)
+    return Judgement(density, weights, factor)
 
 
-def _best(task: Task, judged: list[Judgement]) -> tuple[Setting, np.ndarray | None]:
-    """The likeliest, and its noise; that of the task where nothing can be said."""
-    own = Setting(task.length_scale, int(task.members.n_epochs[0]))
+def likeliest(task: Task, judged: Sequence[Judgement]) -> int:
+    """Which of the settings; a shorter training only where that is beyond doubt."""
+    n_epochs = np.array([one.n_epochs for one in task.settings])
     scores = np.array([one.score for one in judged])
-    if not np.isfinite(scores).any():
-        return own, None
-    shorter = np.array([one.n_epochs < own.n_epochs for one in task.settings])
-    best = np.argmax(scores - _ODDS * shorter)
-    return task.settings[best], judged[best].noise_factor
+    longest = int(np.where(n_epochs == n_epochs.max(), scores, -np.inf).argmax())
+    stays = [one.is_better_than(judged[longest]) for one in judged]
+    stays[longest] = True
+    return int(np.where(stays, scores, -np.inf).argmax())
+
+
+def _chosen(task: Task, judged: Sequence[Judgement]) -> Task:
+    """With the likeliest setting, and its noise; its own where nothing can be said."""
+    number = likeliest(task, judged)
+    if np.isfinite(judged[number].score):
+        return task.under(task.settings[number], judged[number].noise_factor)
+    return task.under(Setting(task.length_scale, int(task.members.n_epochs[0])))

@@ -26,24 +26,24 @@ N_DRAWS = 50
 
 def likeliest(
     residuals: np.ndarray, of_draws: np.ndarray, of_noise: np.ndarray, weights
-) -> tuple[float, np.ndarray]:
-    """Log density of the rows, nats, and the factor of the noise's variance, (targets,).
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log density of every row, nats, and the factor of the noise's variance, (targets,).
 
     residuals : (rows, targets), from the mean of the draws
     of_draws, of_noise : (rows, targets), the variance of the draws and of the noise
     weights : (rows,)
     """
-    score, factors = 0.0, []
+    of_rows, factors = np.zeros(len(weights)), []
     for square, draws, noise in zip(residuals.T**2, of_draws.T, of_noise.T, strict=True):
 
         def density(log_factor, square=square, draws=draws, noise=noise):
             variance = draws + noise * np.exp(2 * log_factor)
             return -0.5 * (square / variance + np.log(2 * np.pi * variance))
 
-        factor, of_target = likeliest_factor(density, weights, *FACTORS, OUTLIER)
+        factor = likeliest_factor(density, weights, *FACTORS, OUTLIER)
         factors.append(factor**2)
-        score += of_target
-    return score, np.array(factors)
+        of_rows += density(np.log(factor))
+    return of_rows, np.array(factors)
 
 
 def of_validation(posterior: Posterior, rows: Rows) -> np.ndarray:
@@ -51,8 +51,7 @@ def of_validation(posterior: Posterior, rows: Rows) -> np.ndarray:
 
     1 where what it says of them is not finite.
     """
-    moments = validation_moments(posterior, rows, N_DRAWS)
-    moments = np.stack([said.cpu().double().numpy() for said in moments], axis=1)
+    moments = validation_moments(posterior, rows, N_DRAWS).cpu().double().numpy()
     weights = np.resize(
         rows.validation()[2].cpu().double().numpy(), (len(moments), moments.shape[2])
     )

@@ -90,8 +90,12 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         (``"heteroscedastic"`` too) is made anew of the residuals of the predictive
         mean: by the degrees of freedom that the weights have left, as in linear
         smoothing [8]_, and without the masks' spread, which predictions add. It stays
-        as it was learned with early stopping, in ``partial_fit``, with
-        ``dropout="auto"`` and in the candidates of a stack.
+        as it was learned with early stopping, in ``partial_fit`` and in the candidates
+        of a stack. With ``dropout="auto"`` no degrees of freedom can be counted: it is
+        the noise under which rows are the likeliest that networks have not seen, each
+        trained without a fifth of the rows; all are held out so, two fifths from 700
+        rows on (sum of their weights), one from 5,000, or none but those that stop the
+        training. Fits that go on keep its ratio to that of the training.
     likelihood : str, default="gaussian"
         Noise of y. ``"gaussian"`` is equal everywhere; ``"heteroscedastic"`` depends on
         the input (a second output of the network, learned after a warm-up; ``tau`` is
@@ -130,9 +134,10 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         ensembles 100. Of all but Bayes by Backprop fewer than 5,000 rows (sum of their
         weights) may choose a quarter or a tenth of that, if networks that are trained
         without a fifth of the rows each give the labels of that fifth a higher density
-        then; fits take two to three times as long. That goes for ``network=None``,
-        where no row is held out to stop by, and not for fits that go on (warm starts,
-        streams); ``n_iter_`` tells what was chosen.
+        then; fits take two to three times as long. So may the rows of regressors that
+        learn rates, however many there are (tables of up to 4 million numbers). That
+        goes for ``network=None``, where no row is held out to stop by, and not for fits
+        that go on (warm starts, streams); ``n_iter_`` tells what was chosen.
     early_stopping : bool or "auto", default=False
         Hold out rows, keep each network's best weights on them and stop after
         ``n_iter_no_change`` epochs without improvement of their log density.
@@ -173,8 +178,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     weight_decay_ : float or ndarray of shape ([n_layers][, n_targets])
         lambda = p l^2 / (2 N tau), N the total weight of the training rows and tau
         ``tau_``; an axis for what differs. Biases have the same without the p. Where
-        the noise was made anew of the residuals, the weights were trained under the
-        tau before, whose lambda is larger or smaller by that much.
+        the noise was made anew in the end, the weights were trained under the tau
+        before, whose lambda is larger or smaller by that much.
     elbo_ : float
         Evidence lower bound of the weights that are kept, in nats and y's units; mean
         over networks. Comparable over tau, ``length_scale`` and ``dropout``, up to a

@@ -105,15 +105,9 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     the KL depends on alpha alone: it asks for noise wherever the data allow it.
 
     Type B with an alpha per unit, the default, has the lowest errors with one hidden
-    layer in this package's benchmarks. Since nothing holds the weights themselves, deep
-    networks and long training over-fit, most of all with heteroscedastic noise: there
-    use ``early_stopping``, ``likelihood="gaussian"``, or ``noise="independent"``.
-
-    A learned noise is that of the training rows, of which nothing is taken off for the
-    weights that were fitted to them: on noisy tables 90 % intervals of new rows have
-    held 28 to 77 %, of which no training row tells. There put
-    :class:`CalibratedUncertaintyRegressor` around it, or take
-    :class:`BayesianStackingRegressor`.
+    layer in this package's benchmarks. Nothing holds the weights themselves, and long
+    training over-fits: so rows that are held out say how long is trained
+    (``max_iter``), and what the noise is (``tau``).
 
     Parameters
     ----------
@@ -145,8 +139,8 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
         Prior length scale l of the biases, and with ``prior="gaussian"`` of the
         weights, as in :class:`MCDropoutRegressor`; ``"auto"`` is ``"fan_in"``.
     tau, likelihood, likelihood_options
-        As in :class:`MCDropoutRegressor`, but that ``tau="auto"`` stays as it was
-        learned with the weights, whose posterior has a width that is learned.
+        As in :class:`MCDropoutRegressor` with ``dropout="auto"``, whose posterior has a
+        width that is learned, too.
     n_estimators, n_draws, n_training_draws, standardize, batch_size, learning_rate, \
 learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
 tol, warm_start, device, dtype, verbose, random_state

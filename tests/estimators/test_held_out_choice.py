@@ -18,6 +18,7 @@ from skbayesnn import (
     VariationalDropoutRegressor,
 )
 from skbayesnn.estimators import _held_out_choice, _program
+from skbayesnn.estimators._held_out_choice import Judgement
 from skbayesnn.estimators._prepared import prepare
 from skbayesnn.estimators._task import task_of
 from skbayesnn.model_selection import (
@@ -62,8 +63,8 @@ def folds(X, y):
 def scores_of(model, *given):
     """Log densities of all settings of a task, and the task."""
     task = task_of(model, prepare(model, *given))
-    [judged] = _held_out_choice.judgements([task], CPU, torch.float64)
-    return [one.score for one in judged], task
+    [found] = _held_out_choice.judgements([task], CPU, torch.float64)
+    return [one.score for one in found], task
 
 
 def scales_of(task):
@@ -339,33 +340,56 @@ def test_lengths_and_scales_have_the_middle_one_in_common(kind, table):
     assert pairs == [*((scale, most) for scale in SCALES), *((1.0, n) for n in shorter)]
 
 
-def _choice(task, scores):
-    """What is chosen of a task that says of its settings ``scores``."""
-    judged = [_held_out_choice.Judgement(score) for score in scores]
-    return _held_out_choice._best(task, judged)[0]
+def judged(*densities, weights=None):
+    """What rows of these log densities say of each setting."""
+    rows = np.ones(len(densities[0])) if weights is None else np.asarray(weights, float)
+    return [Judgement(np.asarray(of_rows, float), rows) for of_rows in densities]
 
 
-def test_a_shorter_training_has_to_be_better_by_two_nats(table):
+def test_a_shorter_training_has_to_be_better_beyond_doubt(table):
+    """By more than the standard error of the sum of differences, over rows."""
     X, y = table
     model = MCDropoutClassifier(**OPEN)
     task = task_of(model, prepare(model, X, y))
     most, quarter, tenth = lengths_of(task)
-    for scores, n_epochs in (
-        ((-9.0, -7.1, -7.2), most),
-        ((-9.0, -6.9, -7.2), quarter),
-        ((-9.0, -6.9, -6.8), tenth),
-        ((-np.inf, -np.inf, -np.inf), most),
-        ((-np.inf, -50.0, -60.0), quarter),
+    none = np.full(4, -np.inf)
+    for densities, n_epochs in (
+        # A sum of 2, and an error of sqrt(3 / 4) of one row's 2; and the other way.
+        (([0, 0, 0, 0], [2, 0, 0, 0], none), quarter),
+        (([0, 0, 0, 0], [2, -1, -1, 1], none), most),
+        (([0, 0, 0, 0], [2, 0, 0, 0], [1, 1, 1, 1]), tenth),
+        # Better, but with doubt; worse, and without.
+        (([0, 0, 0, 0], [1, 1, 1, 1], [9, -1, -2, -1]), quarter),
+        ((none, none, none), most),
+        ((none, [-9, -9, -9, -9], [-8, -8, -9, -9]), tenth),
+        ((np.full(4, np.nan), [-9, -9, -9, -9], none), quarter),
     ):
-        assert _choice(task, scores).n_epochs == n_epochs
+        chosen = _held_out_choice._chosen(task, judged(*densities))
+        assert set(chosen.members.n_epochs) == {n_epochs}
+        assert chosen.noise_factor is None and not chosen.settings
+
+
+def test_doubt_is_that_of_rows_that_are_there_as_often(seed):
+    """Weights are counts."""
+    random = np.random.default_rng(seed)
+    counts = random.integers(0, 4, size=30)
+    longest = random.normal(size=30)
+    for shift in np.linspace(-0.5, 0.5, 21):
+        shorter = longest + shift + random.normal(size=30)
+        one, other = judged(shorter, longest, weights=counts)
+        again = [np.repeat(values, counts) for values in (shorter, longest)]
+        one_again, other_again = judged(*again)
+        apart = again[0] - again[1]
+        expected = apart.mean() > apart.std() / np.sqrt(len(apart))
+        assert one.is_better_than(other) == one_again.is_better_than(other_again)
+        assert one.is_better_than(other) == expected
 
 
 @pytest.mark.parametrize("kind", TIMED)
 @pytest.mark.parametrize("chosen", [0, 1, 2])
 def test_the_fit_is_that_with_the_length_given(kind, chosen, table, seed, monkeypatch):
     X, y = table
-    best = lambda task, judged: (task.settings[chosen], None)  # noqa: E731
-    monkeypatch.setattr(_held_out_choice, "_best", best)
+    monkeypatch.setattr(_held_out_choice, "likeliest", lambda task, judged: chosen)
     model = kind(**OPEN, random_state=seed).fit(X, y)
     given = kind(**OPEN | {"max_iter": model.n_iter_}, random_state=seed).fit(X, y)
     np.testing.assert_array_equal(model.predict_proba(X), given.predict_proba(X))
