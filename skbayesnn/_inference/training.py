@@ -5,7 +5,6 @@ element, and stopping, best weights and failures are kept per member. So member 
 gets the result (to rounding) that it gets when it is trained alone.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce

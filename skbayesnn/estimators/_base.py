@@ -51,8 +51,6 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     network: NetworkDescription | None = None
     # `length_scale="auto"` of few rows: among these, by rows that are held out.
     _length_scales_of_few_rows: tuple[float, ...] = ()
-    # `max_iter="auto"` of fewer rows than these: or shorter, by rows that are held out.
-    _chooses_length_below = 0
     # Whether the KL may outweigh the data: then `fit` has to be as good as a line.
     _can_collapse = False
 
@@ -63,6 +61,11 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         Small tables need steps, not epochs.
         """
         return 100
+
+    @property
+    def _chooses_length_below(self) -> float:
+        """Rows below which `max_iter="auto"` may be less, as others held out say."""
+        return 0
 
     @property
     def _stops_early_from(self) -> float:

@@ -43,8 +43,11 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
 
     # Classes that are well apart ask for a wide prior, those that overlap for a narrow.
     _length_scales_of_few_rows: tuple[float, ...] = (0.3, 1.0, 3.0)
-    # Where labels are noisy, a network over-fits with time.
-    _chooses_length_below = MANY_ROWS
+
+    @property
+    def _chooses_length_below(self):
+        """Where labels are noisy, a network over-fits with time."""
+        return MANY_ROWS
 
     def _auto_length_scale(self, fan_ins, total_weight):
         """The middle one: of many rows it has little to say."""

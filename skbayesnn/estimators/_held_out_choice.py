@@ -219,7 +219,7 @@ def _by_noise(said: np.ndarray, weights: np.ndarray) -> Judgement:
     """Of residuals and variances, (3, rows, targets)."""
     if not np.isfinite(said).all():
         return Judgement(np.full(len(weights), np.nan), weights)
-    density, factor = _held_out_noise.likeliest(*said, weights)
+    density, factor = _held_out_noise.likeliest(said, weights)
     return Judgement(density, weights, factor)
 
 

@@ -10,6 +10,8 @@ were held out do. Draws and noise are taken for normal:
 is maximised in the factor s on the std of the noise, v its variance as it was trained.
 """
 
+from functools import partial
+
 import numpy as np
 
 from skbayesnn._inference.held_out import validation_moments
@@ -24,26 +26,28 @@ FACTORS, OUTLIER = (1 / 50, 50.0), 30.0
 N_DRAWS = 50
 
 
-def likeliest(
-    residuals: np.ndarray, of_draws: np.ndarray, of_noise: np.ndarray, weights
-) -> tuple[np.ndarray, np.ndarray]:
-    """Log density of every row, nats, and the factor of the noise's variance, (targets,).
+def likeliest(moments: np.ndarray, weights) -> tuple[np.ndarray, np.ndarray]:
+    """Log density of every row, nats, and the factor of the noise's variance.
 
-    residuals : (rows, targets), from the mean of the draws
-    of_draws, of_noise : (rows, targets), the variance of the draws and of the noise
+    moments : (3, rows, targets), residuals from the mean of the draws, and the variance
+        of the draws and of the noise
     weights : (rows,)
+    returns : (rows,), joint over targets, and (targets,)
     """
     of_rows, factors = np.zeros(len(weights)), []
-    for square, draws, noise in zip(residuals.T**2, of_draws.T, of_noise.T, strict=True):
-
-        def density(log_factor, square=square, draws=draws, noise=noise):
-            variance = draws + noise * np.exp(2 * log_factor)
-            return -0.5 * (square / variance + np.log(2 * np.pi * variance))
-
+    for of_target in np.moveaxis(moments, 2, 0):
+        density = partial(_log_density, of_target)
         factor = likeliest_factor(density, weights, *FACTORS, OUTLIER)
-        factors.append(factor**2)
         of_rows += density(np.log(factor))
+        factors.append(factor**2)
     return of_rows, np.array(factors)
+
+
+def _log_density(moments: np.ndarray, log_factor: float) -> np.ndarray:
+    """Of every row (3, rows), with the std of the noise times a factor."""
+    residual, of_draws, of_noise = moments
+    variance = of_draws + of_noise * np.exp(2 * log_factor)
+    return -0.5 * (np.square(residual) / variance + np.log(2 * np.pi * variance))
 
 
 def of_validation(posterior: Posterior, rows: Rows) -> np.ndarray:
@@ -58,5 +62,5 @@ def of_validation(posterior: Posterior, rows: Rows) -> np.ndarray:
     factors = np.ones((len(moments), moments.shape[3]))
     for i, (said, weight) in enumerate(zip(moments, weights, strict=True)):
         if np.isfinite(said).all():
-            _, factors[i] = likeliest(*said, weight)
+            _, factors[i] = likeliest(said, weight)
     return factors

@@ -102,9 +102,7 @@ class Task:
             length_scale=length_scale,
         )
 
-    def under(
-        self, setting: Setting, noise_factor: np.ndarray | None = None
-    ) -> "Task":
+    def under(self, setting: Setting, noise_factor: np.ndarray | None = None) -> "Task":
         """The same with what was chosen."""
         task = self.of_length_scale(setting.length_scale)
         n_epochs = np.full_like(task.members.n_epochs, setting.n_epochs)

@@ -495,7 +495,9 @@ def test_of_many_rows_no_length_is_chosen(model, below, seed):
         MCDropoutRegressor(**OPEN, dropout="auto"),
     ],
 )
-@pytest.mark.parametrize("n_rows, n_folds", [(699, 5), (700, 2), (4_999, 2), (5_000, 1)])
+@pytest.mark.parametrize(
+    "n_rows, n_folds", [(699, 5), (700, 2), (4_999, 2), (5_000, 1)]
+)
 def test_regressors_that_learn_rates_choose_of_all_rows(model, n_rows, n_folds, seed):
     """Of many by one part; however many there are."""
     X = np.random.default_rng(seed).normal(size=(n_rows, 2))

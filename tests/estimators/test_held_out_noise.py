@@ -70,7 +70,9 @@ def test_factor_is_the_mode_of_its_posterior(seed):
     residuals = [0.3, 2.0] * np.sqrt(noise) * random.uniform(-2, 2, (n_rows, TARGETS))
     weights = random.uniform(0.5, 1.5, size=n_rows)
     of_draws = np.zeros((n_rows, TARGETS))
-    _, factor = _held_out_noise.likeliest(residuals, of_draws, noise, weights)
+    _, factor = _held_out_noise.likeliest(
+        np.stack([residuals, of_draws, noise]), weights
+    )
     squares = weights @ (residuals**2 / noise)
     x = 0.5 * np.log(factor)
     slope = squares / factor - weights.sum() - x / PRIOR_STD**2
@@ -86,7 +88,9 @@ def test_draws_count_as_they_are(seed):
     of_draws = random.uniform(1, 3, size=(n_rows, 1))
     noise = np.full((n_rows, 1), 4.0)
     y = np.sqrt(of_draws + 1.0) * random.normal(size=(n_rows, 1))
-    density, [factor] = _held_out_noise.likeliest(y, of_draws, noise, np.ones(n_rows))
+    density, [factor] = _held_out_noise.likeliest(
+        np.stack([y, of_draws, noise]), np.ones(n_rows)
+    )
     # 1 is a quarter of 4; y^2 tells 1 + of_draws, 3 on average, to sqrt(2 / rows).
     assert factor == pytest.approx(0.25, abs=5 * 3 * np.sqrt(2 / n_rows) / 4)
     variance = of_draws + 4.0 * factor
@@ -110,7 +114,7 @@ def test_factor_is_that_of_fits_without_the_folds(model, table, seed):
         [of_network] = as_trained(alone, X[test])
         said.append([y[test] - of_network[0], *of_network[1:], weights[test]])
     *moments, of_rows = np.concatenate(said, axis=1)[..., None]
-    density, expected = _held_out_noise.likeliest(*moments, of_rows[:, 0])
+    density, expected = _held_out_noise.likeliest(np.stack(moments), of_rows[:, 0])
     task = task_of(model, prepare(model, X, y, weights))
     [[found]] = _held_out_choice.judgements([task], torch.device("cpu"), torch.float64)
     np.testing.assert_allclose(found.density, density, rtol=1e-6)
@@ -263,8 +267,8 @@ def test_rows_that_stop_the_training_say_it_themselves(table, seed, monkeypatch)
     assert factor[0] != factor[1]
     for of_network, said in zip(factor, as_trained(model, X[30:]), strict=True):
         moments = [y[30:] - said[0], *said[1:]]
-        columns = [values[:, None] for values in moments]
-        _, expected = _held_out_noise.likeliest(*columns, np.ones(14))
+        columns = np.stack(moments)[..., None]
+        _, expected = _held_out_noise.likeliest(columns, np.ones(14))
         np.testing.assert_allclose(of_network, expected, rtol=4e-3)
 
 
