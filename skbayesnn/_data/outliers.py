@@ -52,10 +52,11 @@ def swamped(values: np.ndarray) -> np.ndarray:
 def ordinary_rows(*tables) -> np.ndarray:
     """Those without outliers that press the others flat, (rows,), bool.
 
-    Their predictions say nothing of whether those of the others differ.
+    Their predictions say nothing of whether those of the others differ. All rows where
+    each has one, as few rows of many columns may.
     """
     kept = np.ones(tables[0].shape[0], dtype=bool)
     for values in tables:
         if values.ndim == 2 and not sparse.issparse(values):
             kept &= ~is_outlier(values[:, swamped(values)])
-    return kept
+    return kept if kept.any() else ~kept

@@ -133,10 +133,12 @@ class Posterior:
         params = self.likelihood.with_noise_factor(self.likelihood_params, factor)
         return replace(self, likelihood_params=params)
 
-    def noise_factor(self) -> torch.Tensor | None:
-        """What ``with_noise_factor`` was given, (members, targets)."""
-        log_factor = self.likelihood_params.get("log_factor")
-        return None if log_factor is None else log_factor.exp()
+    def with_noise_of(self, other: "Posterior") -> "Posterior":
+        """With the noise of another one's predictions, if that was given a factor."""
+        params = self.likelihood.with_noise_of(
+            self.likelihood_params, other.likelihood_params
+        )
+        return replace(self, likelihood_params=params)
 
     def at_rates_of(self, other: "Posterior") -> "Posterior":
         """The same weights at another's ``keep``, and with what follows from it.

@@ -73,10 +73,6 @@ class Trained:
             optimizer=select_state(self.optimizer, members),
         )
 
-    def with_noise_factor(self, factor) -> "Trained":
-        """The same with another noise; see :meth:`Posterior.with_noise_factor`."""
-        return replace(self, posterior=self.posterior.with_noise_factor(factor))
-
 
 def start(plan: Plan, members: Members, device, dtype) -> Posterior:
     """The untrained posterior: start values, or anchors, from the members' seeds."""

@@ -193,6 +193,10 @@ class Likelihood(ABC):
         """Params as training knows them: without what ``with_noise_factor`` says."""
         return params
 
+    def with_noise_of(self, params: Params, others: Params) -> Params:
+        """Params with the noise of others' predictions, where that has a factor."""
+        return params
+
     def noise_level(self, params: Params) -> torch.Tensor | None:
         """Variance of y about f, (members, targets); None where it has no noise.
 
@@ -236,6 +240,13 @@ class Precision(Likelihood):
             log_tau - LARGEST_LOG_TAU, log_tau - SMALLEST_LOG_TAU
         )
         return params | {"log_factor": of_factor}
+
+    def with_noise_of(self, params, others):
+        """By another factor, since tau is another."""
+        if "log_factor" not in others:
+            return params
+        log_factor = self.log_tau(params) - self.predictive_log_tau(others)
+        return self.with_noise_factor(params, log_factor[:, 0].exp())
 
     def in_training(self, params):
         """Without the factor."""

@@ -139,7 +139,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         self : object
             The fitted estimator. After an error or an interruption it is as it was
             before; with ``warm_start=True`` an interrupted fit keeps the finished
-            epochs and warns.
+            epochs and warns, if those have begun that are of all rows.
         """
         with changed_at_once(self) as new:
             warm = _validation.check_bool("warm_start", self.warm_start)

@@ -69,10 +69,11 @@ def go_on(
         estimator.optimizer_ if stream else None,
         estimator.n_epochs_seen_,
     )
-    if task.plan.leaves_noise and task.plan.patience is None:
+    if how == "warm" and task.plan.leaves_noise:
         # No rows are held out of what goes on.
-        task = replace(task, noise_factor=posterior.noise_factor())
-    return _program.Fitted.of(task, trained)
+        noisy = trained.posterior.with_noise_of(posterior)
+        trained = replace(trained, posterior=noisy)
+    return _program.Fitted(task, trained)
 
 
 def _placed(estimator, prepared, hidden):

@@ -30,7 +30,7 @@ from skbayesnn.estimators._task import Task, joined
 # two or one, which say as much at less of the cost (benchmarks/STUDY.md).
 _N_FOLDS, _FOLDS_FROM = 5, {700: 2, 5000: 1}
 # Of the predictive of held-out rows.
-_N_DRAWS = _held_out_noise.N_DRAWS
+_N_DRAWS = 50
 
 
 @dataclass(frozen=True)
@@ -130,12 +130,13 @@ def _of_settings(task: Task, said: np.ndarray, judgement) -> list[Judgement]:
     if not task.shares:
         return [_NOTHING] * len(task.settings)
     rows = [one.validation for one in task.shares]
-    weights = task.table.sample_weight[np.concatenate(rows)]
+    of_all = np.concatenate(rows)
+    y, weights = task.table.y[of_all], task.table.sample_weight[of_all]
     by_setting = said.reshape(len(rows), -1, *said.shape[1:]).swapaxes(0, 1)
     judged = []
     for of_folds in by_setting:
         own = [one[:, : len(held)] for one, held in zip(of_folds, rows, strict=True)]
-        judged.append(judgement(np.concatenate(own, axis=1), weights))
+        judged.append(judgement(np.concatenate(own, axis=1), y, weights))
     return judged
 
 
@@ -210,17 +211,17 @@ def _n_networks(task: Task) -> int:
     return _n_folds(task) * max(of_lengths.values())
 
 
-def _by_density(said: np.ndarray, weights: np.ndarray) -> Judgement:
+def _by_density(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Judgement:
     """Of log densities, (1, rows)."""
     return Judgement(said[0], weights)
 
 
-def _by_noise(said: np.ndarray, weights: np.ndarray) -> Judgement:
-    """Of residuals and variances, (3, rows, targets)."""
+def _by_noise(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Judgement:
+    """Of residuals and variances, (3, rows, targets); constant targets say nothing."""
     if not np.isfinite(said).all():
         return Judgement(np.full(len(weights), np.nan), weights)
     density, factor = _held_out_noise.likeliest(said, weights)
-    return Judgement(density, weights, factor)
+    return Judgement(density @ (np.ptp(y, axis=0) > 0), weights, factor)
 
 
 def likeliest(task: Task, judged: Sequence[Judgement]) -> int:

@@ -14,33 +14,28 @@ from functools import partial
 
 import numpy as np
 
-from skbayesnn._inference.held_out import validation_moments
-from skbayesnn._inference.plan import Rows
-from skbayesnn._inference.posterior import Posterior
 from skbayesnn._predictive.recalibration import likeliest_factor
 
 # Of the noise's std, that are looked at, and by how many nats a row is an outlier: more
 # than of a mixture, which has tails (benchmarks/STUDY.md).
-FACTORS, OUTLIER = (1 / 50, 50.0), 30.0
-# Draws whose mean and variance are taken.
-N_DRAWS = 50
+FACTORS, OUTLIER = (1e-4, 1e4), 30.0
 
 
 def likeliest(moments: np.ndarray, weights) -> tuple[np.ndarray, np.ndarray]:
-    """Log density of every row, nats, and the factor of the noise's variance.
+    """Log density of every row, nats, and the factors of the noise's variance.
 
     moments : (3, rows, targets), residuals from the mean of the draws, and the variance
         of the draws and of the noise
     weights : (rows,)
-    returns : (rows,), joint over targets, and (targets,)
+    returns : (rows, targets), (targets,)
     """
-    of_rows, factors = np.zeros(len(weights)), []
+    densities, factors = [], []
     for of_target in np.moveaxis(moments, 2, 0):
         density = partial(_log_density, of_target)
         factor = likeliest_factor(density, weights, *FACTORS, OUTLIER)
-        of_rows += density(np.log(factor))
+        densities.append(density(np.log(factor)))
         factors.append(factor**2)
-    return of_rows, np.array(factors)
+    return np.stack(densities, axis=1), np.array(factors)
 
 
 def _log_density(moments: np.ndarray, log_factor: float) -> np.ndarray:
@@ -48,19 +43,3 @@ def _log_density(moments: np.ndarray, log_factor: float) -> np.ndarray:
     residual, of_draws, of_noise = moments
     variance = of_draws + of_noise * np.exp(2 * log_factor)
     return -0.5 * (np.square(residual) / variance + np.log(2 * np.pi * variance))
-
-
-def of_validation(posterior: Posterior, rows: Rows) -> np.ndarray:
-    """Factors of every network's noise, of rows that it stopped by: (members, targets).
-
-    1 where what it says of them is not finite.
-    """
-    moments = validation_moments(posterior, rows, N_DRAWS).cpu().double().numpy()
-    weights = np.resize(
-        rows.validation()[2].cpu().double().numpy(), (len(moments), moments.shape[2])
-    )
-    factors = np.ones((len(moments), moments.shape[3]))
-    for i, (said, weight) in enumerate(zip(moments, weights, strict=True)):
-        if np.isfinite(said).all():
-            _, factors[i] = likeliest(said, weight)
-    return factors

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from skbayesnn._inference.plan import Members, Plan
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._inference.training import Trained, start, train
 from skbayesnn._settings import undisturbed
-from skbayesnn.estimators import _held_out_choice, _held_out_noise, _validation
+from skbayesnn.estimators import _held_out_choice, _validation
 from skbayesnn.estimators._progress import epochs_reported
 from skbayesnn.estimators._task import Task, joined
 
@@ -32,7 +32,8 @@ class Fitted:
         """With the noise that rows held out have told the task."""
         if task.noise_factor is None:
             return cls(task, trained)
-        return cls(task, trained.with_noise_factor(task.noise_factor))
+        posterior = trained.posterior.with_noise_factor(task.noise_factor)
+        return cls(task, replace(trained, posterior=posterior))
 
 
 @undisturbed
@@ -93,9 +94,6 @@ def run(
         )
     if trained.failed.all():
         raise all_failed(plan, trained)
-    if plan.leaves_noise and plan.patience is not None:
-        factor = _held_out_noise.of_validation(trained.posterior, design)
-        return trained.with_noise_factor(factor)
     return trained
 
 

@@ -74,9 +74,7 @@ class Task:
     @property
     def is_open(self) -> bool:
         """Whether rows that are held out for it have something to say."""
-        # Those that stop the training say what the noise is by themselves.
-        leaves_noise = self.plan.leaves_noise and self.plan.patience is None
-        return len(self.settings) > (0 if leaves_noise else 1)
+        return len(self.settings) > (0 if self.plan.leaves_noise else 1)
 
     def for_streaming(self, horizon: int, n_epochs: int) -> "Task":
         """Epochs at a constant learning rate, within a warm-up of ``horizon``."""

@@ -12,12 +12,13 @@ from skbayesnn.estimators._regression import BayesianRegressor
 from skbayesnn.estimators._variational_spec import VariationalSpec
 
 NOISES = ("bernoulli", "gaussian", "dropconnect", "additive")
-# Where `dropout="auto"` starts to learn.
-START_RATE = 0.1
 
 
 class _MCDropout(BayesianNetwork):
     """The stochastic regularisation techniques of [Gal16 3.2]."""
+
+    # Where `dropout="auto"` starts to learn: the default of a rate that is given.
+    _start_rate: float
 
     def _variational(self, fan_ins):
         n_layers = len(fan_ins)
@@ -31,7 +32,7 @@ class _MCDropout(BayesianNetwork):
                     "which learns the variance of Gaussian noise."
                 )
             families: tuple[Family, ...] = (Concrete(),) * n_layers
-            rates = np.full(n_layers, START_RATE)
+            rates = np.full(n_layers, self._start_rate)
         else:
             rates = _validation.dropout_rates(self.dropout, n_layers)
             families = tuple(
@@ -70,8 +71,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Probability that a unit is dropped; a sequence gives one for the inputs of
         each weight layer (hidden layers + 1), the network's inputs first. Higher rates
         regularise more, and their masks' spread is in all predictions.
-        ``"auto"`` learns one per layer with the weights [3]_; what weighs it against
-        the data are N, l and tau.
+        ``"auto"`` learns one per layer with the weights [3]_, from the default on; what
+        weighs it against the data are N, l and tau.
     noise : {"bernoulli", "gaussian", "dropconnect", "additive"}, default="bernoulli"
         What is random [4]_, with p = 1 - dropout: units that are dropped; units that
         are scaled by N(p, p (1 - p)); weights that are dropped one by one; weights
@@ -94,8 +95,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         of a stack. With ``dropout="auto"`` no degrees of freedom can be counted: it is
         the noise under which rows are the likeliest that networks have not seen, each
         trained without a fifth of the rows; all are held out so, two fifths from 700
-        rows on (sum of their weights), one from 5,000, or none but those that stop the
-        training. Fits that go on keep its ratio to that of the training.
+        rows on (sum of their weights), one from 5,000 (tables of up to 4 million
+        numbers; of larger ones it stays). A warm start keeps it.
     likelihood : str, default="gaussian"
         Noise of y. ``"gaussian"`` is equal everywhere; ``"heteroscedastic"`` depends on
         the input (a second output of the network, learned after a warm-up; ``tau`` is
@@ -246,6 +247,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     (3, 2)
     """
 
+    _start_rate = 0.01
+
     def __init__(
         self,
         hidden_layer_sizes=(50, 50),
@@ -306,7 +309,7 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     dropout : float in [0, 1), sequence of float or "auto", default=0.1
         Probability that a unit is dropped; a sequence gives one for the inputs of
         each weight layer (hidden layers + 1), the network's inputs first. ``"auto"``
-        learns one per layer with the weights.
+        learns one per layer with the weights, from the default on.
     noise : {"bernoulli", "gaussian", "dropconnect", "additive"}, default="bernoulli"
         What is random, as in :class:`MCDropoutRegressor`.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
@@ -374,6 +377,8 @@ x_mean_, x_scale_
     >>> model.predict_uncertainty(X[1000:1003], "mutual_information").shape
     (3,)
     """
+
+    _start_rate = 0.1
 
     def __init__(
         self,

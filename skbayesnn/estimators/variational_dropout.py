@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from skbayesnn._families import Correlated, Independent, Point
 from skbayesnn.estimators import _pruning, _validation
 from skbayesnn.estimators._classification import MANY_ROWS, BayesianClassifier
@@ -224,7 +226,7 @@ x_scale_, y_mean_, y_scale_
     @property
     def _chooses_length_below(self):
         """With a prior without a scale noise is over-fitted: benchmarks/STUDY.md."""
-        return math.inf
+        return math.inf if np.any(np.asarray(self.dropout) > 0) else 0
 
 
 class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skbayesnn._data.outliers import common_range, is_outlier
+from skbayesnn._data.outliers import common_range, is_outlier, ordinary_rows
 
 ROWS = 41
 
@@ -39,3 +39,15 @@ def test_where_half_are_the_same_nothing_is_far():
     values = np.zeros((ROWS, 1))
     values[:3] = 1e6
     assert not is_outlier(values).any()
+
+
+def test_ordinary_rows_are_those_without_outliers(values):
+    values[[3, 8], [0, 1]] = 1e9
+    kept = ordinary_rows(values, np.arange(ROWS))
+    np.testing.assert_array_equal(np.flatnonzero(~kept), [3, 8])
+
+
+def test_where_each_row_has_an_outlier_all_are_ordinary():
+    """As five rows of 300 columns: of something there are always some."""
+    values = np.zeros((5, 5)) + 1e-3 * np.arange(5)[:, None] + 1e9 * np.eye(5)
+    assert ordinary_rows(values).all()

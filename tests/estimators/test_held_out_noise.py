@@ -14,6 +14,7 @@ from skbayesnn.model_selection import VariationalDropoutRegressorCV
 
 ROWS, INPUTS, TARGETS, N_DRAWS = 44, 3, 2, 50
 FACTOR = "likelihood/log_factor"
+CPU = torch.device("cpu")
 # Numbers that fits by themselves and fits together have in common.
 EXACT = {
     "hidden_layer_sizes": (7,),
@@ -40,7 +41,7 @@ def seeded(model, seed):
 
 def as_trained(model, X):
     """Mean, and variance by draws and by noise, of every network, (3, rows) each."""
-    posterior = posterior_of(model, torch.device("cpu"), torch.float64)
+    posterior = posterior_of(model, CPU, torch.float64)
     params = posterior.likelihood.in_training(posterior.likelihood_params)
     outputs = posterior.outputs(torch.as_tensor(X)[None], range(N_DRAWS))
     mean, noise = posterior.likelihood.components(params, outputs)
@@ -95,7 +96,7 @@ def test_draws_count_as_they_are(seed):
     assert factor == pytest.approx(0.25, abs=5 * 3 * np.sqrt(2 / n_rows) / 4)
     variance = of_draws + 4.0 * factor
     expected = -0.5 * (y**2 / variance + np.log(2 * np.pi * variance))
-    np.testing.assert_allclose(density, expected[:, 0])
+    np.testing.assert_allclose(density, expected)
 
 
 # ---- of networks without a fold
@@ -116,8 +117,8 @@ def test_factor_is_that_of_fits_without_the_folds(model, table, seed):
     *moments, of_rows = np.concatenate(said, axis=1)[..., None]
     density, expected = _held_out_noise.likeliest(np.stack(moments), of_rows[:, 0])
     task = task_of(model, prepare(model, X, y, weights))
-    [[found]] = _held_out_choice.judgements([task], torch.device("cpu"), torch.float64)
-    np.testing.assert_allclose(found.density, density, rtol=1e-6)
+    [[found]] = _held_out_choice.judgements([task], CPU, torch.float64)
+    np.testing.assert_allclose(found.density, density[:, 0], rtol=1e-6)
     # Its logarithm is rounded to 0.001.
     assert found.noise_factor == pytest.approx(expected, rel=4e-3)
     model.fit(X, y, weights)
@@ -151,6 +152,19 @@ def test_every_target_has_its_own(table, seed):
     model = VariationalDropoutRegressor(**settings, random_state=seed).fit(X, y)
     certain, noisy = np.exp(model.parameters_[FACTOR][0])
     assert certain < 1 < noisy
+
+
+@pytest.mark.filterwarnings("ignore:y is constant in the training rows")
+def test_a_constant_target_has_no_say(table, seed):
+    """Rows are as likely as their other targets, not as what is the same everywhere."""
+    X, y = table
+    targets = np.stack([y, np.full(ROWS, 3.0)], axis=1)
+    settings = EXACT | {"max_iter": "auto", "random_state": seed}
+    model = VariationalDropoutRegressor(**settings)
+    task = task_of(model, prepare(model, X, targets))
+    [judged] = _held_out_choice.judgements([task], CPU, torch.float64)
+    # Of y, whose noise is 0.5: -0.7 a row where all else is known.
+    assert len(judged) == 3 and max(one.score for one in judged) < 0
 
 
 def test_the_noise_is_its_factor_times_that_of_the_training(table, seed):
@@ -190,11 +204,12 @@ def test_intervals_hold_new_rows_that_are_noisy(kind, seed):
 # ---- where it is not asked for
 
 
-def test_given_precisions_and_other_likelihoods_have_none(table):
+def test_noise_that_is_not_for_held_out_rows_to_say(table):
     X, y = table
     for model in (
         VariationalDropoutRegressor(**EXACT, tau=4.0),
         VariationalDropoutRegressor(**EXACT, likelihood="student_t"),
+        VariationalDropoutRegressor(**EXACT, early_stopping=True),
         MCDropoutRegressor(**EXACT, dropout="auto", tau=4.0),
     ):
         assert not task_of(model, prepare(model, X, y)).is_open
@@ -213,7 +228,7 @@ def test_without_noise_on_the_weights_it_is_of_the_residuals(table, monkeypatch)
     assert task_of(point, prepare(point, X, y)).plan.noise_from == (
         task_of(same, prepare(same, X, y)).plan.noise_from
     )
-    point.fit(X, y)
+    point.set_params(max_iter="auto").fit(X, y)
 
 
 def test_where_tau_is_chosen_nothing_else_is(table, monkeypatch):
@@ -248,39 +263,29 @@ def test_networks_that_diverge_have_no_say(table, monkeypatch):
     assert FACTOR not in model.parameters_
 
 
-# ---- rows that stop the training, and training that goes on
+# ---- training that goes on
 
 
-def test_rows_that_stop_the_training_say_it_themselves(table, seed, monkeypatch):
-    """Each network's own, without further ones."""
-    X, y = table
-
-    def trained(*args):
-        raise AssertionError
-
-    monkeypatch.setattr(_held_out_choice, "train", trained)
-    model = VariationalDropoutRegressor(
-        **EXACT, early_stopping=True, n_estimators=2, random_state=seed
-    )
-    model.fit(X[:30], y[:30], X_val=X[30:], y_val=y[30:])
-    factor = np.exp(model.parameters_[FACTOR])
-    assert factor[0] != factor[1]
-    for of_network, said in zip(factor, as_trained(model, X[30:]), strict=True):
-        moments = [y[30:] - said[0], *said[1:]]
-        columns = np.stack(moments)[..., None]
-        _, expected = _held_out_noise.likeliest(columns, np.ones(14))
-        np.testing.assert_allclose(of_network, expected, rtol=4e-3)
-
-
-def test_what_goes_on_keeps_the_noise_factor(table, seed):
+def test_a_fit_that_goes_on_keeps_the_noise(table, seed):
+    """Its ratio to that of the training falls with the latter, which had not ended."""
     X, y = table
     model = VariationalDropoutRegressor(**EXACT, warm_start=True, random_state=seed)
-    factor = model.fit(X, y).parameters_[FACTOR].copy()
-    np.testing.assert_allclose(model.fit(X, y).parameters_[FACTOR], factor)
-    np.testing.assert_allclose(model.partial_fit(X, y).parameters_[FACTOR], factor)
+    noise = model.fit(X, y).noise_std_
+    trained = model.parameters_["likelihood/log_tau"].copy()
+    assert model.fit(X, y).noise_std_ == pytest.approx(noise, rel=1e-12)
+    assert (abs(model.parameters_["likelihood/log_tau"] - trained) > 0.01).all()
+
+
+def test_a_fit_that_goes_on_without_one_has_that_of_its_training(table, seed):
+    X, y = table
+    model = VariationalDropoutRegressor(**EXACT, warm_start=True, random_state=seed)
+    model.partial_fit(X, y).fit(X, y)
+    assert FACTOR not in model.parameters_
 
 
 def test_a_stream_has_the_noise_of_its_training(table):
     X, y = table
     model = VariationalDropoutRegressor(**EXACT, random_state=0)
     assert FACTOR not in model.partial_fit(X, y).partial_fit(X, y).parameters_
+    assert FACTOR in model.fit(X, y).parameters_
+    assert FACTOR not in model.partial_fit(X, y).parameters_
