@@ -29,9 +29,11 @@ TABLES = (
     *("breast_cancer", "digits", "noisy-2500", "wine-quality halves", "kin8nm halves"),
     *("protein halves-10000", "adult-15000"),
 )
-ROWS, SEEDS = (60, 150, 300, 900, 2400), (0, 1)
+ROWS, SEEDS = (60, 150, 300, 900), (0, 1)
 RULES = "likelier", "by two nats", "by its standard error"
-KINDS = KINDS | {"anchored ensemble": AnchoredEnsembleClassifier(random_state=0)}
+KINDS = {name: one for name, one in KINDS.items() if name != "Bayes by Backprop"} | {
+    "anchored ensemble": AnchoredEnsembleClassifier(random_state=0)
+}
 
 
 def some_of(name, n_rows, seed):
