@@ -82,7 +82,7 @@ def ratios(network, X, y, X_test, y_test):
     n_epochs = np.array([one.n_epochs for one in task.settings])
     shorter = n_epochs < n_epochs.max()
     longest = np.where(shorter, -np.inf, scores).argmax()
-    surely = _held_out_choice.likeliest(task, judged)
+    surely = _held_out_choice.best_setting(task, judged)
     chosen = scores.argmax(), np.argmax(scores - 2 * shorter), surely
     return losses[list(chosen)] / losses[longest], seconds / of_fit
 

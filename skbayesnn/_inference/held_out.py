@@ -7,39 +7,47 @@ import torch
 from skbayesnn._inference.plan import Rows
 from skbayesnn._inference.posterior import Posterior
 
+# Units that are held at once, of some draws.
+_LIVE_UNITS = 1 << 26
+
 
 def validation_score(posterior: Posterior, rows: Rows, n_draws: int) -> torch.Tensor:
     """Mean of ``validation_density`` over rows, (members,)."""
     weights = rows.validation()[2]
-    density = validation_density(posterior, rows, n_draws)[:, 0]
+    density = validation_density(posterior, rows, n_draws)
     return (density * weights).sum(1) / weights.sum(1)
 
 
 def validation_density(posterior: Posterior, rows: Rows, n_draws: int) -> torch.Tensor:
-    """Log predictive density of the validation rows (eq. 8), (members, 1, rows).
+    """Log predictive density of the validation rows (eq. 8), (members, rows).
 
     Rows that a member has fewer than others are filled up behind its own.
     """
     x, y, _ = rows.validation()
-    n_draws = posterior.distinct_draws(n_draws)
     with torch.no_grad():
-        outputs = posterior.outputs(x, range(n_draws))
+        outputs = _outputs(posterior, x, n_draws)
         density = posterior.likelihood.log_density(
             posterior.likelihood_params, outputs, y
         )
-        return (density.logsumexp(0) - math.log(n_draws)).unsqueeze(1)
+        return density.logsumexp(0) - math.log(len(outputs))
 
 
 def validation_moments(posterior: Posterior, rows: Rows, n_draws: int) -> torch.Tensor:
     """Residuals of the validation rows, and their variance by draws and by noise.
 
-    returns : (members, 3, rows, targets), filled up as ``validation_density``
+    returns : (members, rows, 3, targets), filled up as ``validation_density``
     """
     x, y, _ = rows.validation()
     with torch.no_grad():
-        # One after the other: hidden layers are much larger than what comes out.
-        draws = range(posterior.distinct_draws(n_draws))
-        outputs = torch.cat([posterior.outputs(x, draws[i : i + 1]) for i in draws])
-        mean, noise = posterior.components(outputs)
+        mean, noise = posterior.components(_outputs(posterior, x, n_draws))
         said = y - mean.mean(0), mean.var(0, correction=0), noise.mean(0)
-        return torch.stack(said, dim=1)
+        return torch.stack(said, dim=2)
+
+
+def _outputs(posterior: Posterior, x: torch.Tensor, n_draws: int) -> torch.Tensor:
+    """Of so many draws, some at a time: layers are larger than what comes out."""
+    units = posterior.n_members * x.shape[1] * posterior.network.live_units
+    at_once = max(1, _LIVE_UNITS // units)
+    draws = range(posterior.distinct_draws(n_draws))
+    parts = [draws[start : start + at_once] for start in draws[::at_once]]
+    return torch.cat([posterior.outputs(x, part) for part in parts])

@@ -53,8 +53,8 @@ class Plan:
         Whether every member has its own noise on the rows.
     noise_from : {"residuals", "held_out", "training"}
         What makes a learned noise anew once the weights are trained: residuals of the
-        training rows, where that is for them to say; rows without which other networks
-        are trained; or nothing.
+        training rows, where that is for them to say; rows without which an estimator
+        has other networks trained; or nothing.
     dtype : torch.dtype
         Precision of the training.
     hooks : tuple of callable

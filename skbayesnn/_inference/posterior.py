@@ -134,7 +134,7 @@ class Posterior:
         return replace(self, likelihood_params=params)
 
     def with_noise_of(self, other: "Posterior") -> "Posterior":
-        """With the noise of another one's predictions, if that was given a factor."""
+        """With the noise level of another's predictions, if that was given a factor."""
         params = self.likelihood.with_noise_of(
             self.likelihood_params, other.likelihood_params
         )

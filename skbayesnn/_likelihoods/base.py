@@ -194,7 +194,7 @@ class Likelihood(ABC):
         return params
 
     def with_noise_of(self, params: Params, others: Params) -> Params:
-        """Params with the noise of others' predictions, where that has a factor."""
+        """Params with the noise level of others' predictions, if that has a factor."""
         return params
 
     def noise_level(self, params: Params) -> torch.Tensor | None:

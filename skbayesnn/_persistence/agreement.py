@@ -93,7 +93,7 @@ def _check_groups(posterior: Posterior, arrays: dict[str, np.ndarray]) -> None:
         wanted[f"likelihood/{name}"] = tuple(value.shape)
     found = {name: values.shape for name, values in arrays.items() if name != "keep"}
     if posterior.likelihood.has_residual_noise:
-        # Only once it was made anew of the residuals.
+        # Only once it was made anew.
         shape = wanted["likelihood/log_tau"]
         agree("noise", shape, found.pop("likelihood/log_factor", shape))
     agree("parameters", sorted(found.items()), sorted(wanted.items()))

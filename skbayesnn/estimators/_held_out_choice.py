@@ -40,12 +40,12 @@ class Judgement:
     Parameters
     ----------
     density : ndarray of shape (rows,)
-        Of every row, log density in nats; none of it a number where the loss became
-        infinite; no rows where none can be held out.
+        Of every row, log density in nats; not a number where the loss became infinite;
+        no rows where none can be held out.
     weights : ndarray of shape (rows,)
     noise_factor : ndarray of shape (targets,), or None
-        Of the noise's variance under which it is; None where the noise is not for them
-        to say.
+        Of the noise's variance, under which the density is; None where the noise is not
+        for them to say.
     """
 
     density: np.ndarray
@@ -126,7 +126,7 @@ def _of_program(tasks, device, dtype) -> list[list[Judgement]]:
 
 
 def _of_settings(task: Task, said: np.ndarray, judgement) -> list[Judgement]:
-    """said : (networks, things, rows, ...), by fold and setting"""
+    """said : (networks, rows, ...), the networks by fold and setting"""
     if not task.shares:
         return [_NOTHING] * len(task.settings)
     rows = [one.validation for one in task.shares]
@@ -135,8 +135,8 @@ def _of_settings(task: Task, said: np.ndarray, judgement) -> list[Judgement]:
     by_setting = said.reshape(len(rows), -1, *said.shape[1:]).swapaxes(0, 1)
     judged = []
     for of_folds in by_setting:
-        own = [one[:, : len(held)] for one, held in zip(of_folds, rows, strict=True)]
-        judged.append(judgement(np.concatenate(own, axis=1), y, weights))
+        own = [one[: len(held)] for one, held in zip(of_folds, rows, strict=True)]
+        judged.append(judgement(np.concatenate(own), y, weights))
     return judged
 
 
@@ -212,20 +212,20 @@ def _n_networks(task: Task) -> int:
 
 
 def _by_density(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Judgement:
-    """Of log densities, (1, rows)."""
-    return Judgement(said[0], weights)
+    """Of log densities, (rows,)."""
+    return Judgement(said, weights)
 
 
 def _by_noise(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Judgement:
-    """Of residuals and variances, (3, rows, targets); constant targets say nothing."""
+    """Of residuals and variances, (rows, 3, targets); constant targets say nothing."""
     if not np.isfinite(said).all():
         return Judgement(np.full(len(weights), np.nan), weights)
-    density, factor = _held_out_noise.likeliest(said, weights)
+    density, factor = _held_out_noise.likeliest(np.moveaxis(said, 1, 0), weights)
     return Judgement(density @ (np.ptp(y, axis=0) > 0), weights, factor)
 
 
-def likeliest(task: Task, judged: Sequence[Judgement]) -> int:
-    """Which of the settings; a shorter training only where that is beyond doubt."""
+def best_setting(task: Task, judged: Sequence[Judgement]) -> int:
+    """The likeliest; a shorter training only where that is beyond doubt."""
     n_epochs = np.array([one.n_epochs for one in task.settings])
     scores = np.array([one.score for one in judged])
     longest = int(np.where(n_epochs == n_epochs.max(), scores, -np.inf).argmax())
@@ -236,7 +236,7 @@ def likeliest(task: Task, judged: Sequence[Judgement]) -> int:
 
 def _chosen(task: Task, judged: Sequence[Judgement]) -> Task:
     """With the likeliest setting, and its noise; its own where nothing can be said."""
-    number = likeliest(task, judged)
+    number = best_setting(task, judged)
     if np.isfinite(judged[number].score):
         return task.under(task.settings[number], judged[number].noise_factor)
     return task.under(Setting(task.length_scale, int(task.members.n_epochs[0])))

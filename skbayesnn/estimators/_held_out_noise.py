@@ -5,9 +5,10 @@ fitted to. Where q(W) has a width of its own that is learned, no count of parame
 says what the weights have taken up (as in `_inference/residual_noise.py`); rows that
 were held out do. Draws and noise are taken for normal:
 
-      sum_n w_n log N(y_n; E f_n, var f_n + s^2 v_n)
+      sum_n w_n max(log N(y_n; E f_n, var f_n + s^2 v_n), c) + log N(log s; 0, 0.5^2)
 
-is maximised in the factor s on the std of the noise, v its variance as it was trained.
+is maximised in the factor s on the std of the noise, v its variance as it was trained;
+c is 30 nats below most rows.
 """
 
 from functools import partial
@@ -22,7 +23,7 @@ FACTORS, OUTLIER = (1e-4, 1e4), 30.0
 
 
 def likeliest(moments: np.ndarray, weights) -> tuple[np.ndarray, np.ndarray]:
-    """Log density of every row, nats, and the factors of the noise's variance.
+    """Log density of every row, nats, and the factors s^2 of the noise's variance.
 
     moments : (3, rows, targets), residuals from the mean of the draws, and the variance
         of the draws and of the noise

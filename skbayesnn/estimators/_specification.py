@@ -15,8 +15,9 @@ from skbayesnn.estimators._prepared import Prepared
 from skbayesnn.estimators._variational_spec import VariationalSpec
 from skbayesnn.networks import MLP
 
-# Below so many rows (sum of weights), and entries of X, rows that are held out choose
-# the prior's length scale, where the estimator has several to choose from.
+# Below so many rows (sum of weights) others that are held out choose the prior's length
+# scale, where the estimator has several to choose from; from so many entries of X on
+# they choose nothing.
 _FEW_ROWS, _MOST_ENTRIES = 200, 2**22
 # Of `max_iter="auto"`, what rows that are held out may choose in its place.
 _SHORTER = 0.25, 0.1
@@ -57,7 +58,8 @@ class Specification:
         As in :class:`skbayesnn._inference.plan.Plan`.
     n_epochs : int
     settings : tuple of Setting
-        Among which rows that are held out may choose; empty where none can be.
+        Among which rows that are held out may choose, at least the estimator's own;
+        empty where the table is too large for it.
     """
 
     seeds: np.ndarray
@@ -199,9 +201,9 @@ def _leaves_length(estimator, n_rows: float) -> bool:
 def _to_choose_from(
     estimator, prepared, weights, own: Setting, leaves_length: bool
 ) -> tuple[Setting, ...]:
-    """What rows that are held out choose from; nothing where there is no choice.
+    """What rows that are held out choose from; nothing of tables that are too large.
 
-    own : without a choice
+    own : without a choice; what is returned at least
     """
     if len(weights) * prepared.table.X.shape[1] >= _MOST_ENTRIES:
         return ()

@@ -40,7 +40,7 @@ class Task:
     settings : tuple of Setting
         Among which rows that are held out may choose; of a task that has chosen, or
         may not, none.
-    noise_factor : ndarray of shape (members or 1, targets), or None
+    noise_factor : ndarray of shape (targets,), or None
         Of the variance of the noise that is learned; known by rows held out.
     """
 
@@ -73,7 +73,10 @@ class Task:
 
     @property
     def is_open(self) -> bool:
-        """Whether rows that are held out for it have something to say."""
+        """Whether rows that are held out have something to say.
+
+        One setting is no choice, but the noise may be open.
+        """
         return len(self.settings) > (0 if self.plan.leaves_noise else 1)
 
     def for_streaming(self, horizon: int, n_epochs: int) -> "Task":

@@ -71,7 +71,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Probability that a unit is dropped; a sequence gives one for the inputs of
         each weight layer (hidden layers + 1), the network's inputs first. Higher rates
         regularise more, and their masks' spread is in all predictions.
-        ``"auto"`` learns one per layer with the weights [3]_, from the default on; what
+        ``"auto"`` learns one per layer with the weights [3]_, starting at 0.01; what
         weighs it against the data are N, l and tau.
     noise : {"bernoulli", "gaussian", "dropconnect", "additive"}, default="bernoulli"
         What is random [4]_, with p = 1 - dropout: units that are dropped; units that
@@ -96,7 +96,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         the noise under which rows are the likeliest that networks have not seen, each
         trained without a fifth of the rows; all are held out so, two fifths from 700
         rows on (sum of their weights), one from 5,000 (tables of up to 4 million
-        numbers; of larger ones it stays). A warm start keeps it.
+        numbers; of larger ones it stays). A warm start keeps it, also on other rows.
     likelihood : str, default="gaussian"
         Noise of y. ``"gaussian"`` is equal everywhere; ``"heteroscedastic"`` depends on
         the input (a second output of the network, learned after a warm-up; ``tau`` is
@@ -133,12 +133,13 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         ten epochs. Classifiers, which over-fit noisy labels with time, take fewer:
         40 sqrt(N), or 20 where rates are learned; Bayes by Backprop and anchored
         ensembles 100. Of all but Bayes by Backprop fewer than 5,000 rows (sum of their
-        weights) may choose a quarter or a tenth of that, if networks that are trained
-        without a fifth of the rows each give the labels of that fifth a higher density
-        then; fits take two to three times as long. So may the rows of regressors that
-        learn rates, however many there are (tables of up to 4 million numbers). That
-        goes for ``network=None``, where no row is held out to stop by, and not for fits
-        that go on (warm starts, streams); ``n_iter_`` tells what was chosen.
+        weights) may choose a quarter or a tenth of that, if rows that networks have not
+        seen, each trained without a fifth of them, have a higher log density then, by
+        more than its standard error; fits take two to four times as long. So may the
+        rows of regressors that learn rates, however many there are. That goes for
+        ``network=None``, tables of up to 4 million numbers and where no row is held out
+        to stop by, and not for fits that go on (warm starts, streams); ``n_iter_``
+        tells what was chosen.
     early_stopping : bool or "auto", default=False
         Hold out rows, keep each network's best weights on them and stop after
         ``n_iter_no_change`` epochs without improvement of their log density.
@@ -309,7 +310,7 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     dropout : float in [0, 1), sequence of float or "auto", default=0.1
         Probability that a unit is dropped; a sequence gives one for the inputs of
         each weight layer (hidden layers + 1), the network's inputs first. ``"auto"``
-        learns one per layer with the weights, from the default on.
+        learns one per layer with the weights, starting at 0.1.
     noise : {"bernoulli", "gaussian", "dropconnect", "additive"}, default="bernoulli"
         What is random, as in :class:`MCDropoutRegressor`.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"

@@ -107,9 +107,11 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     the KL depends on alpha alone: it asks for noise wherever the data allow it.
 
     Type B with an alpha per unit, the default, has the lowest errors with one hidden
-    layer in this package's benchmarks. Nothing holds the weights themselves, and long
-    training over-fits: so rows that are held out say how long is trained
-    (``max_iter``), and what the noise is (``tau``).
+    layer in this package's benchmarks. Under the log-uniform prior nothing holds the
+    weights themselves, and long training over-fits: so rows that are held out say how
+    long is trained (``max_iter``), and what the noise is (``tau``). Where they do not
+    (``partial_fit``, other likelihoods, very large tables) intervals can be too narrow:
+    there put :class:`CalibratedUncertaintyRegressor` around it.
 
     Parameters
     ----------
@@ -142,7 +144,7 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
         weights, as in :class:`MCDropoutRegressor`; ``"auto"`` is ``"fan_in"``.
     tau, likelihood, likelihood_options
         As in :class:`MCDropoutRegressor` with ``dropout="auto"``, whose posterior has a
-        width that is learned, too.
+        width that is learned, too (with ``dropout=0`` as there by the residuals).
     n_estimators, n_draws, n_training_draws, standardize, batch_size, learning_rate, \
 learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
 tol, warm_start, device, dtype, verbose, random_state

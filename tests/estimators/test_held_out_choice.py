@@ -389,7 +389,7 @@ def test_doubt_is_that_of_rows_that_are_there_as_often(seed):
 @pytest.mark.parametrize("chosen", [0, 1, 2])
 def test_the_fit_is_that_with_the_length_given(kind, chosen, table, seed, monkeypatch):
     X, y = table
-    monkeypatch.setattr(_held_out_choice, "likeliest", lambda task, judged: chosen)
+    monkeypatch.setattr(_held_out_choice, "best_setting", lambda task, judged: chosen)
     model = kind(**OPEN, random_state=seed).fit(X, y)
     given = kind(**OPEN | {"max_iter": model.n_iter_}, random_state=seed).fit(X, y)
     np.testing.assert_array_equal(model.predict_proba(X), given.predict_proba(X))
