@@ -101,7 +101,8 @@ def main():
                 fits, ratio = three_fits(model, X[train], y[train], (X[new], y[new]))
                 found.append(fits)
                 ratios.append(ratio)
-            rows.append([kind, n_rows, *told(np.array(found)), np.mean(ratios)])
+            cells = *told(np.array(found)), f"{np.mean(ratios):.1f}"
+            rows.append([kind, n_rows, *cells])
     heads = ["as learned", "held out", "default: length, too", "seconds"]
     print(table(["posterior", "N", *heads], rows))
 
