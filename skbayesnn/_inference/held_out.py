@@ -7,9 +7,6 @@ import torch
 from skbayesnn._inference.plan import Rows
 from skbayesnn._inference.posterior import Posterior
 
-# Units that are held at once, of some draws.
-_LIVE_UNITS = 1 << 26
-
 
 def validation_score(posterior: Posterior, rows: Rows, n_draws: int) -> torch.Tensor:
     """Mean of ``validation_density`` over rows, (members,)."""
@@ -25,7 +22,7 @@ def validation_density(posterior: Posterior, rows: Rows, n_draws: int) -> torch.
     """
     x, y, _ = rows.validation()
     with torch.no_grad():
-        outputs = _outputs(posterior, x, n_draws)
+        outputs = posterior.outputs_of(x, n_draws)
         density = posterior.likelihood.log_density(
             posterior.likelihood_params, outputs, y
         )
@@ -39,15 +36,6 @@ def validation_moments(posterior: Posterior, rows: Rows, n_draws: int) -> torch.
     """
     x, y, _ = rows.validation()
     with torch.no_grad():
-        mean, noise = posterior.components(_outputs(posterior, x, n_draws))
+        mean, noise = posterior.components(posterior.outputs_of(x, n_draws))
         said = y - mean.mean(0), mean.var(0, correction=0), noise.mean(0)
         return torch.stack(said, dim=2)
-
-
-def _outputs(posterior: Posterior, x: torch.Tensor, n_draws: int) -> torch.Tensor:
-    """Of so many draws, some at a time: layers are larger than what comes out."""
-    units = posterior.n_members * x.shape[1] * posterior.network.live_units
-    at_once = max(1, _LIVE_UNITS // units)
-    draws = range(posterior.distinct_draws(n_draws))
-    parts = [draws[start : start + at_once] for start in draws[::at_once]]
-    return torch.cat([posterior.outputs(x, part) for part in parts])

@@ -80,18 +80,6 @@ class Plan:
     dtype: torch.dtype = torch.float64
     hooks: tuple[Callable[[], Hook], ...] = ()
 
-    @property
-    def leaves_noise(self) -> bool:
-        """Whether the noise is for rows to say that are held out.
-
-        As of residuals, not with early stopping: it stays as it was learned.
-        """
-        return (
-            self.noise_from == "held_out"
-            and self.likelihood.has_residual_noise
-            and self.patience is None
-        )
-
     def batch_rows(self, n_rows):
         """Rows of a batch of ``n_rows``, a number or an array."""
         return -(-n_rows // self.n_batches)

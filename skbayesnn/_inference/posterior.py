@@ -14,6 +14,8 @@ from skbayesnn._networks import Network
 
 # The networks of some parts of the draws.
 Drawn = list[Callable[[torch.Tensor], torch.Tensor]]
+# Units of the layers that are held at once, of some draws.
+_LIVE_UNITS = 1 << 26
 # Weights of draws that are kept from one prediction to the next.
 _CACHE_BYTES = 1 << 25
 
@@ -107,6 +109,17 @@ class Posterior:
         returns : (draws, members, rows, outputs)
         """
         return self.drawn(draws)(x)
+
+    def outputs_of(self, x: torch.Tensor, n_draws: int) -> torch.Tensor:
+        """``outputs`` of so many draws, as far as they differ.
+
+        Some at a time: hidden layers are larger than what comes out.
+        """
+        units = self.n_members * x.shape[1] * self.network.live_units
+        at_once = max(1, _LIVE_UNITS // units)
+        draws = range(self.distinct_draws(n_draws))
+        parts = [draws[start : start + at_once] for start in draws[::at_once]]
+        return torch.cat([self.outputs(x, part) for part in parts])
 
     def components(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """What the likelihood makes of outputs (draws, members, rows, outputs)."""

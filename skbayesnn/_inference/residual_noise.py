@@ -32,9 +32,8 @@ from skbayesnn._inference.posterior import Posterior
 # Rows whose residuals are looked at, and the draws whose mean is taken there. A draw is
 # off in the same direction on many rows: many rows do not stand for many draws.
 _RESIDUALS, _DRAWS = 2000, 50
-# Units of all these, at most: a convolutional network is asked of fewer rows. And units
-# that are held at once, of some draws.
-_UNITS, _LIVE_UNITS = 1 << 30, 1 << 26
+# Units of all these, at most: a convolutional network is asked of fewer rows.
+_UNITS = 1 << 30
 # Rows that gamma is the trace over: all, or so many that stand for them, fewer of many
 # rows. It then comes out too small, by 15 % of 2,000 rows and by more of more, of which
 # it is a smaller share: the noise by 3 %.
@@ -150,14 +149,7 @@ def _residuals(plan: Plan, rows: Rows, posterior: Posterior):
     numbers = n_draws * x.shape[1] * network.widest
     for part in _parts(posterior.n_members, numbers):
         one, w = posterior.select(part), _of(weights, part).unsqueeze(2)
-        at_once = max(1, _LIVE_UNITS // (len(part) * x.shape[1] * network.live_units))
-        draws = range(n_draws)
-        outputs = torch.cat(
-            [
-                one.outputs(_of(x, part), draws[start : start + at_once])
-                for start in draws[::at_once]
-            ]
-        )
+        outputs = one.outputs_of(_of(x, part), n_draws)
         mean, variance = map(_exact, one.components(outputs))
         noise = variance.mean(0)
         targets = _exact(_of(y, part))

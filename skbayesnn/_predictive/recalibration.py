@@ -58,10 +58,8 @@ def log_density_of_scale(components: Components, y):
     return density
 
 
-def likeliest_factor(
-    density, weights, low: float, high: float, outlier: float
-) -> float:
-    """The factor in [low, high] under which rows are the likeliest.
+def map_factor(density, weights, low: float, high: float, outlier: float) -> float:
+    """The factor in [low, high] of the highest posterior density (MAP), given rows.
 
     Its logarithm has a Gaussian prior about 0, so that few rows need good reasons, and
     rows that are less likely than most by ``outlier`` do not speak, so that one of them

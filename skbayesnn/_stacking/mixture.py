@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skbayesnn._predictive.recalibration import LOWEST, likeliest_factor
+from skbayesnn._predictive.recalibration import LOWEST, map_factor
 from skbayesnn._stacking.weights import few_weights, whole_numbers
 from skbayesnn._warnings import warn
 
@@ -172,6 +172,4 @@ def best_factor(mixture, y, weights) -> np.ndarray:
     densities = mixture.densities_of_factor(y)
     if not densities:
         return np.ones(1)
-    return np.array(
-        [likeliest_factor(one, weights, *FACTORS, OUTLIER) for one in densities]
-    )
+    return np.array([map_factor(one, weights, *FACTORS, OUTLIER) for one in densities])

@@ -69,7 +69,7 @@ def go_on(
         estimator.optimizer_ if stream else None,
         estimator.n_epochs_seen_,
     )
-    if how == "warm" and task.plan.leaves_noise:
+    if how == "warm" and task.leaves_noise:
         # No rows are held out of what goes on.
         noisy = trained.posterior.with_noise_of(posterior)
         trained = replace(trained, posterior=noisy)

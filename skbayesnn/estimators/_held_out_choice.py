@@ -22,8 +22,9 @@ from skbayesnn._data.design import Share
 from skbayesnn._inference.held_out import validation_density, validation_moments
 from skbayesnn._inference.plan import Members
 from skbayesnn._inference.training import start, train
+from skbayesnn._warnings import warn
 from skbayesnn.estimators import _held_out_noise
-from skbayesnn.estimators._specification import Setting
+from skbayesnn.estimators._specification import MOST_ENTRIES, Setting
 from skbayesnn.estimators._task import Task, joined
 
 # Parts of the rows, and how many of them are held out: all, or from so many rows on
@@ -88,7 +89,24 @@ def settled(
         judged = judgements([tasks[i] for i in part], device, dtype)
         for i, of_task in zip(part, judged, strict=True):
             tasks[i] = _chosen(tasks[i], of_task)
+    untold = [t for t in tasks if t.leaves_noise and t.noise_factor is None]
+    if untold:
+        _warn_of_noise(untold[0])
     return tasks
+
+
+def _warn_of_noise(task: Task) -> None:
+    """Say that no row outside of the training has told what the noise is."""
+    n_rows, n_inputs = task.table.X.shape
+    if n_rows * n_inputs >= MOST_ENTRIES:
+        why = f"X has {n_rows * n_inputs:,} numbers, and of {MOST_ENTRIES:,} or more"
+    else:
+        why = f"of {n_rows} rows too few differ, or the networks diverged, so that"
+    warn(
+        f"{why} none are held out to tell the noise of y: it is that of rows that the "
+        "weights were fitted to, and intervals may be too narrow. Put "
+        "CalibratedUncertaintyRegressor around the estimator, or give tau."
+    )
 
 
 def judgements(
@@ -112,7 +130,7 @@ def _of_program(tasks, device, dtype) -> list[list[Judgement]]:
     members, design = joined(trained, device, dtype)
     plan = trained[0].plan
     of_all = train(plan, members, design, start(plan, members, device, dtype))
-    if plan.leaves_noise:
+    if trained[0].leaves_noise:
         judgement, said_by = _by_noise, validation_moments
     else:
         judgement, said_by = _by_density, validation_density
@@ -220,7 +238,7 @@ def _by_noise(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Judgement
     """Of residuals and variances, (rows, 3, targets); constant targets say nothing."""
     if not np.isfinite(said).all():
         return Judgement(np.full(len(weights), np.nan), weights)
-    density, factor = _held_out_noise.likeliest(np.moveaxis(said, 1, 0), weights)
+    density, factor = _held_out_noise.noise_factors(np.moveaxis(said, 1, 0), weights)
     return Judgement(density @ (np.ptp(y, axis=0) > 0), weights, factor)
 
 

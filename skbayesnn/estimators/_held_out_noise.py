@@ -15,14 +15,14 @@ from functools import partial
 
 import numpy as np
 
-from skbayesnn._predictive.recalibration import likeliest_factor
+from skbayesnn._predictive.recalibration import map_factor
 
 # Of the noise's std, that are looked at, and by how many nats a row is an outlier: more
 # than of a mixture, which has tails (benchmarks/STUDY.md).
 FACTORS, OUTLIER = (1e-4, 1e4), 30.0
 
 
-def likeliest(moments: np.ndarray, weights) -> tuple[np.ndarray, np.ndarray]:
+def noise_factors(moments: np.ndarray, weights) -> tuple[np.ndarray, np.ndarray]:
     """Log density of every row, nats, and the factors s^2 of the noise's variance.
 
     moments : (3, rows, targets), residuals from the mean of the draws, and the variance
@@ -33,7 +33,7 @@ def likeliest(moments: np.ndarray, weights) -> tuple[np.ndarray, np.ndarray]:
     densities, factors = [], []
     for of_target in np.moveaxis(moments, 2, 0):
         density = partial(_log_density, of_target)
-        factor = likeliest_factor(density, weights, *FACTORS, OUTLIER)
+        factor = map_factor(density, weights, *FACTORS, OUTLIER)
         densities.append(density(np.log(factor)))
         factors.append(factor**2)
     return np.stack(densities, axis=1), np.array(factors)

@@ -18,7 +18,7 @@ from skbayesnn.networks import MLP
 # Below so many rows (sum of weights) others that are held out choose the prior's length
 # scale, where the estimator has several to choose from; from so many entries of X on
 # they choose nothing.
-_FEW_ROWS, _MOST_ENTRIES = 200, 2**22
+_FEW_ROWS, MOST_ENTRIES = 200, 2**22
 # Of `max_iter="auto"`, what rows that are held out may choose in its place.
 _SHORTER = 0.25, 0.1
 
@@ -205,7 +205,7 @@ def _to_choose_from(
 
     own : without a choice; what is returned at least
     """
-    if len(weights) * prepared.table.X.shape[1] >= _MOST_ENTRIES:
+    if len(weights) * prepared.table.X.shape[1] >= MOST_ENTRIES:
         return ()
     scales = open_length_scales(estimator) if weights.sum() < _FEW_ROWS else ()
     layers = np.ones_like(own.length_scale)

@@ -72,12 +72,24 @@ class Task:
         return float(np.dot(sums, counts / self.n_members))
 
     @property
+    def leaves_noise(self) -> bool:
+        """Whether the noise is for rows to say that are held out.
+
+        As of residuals, not with early stopping: it stays as it was learned.
+        """
+        return (
+            self.plan.noise_from == "held_out"
+            and self.plan.likelihood.has_residual_noise
+            and self.plan.patience is None
+        )
+
+    @property
     def is_open(self) -> bool:
         """Whether rows that are held out have something to say.
 
         One setting is no choice, but the noise may be open.
         """
-        return len(self.settings) > (0 if self.plan.leaves_noise else 1)
+        return len(self.settings) > (0 if self.leaves_noise else 1)
 
     def for_streaming(self, horizon: int, n_epochs: int) -> "Task":
         """Epochs at a constant learning rate, within a warm-up of ``horizon``."""

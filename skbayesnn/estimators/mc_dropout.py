@@ -20,10 +20,14 @@ class _MCDropout(BayesianNetwork):
     # Where `dropout="auto"` starts to learn: the default of a rate that is given.
     _start_rate: float
 
+    @property
+    def _learns_rates(self):
+        return isinstance(self.dropout, str)
+
     def _variational(self, fan_ins):
         n_layers = len(fan_ins)
         noise = _validation.check_option("noise", self.noise, NOISES)
-        if isinstance(self.dropout, str):
+        if self._learns_rates:
             _validation.check_named("dropout", self.dropout, ["auto"])
             if noise != "bernoulli":
                 raise ValueError(
@@ -42,7 +46,7 @@ class _MCDropout(BayesianNetwork):
             rates,
             families,
             n_training_draws=_validation.training_draws(self),
-            noise_from="held_out" if isinstance(self.dropout, str) else "residuals",
+            noise_from="held_out" if self._learns_rates else "residuals",
         )
 
 
@@ -285,7 +289,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     @property
     def _chooses_length_below(self):
         """Rates that are learned over-fit noise with time: benchmarks/STUDY.md."""
-        return math.inf if isinstance(self.dropout, str) else 0
+        return math.inf if self._learns_rates else 0
 
     def _auto_length_scale(self, fan_ins, total_weight):
         """So that few rows are fitted at all: benchmarks/STUDY.md."""
@@ -416,8 +420,8 @@ x_mean_, x_scale_
     @property
     def _steps_per_root(self):
         """A rate that is learned is soon too low for classes: benchmarks/STUDY.md."""
-        return 20 if isinstance(self.dropout, str) else 40
+        return 20 if self._learns_rates else 40
 
     @property
     def _stops_early_from(self):
-        return MANY_ROWS if isinstance(self.dropout, str) else math.inf
+        return MANY_ROWS if self._learns_rates else math.inf

@@ -16,6 +16,10 @@ class _VariationalDropout(_pruning.Prunable):
 
     _can_collapse = True
 
+    @property
+    def _learns_rates(self):
+        return bool(np.any(np.asarray(self.dropout) > 0))
+
     def _variational(self, fan_ins):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))
         noise, alpha, prior, approximation = (
@@ -47,7 +51,7 @@ class _VariationalDropout(_pruning.Prunable):
             prior=prior,
             kl_warm_up=self._warm_up(noise),
             n_training_draws=_validation.training_draws(self),
-            noise_from="held_out" if (rates > 0).any() else "residuals",
+            noise_from="held_out" if self._learns_rates else "residuals",
         )
 
     def _warm_up(self, noise):
@@ -228,7 +232,7 @@ x_scale_, y_mean_, y_scale_
     @property
     def _chooses_length_below(self):
         """With a prior without a scale noise is over-fitted: benchmarks/STUDY.md."""
-        return math.inf if np.any(np.asarray(self.dropout) > 0) else 0
+        return math.inf if self._learns_rates else 0
 
 
 class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):

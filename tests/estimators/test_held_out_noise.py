@@ -6,7 +6,12 @@ import torch
 
 from skbayesnn import MCDropoutRegressor, VariationalDropoutRegressor
 from skbayesnn._predictive.recalibration import PRIOR_STD
-from skbayesnn.estimators import _held_out_choice, _held_out_noise, _program
+from skbayesnn.estimators import (
+    _held_out_choice,
+    _held_out_noise,
+    _program,
+    _specification,
+)
 from skbayesnn.estimators._prepared import prepare
 from skbayesnn.estimators._serialization import posterior_of
 from skbayesnn.estimators._task import task_of
@@ -71,7 +76,7 @@ def test_factor_is_the_mode_of_its_posterior(seed):
     residuals = [0.3, 2.0] * np.sqrt(noise) * random.uniform(-2, 2, (n_rows, TARGETS))
     weights = random.uniform(0.5, 1.5, size=n_rows)
     of_draws = np.zeros((n_rows, TARGETS))
-    _, factor = _held_out_noise.likeliest(
+    _, factor = _held_out_noise.noise_factors(
         np.stack([residuals, of_draws, noise]), weights
     )
     squares = weights @ (residuals**2 / noise)
@@ -89,7 +94,7 @@ def test_draws_count_as_they_are(seed):
     of_draws = random.uniform(1, 3, size=(n_rows, 1))
     noise = np.full((n_rows, 1), 4.0)
     y = np.sqrt(of_draws + 1.0) * random.normal(size=(n_rows, 1))
-    density, [factor] = _held_out_noise.likeliest(
+    density, [factor] = _held_out_noise.noise_factors(
         np.stack([y, of_draws, noise]), np.ones(n_rows)
     )
     # 1 is a quarter of 4; y^2 tells 1 + of_draws, 3 on average, to sqrt(2 / rows).
@@ -115,7 +120,7 @@ def test_factor_is_that_of_fits_without_the_folds(model, table, seed):
         [of_network] = as_trained(alone, X[test])
         said.append([y[test] - of_network[0], *of_network[1:], weights[test]])
     *moments, of_rows = np.concatenate(said, axis=1)[..., None]
-    density, expected = _held_out_noise.likeliest(np.stack(moments), of_rows[:, 0])
+    density, expected = _held_out_noise.noise_factors(np.stack(moments), of_rows[:, 0])
     task = task_of(model, prepare(model, X, y, weights))
     [[found]] = _held_out_choice.judgements([task], CPU, torch.float64)
     # The factor's logarithm is rounded to 0.001, of s or of s^2; the density with it.
@@ -239,10 +244,15 @@ def test_where_tau_is_chosen_nothing_else_is(table, monkeypatch):
     VariationalDropoutRegressorCV(taus=[2.0, 4.0], cv=2, **settings).fit(X, y)
 
 
-def test_one_row_has_the_noise_of_its_training():
-    """None can be held out."""
+UNTOLD = "none are held out to tell the noise of y.*CalibratedUncertaintyRegressor"
+
+
+@pytest.mark.filterwarnings("ignore:2 columns of X are constant")
+def test_rows_that_are_the_same_have_the_noise_of_their_training():
+    """None can be held out, of which is warned."""
     model = VariationalDropoutRegressor(**EXACT, random_state=0)
-    model.fit([[0.0, 1.0], [0.0, 1.0]], [1.0, 2.0])
+    with pytest.warns(UserWarning, match=f"of 2 rows too few differ.*{UNTOLD}"):
+        model.fit([[0.0, 1.0], [0.0, 1.0]], [1.0, 2.0])
     assert FACTOR not in model.parameters_
 
 
@@ -256,20 +266,39 @@ def test_networks_that_diverge_have_no_say(table, monkeypatch):
         return trained
 
     monkeypatch.setattr(_held_out_choice, "train", one_fails)
-    model = VariationalDropoutRegressor(**EXACT, random_state=0).fit(X, y)
+    model = VariationalDropoutRegressor(**EXACT, random_state=0)
+    with pytest.warns(UserWarning, match=f"or the networks diverged.*{UNTOLD}"):
+        model.fit(X, y)
     assert FACTOR not in model.parameters_
+
+
+def test_large_tables_hold_nothing_out(table, monkeypatch):
+    """Of as many numbers as the limit, of which is warned; not of one less."""
+    X, y = table
+    model = VariationalDropoutRegressor(**EXACT, random_state=0)
+    for module in (_specification, _held_out_choice):
+        monkeypatch.setattr(module, "MOST_ENTRIES", ROWS * INPUTS)
+    with pytest.warns(UserWarning, match=f"X has {ROWS * INPUTS} numbers.*{UNTOLD}"):
+        model.fit(X, y)
+    assert FACTOR not in model.parameters_
+    assert FACTOR in model.fit(X[1:], y[1:]).parameters_
 
 
 # ---- training that goes on
 
 
-def test_a_fit_that_goes_on_keeps_the_noise(table, seed):
-    """Its ratio to that of the training falls with the latter, which had not ended."""
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+def test_a_fit_that_goes_on_keeps_the_noise(likelihood, table, seed):
+    """Its ratio to that of the training rises as the latter falls, and its level stays.
+
+    Where it depends on the row, that about which it varies.
+    """
     X, y = table
-    model = VariationalDropoutRegressor(**EXACT, warm_start=True, random_state=seed)
-    noise = model.fit(X, y).noise_std_
+    settings = EXACT | {"warm_start": True, "likelihood": likelihood}
+    model = VariationalDropoutRegressor(**settings, random_state=seed)
+    tau = model.fit(X, y).tau_
     trained = model.parameters_["likelihood/log_tau"].copy()
-    assert model.fit(X, y).noise_std_ == pytest.approx(noise, rel=1e-12)
+    assert model.fit(X, y).tau_ == pytest.approx(tau, rel=1e-12)
     assert (abs(model.parameters_["likelihood/log_tau"] - trained) > 0.01).all()
 
 

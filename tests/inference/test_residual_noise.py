@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from skbayesnn import MCDropoutRegressor
 from skbayesnn._families import FAMILIES
-from skbayesnn._inference import residual_noise
+from skbayesnn._inference import posterior, residual_noise
 from skbayesnn._inference.mean_noise import MeanNoise
 from skbayesnn._inference.noise import DrawNoise
 from skbayesnn._likelihoods.base import SMALLEST_NOISE
@@ -101,7 +101,7 @@ def test_draws_are_looked_at_in_parts(seed, dropout, monkeypatch):
     X, Y, weights = table(seed)
     model = linear(seed, max_iter=30, dropout=dropout)
     whole = model.fit(X, Y, sample_weight=weights).noise_std_
-    monkeypatch.setattr(residual_noise, "_LIVE_UNITS", 7 * ROWS * TARGETS)
+    monkeypatch.setattr(posterior, "_LIVE_UNITS", 7 * ROWS * TARGETS)
     parts = model.fit(X, Y, sample_weight=weights).noise_std_
     np.testing.assert_allclose(parts, whole, rtol=1e-12)
 
