@@ -77,9 +77,10 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         regularise more, and their masks' spread is in all predictions.
         ``"auto"`` learns one per layer with the weights [3]_, starting at 0.01; what
         weighs it against the data are N, l and tau. The entropy of a mask does not grow
-        with N, and what it costs the likelihood does: of some thousand rows nothing is
-        dropped in the end, and epistemic uncertainty is next to zero. Where new rows
-        may differ from those of the training, give a rate.
+        with N, and what it costs the likelihood does: of some thousand rows next to
+        nothing is dropped in the end, and epistemic uncertainty is next to zero. Where
+        new rows may differ from those of the training, use
+        :class:`AnchoredEnsembleRegressor` or :class:`BayesianStackingRegressor`.
     noise : {"bernoulli", "gaussian", "dropconnect", "additive"}, default="bernoulli"
         What is random [4]_, with p = 1 - dropout: units that are dropped; units that
         are scaled by N(p, p (1 - p)); weights that are dropped one by one; weights
@@ -108,8 +109,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Noise of y. ``"gaussian"`` is equal everywhere; ``"heteroscedastic"`` depends on
         the input (a second output of the network, learned after a warm-up; ``tau`` is
         then its overall level). ``"student_t"`` has outliers, which move the fit little
-        [5]_, nor do they the scale of y; ``tau`` is still 1 / variance. ``"poisson"``
-        is for counts, whose log rate is the network's output [6]_: y is not scaled,
+        [5]_, nor do they the scale of y; ``tau`` is still 1 / variance; with some
+        hundred rows its intervals can be far too narrow. ``"poisson"`` is for counts, whose log rate is the network's output [6]_: y is not scaled,
         ``tau`` is an inverse temperature as a classifier's, 1 for ``"auto"``.
         ``"mixture"`` is of several peaks or skewed: a few Gaussians that depend on the
         input [7]_; ``tau`` is the overall level of their noise.
