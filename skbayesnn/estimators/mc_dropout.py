@@ -110,8 +110,9 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         the input (a second output of the network, learned after a warm-up; ``tau`` is
         then its overall level). ``"student_t"`` has outliers, which move the fit little
         [5]_, nor do they the scale of y; ``tau`` is still 1 / variance; with some
-        hundred rows its intervals can be far too narrow. ``"poisson"`` is for counts, whose log rate is the network's output [6]_: y is not scaled,
-        ``tau`` is an inverse temperature as a classifier's, 1 for ``"auto"``.
+        hundred rows its intervals can be far too narrow. ``"poisson"`` is for counts,
+        whose log rate is the network's output [6]_: y is not scaled, ``tau`` is an
+        inverse temperature as a classifier's, 1 for ``"auto"``.
         ``"mixture"`` is of several peaks or skewed: a few Gaussians that depend on the
         input [7]_; ``tau`` is the overall level of their noise.
     likelihood_options : dict, default=None
