@@ -30,12 +30,16 @@ def validation_density(posterior: Posterior, rows: Rows, n_draws: int) -> torch.
 
 
 def validation_moments(posterior: Posterior, rows: Rows, n_draws: int) -> torch.Tensor:
-    """Residuals of the validation rows, and their variance by draws and by noise.
+    """Residuals of the validation rows, their variance by draws, and their noise.
 
-    returns : (members, rows, 3, targets), filled up as ``validation_density``
+    The noise as the components have it beside their mean, on average over draws: its
+    variance, or scale and degrees of freedom.
+
+    returns : (members, rows, numbers, targets), filled up as ``validation_density``
     """
     x, y, _ = rows.validation()
     with torch.no_grad():
-        mean, noise = posterior.components(posterior.outputs_of(x, n_draws))
-        said = y - mean.mean(0), mean.var(0, correction=0), noise.mean(0)
+        mean, *noise = posterior.components(posterior.outputs_of(x, n_draws))
+        of_noise = [values.mean(0) for values in noise]
+        said = y - mean.mean(0), mean.var(0, correction=0), *of_noise
         return torch.stack(said, dim=2)

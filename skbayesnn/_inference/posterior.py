@@ -1,6 +1,6 @@
 """A trained q(W) of several networks side by side, and its draws as functions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -136,18 +136,22 @@ class Posterior:
             seeds=self.seeds[members],
         )
 
-    def with_noise_factor(self, factor: np.ndarray | torch.Tensor) -> "Posterior":
-        """With a noise of y whose variance is so many times that in training.
+    def with_noise(self, noise: Mapping[str, np.ndarray | torch.Tensor]) -> "Posterior":
+        """With a noise of predictions that is not that of the training.
 
-        factor : (members or 1, targets)
+        noise : the likelihood's ``noise_of_predictions``, (members or 1, targets) each
         """
-        factor = torch.as_tensor(factor).to(self.device, self.dtype)
-        factor = factor.expand(self.n_members, -1)
-        params = self.likelihood.with_noise_factor(self.likelihood_params, factor)
+        of_members = {
+            name: torch.as_tensor(values)
+            .to(self.device, self.dtype)
+            .expand(self.n_members, -1)
+            for name, values in noise.items()
+        }
+        params = self.likelihood.with_noise(self.likelihood_params, of_members)
         return replace(self, likelihood_params=params)
 
     def with_noise_of(self, other: "Posterior") -> "Posterior":
-        """With the noise level of another's predictions, if that was given a factor."""
+        """With the noise of another's predictions, if that is one of their own."""
         params = self.likelihood.with_noise_of(
             self.likelihood_params, other.likelihood_params
         )

@@ -65,7 +65,7 @@ def with_residual_noise(
     likelihood = plan.likelihood
     if not (
         plan.noise_from == "residuals"
-        and likelihood.has_residual_noise
+        and "log_factor" in likelihood.noise_of_predictions
         and curvature is not None
         and plan.patience is None
         and plan.horizon is None
@@ -78,7 +78,7 @@ def with_residual_noise(
     factor = (squares + of_y / level) / (n_rows - gamma + 1)
     # Weights that are far from their mode leave residuals that are no noise.
     factor = torch.minimum(factor, torch.maximum(of_y / level, squares / n_rows))
-    return posterior.with_noise_factor(factor.nan_to_num(1.0))
+    return posterior.with_noise({"log_factor": factor.nan_to_num(1.0).log()})
 
 
 def _some_rows(rows: Rows, most: int | np.ndarray):

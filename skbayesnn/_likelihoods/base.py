@@ -83,12 +83,13 @@ class Likelihood(ABC):
         return 0
 
     @property
-    def has_residual_noise(self) -> bool:
-        """Whether its noise is learned of residuals about the first outputs.
+    def noise_of_predictions(self) -> tuple[str, ...]:
+        """Parameters of its noise that may be made anew once the weights are trained.
 
-        One per target; ``with_noise_factor`` then changes it.
+        They are of predictions alone, and are there after ``with_noise``: one number
+        per target, of residuals about the first outputs.
         """
-        return False
+        return ()
 
     @classmethod
     def check_y(cls, y: np.ndarray) -> None:
@@ -180,22 +181,23 @@ class Likelihood(ABC):
         returns : tensors (draws, members, rows, targets or classes[, ...])
         """
 
-    def with_noise_factor(self, params: Params, factor: torch.Tensor) -> Params:
-        """Params whose predictions have a noise of ``factor`` times the variance.
+    def with_noise(self, params: Params, noise: Params) -> Params:
+        """Params whose predictions have a noise of their own; training has its own.
 
-        Of that in training, which goes on as it was.
-
-        factor : (members, targets)
+        noise : the ``noise_of_predictions``, (members, targets) each
         """
-        raise NotImplementedError(f"{type(self).__name__} has no noise of residuals.")
+        return params | noise
 
     def in_training(self, params: Params) -> Params:
-        """Params as training knows them: without what ``with_noise_factor`` says."""
-        return params
+        """Params as training knows them: without what ``with_noise`` says."""
+        predicted = self.noise_of_predictions
+        return {name: v for name, v in params.items() if name not in predicted}
 
     def with_noise_of(self, params: Params, others: Params) -> Params:
-        """Params with the noise level of others' predictions, if that has a factor."""
-        return params
+        """Params with the noise of others' predictions, if that is one of their own."""
+        return params | {
+            name: others[name] for name in self.noise_of_predictions if name in others
+        }
 
     def noise_level(self, params: Params) -> torch.Tensor | None:
         """Variance of y about f, (members, targets); None where it has no noise.
@@ -233,36 +235,52 @@ class Precision(Likelihood):
             return log_tau
         return log_tau.clamp(SMALLEST_LOG_TAU, LARGEST_LOG_TAU)
 
-    def with_noise_factor(self, params, factor):
-        """It is kept beside tau, within the same limits."""
+    def predictive_log_tau(self, params: Params) -> torch.Tensor:
+        """Log precision of predictions, (members, 1, targets)."""
+        return self.log_tau(params)
+
+    def noise_level(self, params):
+        """1 / tau, of predictions."""
+        return self.predictive_log_tau(params)[:, 0].double().neg().exp()
+
+
+class GaussianPrecision(Precision):
+    """With Gaussian noise, that of predictions by a factor on its variance.
+
+    The factor is on the variance in training, and is kept beside tau, within the same
+    limits.
+    """
+
+    @property
+    def noise_of_predictions(self):
+        """The factor, where the noise is learned."""
+        return ("log_factor",) if self.learned else ()
+
+    def with_noise(self, params, noise):
+        """noise : log of the factor on the variance, (members, targets)"""
         log_tau = self.log_tau(params)[:, 0]
-        of_factor = factor.log().clamp(
-            log_tau - LARGEST_LOG_TAU, log_tau - SMALLEST_LOG_TAU
-        )
-        return params | {"log_factor": of_factor}
+        limits = log_tau - LARGEST_LOG_TAU, log_tau - SMALLEST_LOG_TAU
+        return params | {"log_factor": noise["log_factor"].clamp(*limits)}
 
     def with_noise_of(self, params, others):
         """By another factor, since tau is another."""
         if "log_factor" not in others:
             return params
         log_factor = self.log_tau(params) - self.predictive_log_tau(others)
-        return self.with_noise_factor(params, log_factor[:, 0].exp())
-
-    def in_training(self, params):
-        """Without the factor."""
-        return {name: v for name, v in params.items() if name != "log_factor"}
+        return self.with_noise(params, {"log_factor": log_factor[:, 0]})
 
     def log_noise_factor(self, params: Params) -> torch.Tensor | float:
-        """Log of what ``with_noise_factor`` says, (members, 1, targets), or 0."""
+        """Log of what ``with_noise`` says, (members, 1, targets), or 0."""
         return params["log_factor"].unsqueeze(1) if "log_factor" in params else 0.0
 
-    def predictive_log_tau(self, params: Params) -> torch.Tensor:
-        """Log precision of predictions, (members, 1, targets)."""
+    def predictive_log_tau(self, params):
+        """With the factor."""
         return self.log_tau(params) - self.log_noise_factor(params)
 
-    def noise_level(self, params):
-        """1 / tau, of predictions."""
-        return self.predictive_log_tau(params)[:, 0].double().neg().exp()
+    @property
+    def gaussian_targets(self):
+        """All of them."""
+        return self.n_targets
 
 
 class Tempered(Likelihood):

@@ -7,13 +7,13 @@ from functools import lru_cache
 import torch
 
 from skbayesnn._distributions.gaussian import Gaussians
-from skbayesnn._likelihoods.base import Precision, check_same_shape
+from skbayesnn._likelihoods.base import GaussianPrecision, check_same_shape
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
-class Gaussian(Precision):
+class Gaussian(GaussianPrecision):
     """Noise that is the same for all rows."""
 
     name = "gaussian"
@@ -50,16 +50,6 @@ class Gaussian(Precision):
             return of_outputs, {"log_tau": of_log_tau}
 
         return nll, pullback
-
-    @property
-    def has_residual_noise(self):
-        """Where it is learned."""
-        return self.learned
-
-    @property
-    def gaussian_targets(self):
-        """All of them."""
-        return self.n_targets
 
     def noise_slope(self, params, outputs, noise):
         """That of -tau f (noise / sqrt(tau))."""

@@ -131,11 +131,27 @@ class StudentT(Precision):
             params["log_df"] = torch.full_like(tau, math.log(START_DF))
         return params
 
-    def degrees_of_freedom(self, params):
+    @property
+    def noise_of_predictions(self):
+        """Precision and degrees of freedom, those that are learned."""
+        return tuple(f"predictive_{name}" for name in self.trainable)
+
+    def predictive_log_tau(self, params):
+        """That of rows held out, where it was made anew."""
+        if "predictive_log_tau" in params:
+            return params["predictive_log_tau"].unsqueeze(1)
+        return self.log_tau(params)
+
+    def degrees_of_freedom(self, params, name="log_df"):
         """(members, 1, targets), or a number as a float64 tensor where it is given."""
         if self.df is not None:
             return torch.tensor(self.df, dtype=torch.float64)
-        return params["log_df"].unsqueeze(1).clamp(*map(math.log, DF_BOUNDS)).exp()
+        return params[name].unsqueeze(1).clamp(*map(math.log, DF_BOUNDS)).exp()
+
+    def predictive_degrees_of_freedom(self, params):
+        """Those of rows held out, where they were made anew."""
+        anew = "predictive_log_df"
+        return self.degrees_of_freedom(params, anew if anew in params else "log_df")
 
     def nll(self, params, outputs, y):
         """-log p(y | f), (..., members, rows)."""
@@ -148,6 +164,7 @@ class StudentT(Precision):
 
     def components(self, params, outputs):
         """Mean, scale and df of every draw, (draws, members, rows, targets)."""
-        df = self.degrees_of_freedom(params)
-        scale = ((df - 2) / df * self.log_tau(params).neg().exp()).sqrt()
+        df = self.predictive_degrees_of_freedom(params)
+        variance = self.predictive_log_tau(params).neg().exp()
+        scale = ((df - 2) / df * variance).sqrt()
         return outputs, scale.expand_as(outputs), df.to(outputs).expand_as(outputs)

@@ -92,10 +92,10 @@ def _check_groups(posterior: Posterior, arrays: dict[str, np.ndarray]) -> None:
     for name, value in _start_of(posterior.likelihood, n_members).items():
         wanted[f"likelihood/{name}"] = tuple(value.shape)
     found = {name: values.shape for name, values in arrays.items() if name != "keep"}
-    if posterior.likelihood.has_residual_noise:
+    for name in posterior.likelihood.noise_of_predictions:
         # Only once it was made anew.
         shape = wanted["likelihood/log_tau"]
-        agree("noise", shape, found.pop("likelihood/log_factor", shape))
+        agree("noise", shape, found.pop(f"likelihood/{name}", shape))
     agree("parameters", sorted(found.items()), sorted(wanted.items()))
 
 

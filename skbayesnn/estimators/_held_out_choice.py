@@ -9,9 +9,9 @@ rows, and so is the noise under which they do.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby, zip_longest
 
 import numpy as np
@@ -22,6 +22,7 @@ from skbayesnn._data.design import Share
 from skbayesnn._inference.held_out import validation_density, validation_moments
 from skbayesnn._inference.plan import Members
 from skbayesnn._inference.training import start, train
+from skbayesnn._likelihoods import Likelihood
 from skbayesnn._warnings import warn
 from skbayesnn.estimators import _held_out_noise
 from skbayesnn.estimators._specification import MOST_ENTRIES, Setting
@@ -44,14 +45,14 @@ class Judgement:
         Of every row, log density in nats; not a number where the loss became infinite;
         no rows where none can be held out.
     weights : ndarray of shape (rows,)
-    noise_factor : ndarray of shape (targets,), or None
-        Of the noise's variance, under which the density is; None where the noise is not
-        for them to say.
+    noise : dict of ndarray of shape (targets,), or None
+        The likelihood's ``noise_of_predictions``, under which the density is; None
+        where the noise is not for them to say.
     """
 
     density: np.ndarray
     weights: np.ndarray
-    noise_factor: np.ndarray | None = None
+    noise: dict[str, np.ndarray] | None = None
 
     @cached_property
     def score(self) -> float:
@@ -89,7 +90,7 @@ def settled(
         judged = judgements([tasks[i] for i in part], device, dtype)
         for i, of_task in zip(part, judged, strict=True):
             tasks[i] = _chosen(tasks[i], of_task)
-    untold = [t for t in tasks if t.leaves_noise and t.noise_factor is None]
+    untold = [t for t in tasks if t.leaves_noise and t.noise is None]
     if untold:
         _warn_of_noise(untold[0])
     return tasks
@@ -130,8 +131,10 @@ def _of_program(tasks, device, dtype) -> list[list[Judgement]]:
     members, design = joined(trained, device, dtype)
     plan = trained[0].plan
     of_all = train(plan, members, design, start(plan, members, device, dtype))
+    judgement: Callable[..., Judgement]
     if trained[0].leaves_noise:
-        judgement, said_by = _by_noise, validation_moments
+        judgement = partial(_by_noise, plan.likelihood)
+        said_by = validation_moments
     else:
         judgement, said_by = _by_density, validation_density
     said = said_by(of_all.posterior, design, _N_DRAWS).cpu().double().numpy()
@@ -234,12 +237,16 @@ def _by_density(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Judgeme
     return Judgement(said, weights)
 
 
-def _by_noise(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Judgement:
-    """Of residuals and variances, (rows, 3, targets); constant targets say nothing."""
-    if not np.isfinite(said).all():
+def _by_noise(likelihood: Likelihood, said, y, weights) -> Judgement:
+    """Of ``validation_moments``, (rows, numbers, targets).
+
+    Constant targets say nothing.
+    """
+    if not (weights.any() and np.isfinite(said).all()):
         return Judgement(np.full(len(weights), np.nan), weights)
-    density, factor = _held_out_noise.noise_factors(np.moveaxis(said, 1, 0), weights)
-    return Judgement(density @ (np.ptp(y, axis=0) > 0), weights, factor)
+    moments = np.moveaxis(said, 1, 0)
+    density, noise = _held_out_noise.likeliest(likelihood, moments, weights)
+    return Judgement(density @ (np.ptp(y, axis=0) > 0), weights, noise)
 
 
 def best_setting(task: Task, judged: Sequence[Judgement]) -> int:
@@ -256,5 +263,5 @@ def _chosen(task: Task, judged: Sequence[Judgement]) -> Task:
     """With the likeliest setting, and its noise; its own where nothing can be said."""
     number = best_setting(task, judged)
     if np.isfinite(judged[number].score):
-        return task.under(task.settings[number], judged[number].noise_factor)
+        return task.under(task.settings[number], judged[number].noise)
     return task.under(Setting(task.length_scale, int(task.members.n_epochs[0])))

@@ -30,9 +30,9 @@ class Fitted:
     @classmethod
     def of(cls, task: Task, trained: Trained) -> "Fitted":
         """With the noise that rows held out have told the task."""
-        if task.noise_factor is None:
+        if task.noise is None:
             return cls(task, trained)
-        posterior = trained.posterior.with_noise_factor(task.noise_factor)
+        posterior = trained.posterior.with_noise(task.noise)
         return cls(task, replace(trained, posterior=posterior))
 
 

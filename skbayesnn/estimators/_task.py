@@ -40,8 +40,8 @@ class Task:
     settings : tuple of Setting
         Among which rows that are held out may choose; of a task that has chosen, or
         may not, none.
-    noise_factor : ndarray of shape (targets,), or None
-        Of the variance of the noise that is learned; known by rows held out.
+    noise : dict of ndarray of shape (targets,), or None
+        The likelihood's ``noise_of_predictions``, as rows that are held out have it.
     """
 
     plan: Plan
@@ -52,7 +52,7 @@ class Task:
     length_scale: np.ndarray
     tau: np.ndarray | None
     settings: tuple[Setting, ...] = ()
-    noise_factor: np.ndarray | None = None
+    noise: dict[str, np.ndarray] | None = None
 
     @property
     def n_members(self) -> int:
@@ -75,13 +75,15 @@ class Task:
     def leaves_noise(self) -> bool:
         """Whether the noise is for rows to say that are held out.
 
-        As of residuals, not with early stopping: it stays as it was learned.
+        Where residuals would be asked of the training rows, and the likelihood's noise
+        is none that they tell. As of residuals, not with early stopping: it stays as
+        it was learned.
         """
-        return (
-            self.plan.noise_from == "held_out"
-            and self.plan.likelihood.has_residual_noise
-            and self.plan.patience is None
-        )
+        plan, anew = self.plan, self.plan.likelihood.noise_of_predictions
+        of_residuals = plan.network.quadratic_kl and not plan.perturbed
+        untold = plan.noise_from == "residuals" and of_residuals
+        asked = plan.noise_from == "held_out" or (untold and "log_factor" not in anew)
+        return bool(anew) and asked and plan.patience is None
 
     @property
     def is_open(self) -> bool:
@@ -115,12 +117,14 @@ class Task:
             length_scale=length_scale,
         )
 
-    def under(self, setting: Setting, noise_factor: np.ndarray | None = None) -> "Task":
+    def under(
+        self, setting: Setting, noise: dict[str, np.ndarray] | None = None
+    ) -> "Task":
         """The same with what was chosen."""
         task = self.of_length_scale(setting.length_scale)
         n_epochs = np.full_like(task.members.n_epochs, setting.n_epochs)
         members = replace(task.members, n_epochs=n_epochs)
-        return replace(task, members=members, settings=(), noise_factor=noise_factor)
+        return replace(task, members=members, settings=(), noise=noise)
 
     def going_on(self, scaling: Scaling, seeds: np.ndarray) -> "Task":
         """The same in the scaling and with the networks of an earlier fit."""

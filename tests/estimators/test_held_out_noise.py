@@ -19,6 +19,7 @@ from skbayesnn.model_selection import VariationalDropoutRegressorCV
 
 ROWS, INPUTS, TARGETS, N_DRAWS = 44, 3, 2, 50
 FACTOR = "likelihood/log_factor"
+TAU, DF = "likelihood/predictive_log_tau", "likelihood/predictive_log_df"
 CPU = torch.device("cpu")
 # Numbers that fits by themselves and fits together have in common.
 EXACT = {
@@ -34,6 +35,11 @@ KINDS = [
     VariationalDropoutRegressor(noise="independent", alpha_per="weight", **EXACT),
     VariationalDropoutRegressor(likelihood="heteroscedastic", **EXACT),
     MCDropoutRegressor(dropout="auto", **EXACT),
+    MCDropoutRegressor(likelihood="student_t", **EXACT),
+    MCDropoutRegressor(likelihood="student_t", tau=4.0, **EXACT),
+    VariationalDropoutRegressor(
+        likelihood="student_t", likelihood_options={"df": 4.0}, **EXACT
+    ),
 ]
 pytestmark = pytest.mark.filterwarnings(
     "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:the predictions are"
@@ -45,12 +51,12 @@ def seeded(model, seed):
 
 
 def as_trained(model, X):
-    """Mean, and variance by draws and by noise, of every network, (3, rows) each."""
+    """Mean, variance by draws, and noise of every network, (numbers, rows) each."""
     posterior = posterior_of(model, CPU, torch.float64)
     params = posterior.likelihood.in_training(posterior.likelihood_params)
     outputs = posterior.outputs(torch.as_tensor(X)[None], range(N_DRAWS))
-    mean, noise = posterior.likelihood.components(params, outputs)
-    said = mean.mean(0), mean.var(0, correction=0), noise.mean(0)
+    mean, *noise = posterior.likelihood.components(params, outputs)
+    said = mean.mean(0), mean.var(0, correction=0), *(one.mean(0) for one in noise)
     return torch.stack(said, dim=1)[..., 0].numpy()
 
 
@@ -108,7 +114,7 @@ def test_draws_count_as_they_are(seed):
 
 
 @pytest.mark.parametrize("model", KINDS)
-def test_factor_is_that_of_fits_without_the_folds(model, table, seed):
+def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
     """Each fold's network by itself, as it was trained."""
     X, y = table
     model = seeded(model, seed)
@@ -120,16 +126,19 @@ def test_factor_is_that_of_fits_without_the_folds(model, table, seed):
         [of_network] = as_trained(alone, X[test])
         said.append([y[test] - of_network[0], *of_network[1:], weights[test]])
     *moments, of_rows = np.concatenate(said, axis=1)[..., None]
-    density, expected = _held_out_noise.noise_factors(np.stack(moments), of_rows[:, 0])
     task = task_of(model, prepare(model, X, y, weights))
-    [[found]] = _held_out_choice.judgements([task], CPU, torch.float64)
-    # The factor's logarithm is rounded to 0.001, of s or of s^2; the density with it.
-    np.testing.assert_allclose(found.density, density[:, 0], rtol=5e-3, atol=5e-3)
-    assert found.noise_factor == pytest.approx(expected, rel=4e-3)
-    model.fit(X, y, weights)
-    np.testing.assert_allclose(
-        np.exp(model.parameters_[FACTOR]), [found.noise_factor], rtol=1e-12
+    density, expected = _held_out_noise.likeliest(
+        task.plan.likelihood, np.stack(moments), of_rows[:, 0]
     )
+    [[found]] = _held_out_choice.judgements([task], CPU, torch.float64)
+    # Logarithms are rounded to 0.001, of s or of s^2; the density with it.
+    np.testing.assert_allclose(found.density, density[:, 0], rtol=5e-3, atol=5e-3)
+    model.fit(X, y, weights)
+    assert found.noise.keys() == expected.keys() and found.noise
+    for name, values in expected.items():
+        assert found.noise[name] == pytest.approx(values, abs=4e-3)
+        kept = model.parameters_[f"likelihood/{name}"]
+        np.testing.assert_allclose(kept, [found.noise[name]], rtol=1e-12)
 
 
 @pytest.mark.parametrize("model", KINDS)
@@ -142,11 +151,14 @@ def test_together_each_has_its_own_noise(model, table, seed):
         for one, kept in zip(models, rows, strict=True)
     ]
     together = _program.train_together(models, tasks)
-    factors = [fitted.task.noise_factor for fitted in together]
-    assert len({factor.tobytes() for factor in factors}) > 1
-    for one, kept, factor in zip(models, rows, factors, strict=True):
-        alone = one.fit(X[kept], y[kept]).parameters_[FACTOR]
-        np.testing.assert_allclose(np.exp(alone), [factor], rtol=4e-3)
+    found = [fitted.task.noise for fitted in together]
+    for name in found[0]:
+        assert len({noise[name].tobytes() for noise in found}) > 1
+    for one, kept, noise in zip(models, rows, found, strict=True):
+        one.fit(X[kept], y[kept])
+        for name, values in noise.items():
+            alone = one.parameters_[f"likelihood/{name}"]
+            np.testing.assert_allclose(alone, [values], atol=4e-3)
 
 
 def test_every_target_has_its_own(table, seed):
