@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from skbayesnn._families import FAMILIES, Concrete, Family
+from skbayesnn._warnings import warn
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._classification import MANY_ROWS, BayesianClassifier
@@ -12,6 +13,8 @@ from skbayesnn.estimators._regression import BayesianRegressor
 from skbayesnn.estimators._variational_spec import VariationalSpec
 
 NOISES = ("bernoulli", "gaussian", "dropconnect", "additive")
+# Units that a draw drops on average, where draws are to differ.
+_FEWEST_DROPPED = 0.1
 
 
 class _MCDropout(BayesianNetwork):
@@ -49,6 +52,25 @@ class _MCDropout(BayesianNetwork):
             noise_from="held_out" if self._learns_rates else "residuals",
         )
 
+    def _warn_if_doubtful(self, table, rows, weights):
+        """Also where the rates that are learned leave nothing to be dropped."""
+        super()._warn_if_doubtful(table, rows, weights)
+        if not self._learns_rates or len(self.seeds_) > 1:
+            return
+        layers = range(len(self.network_["families"]))
+        rates = np.broadcast_to(self.dropout_, len(layers))
+        units = [self.parameters_[f"layers/{i}/mean"].shape[1] for i in layers]
+        if rates @ units < _FEWEST_DROPPED:
+            warn(
+                "the learned rates of dropout are next to nothing "
+                f"({rates.max():.1g} at most): nine draws in ten drop no unit, and "
+                "what the network does not know is hardly in its uncertainty. Where "
+                "that, or rows unlike those of the training, are to be seen, take an "
+                "anchored ensemble (AnchoredEnsembleRegressor, "
+                "AnchoredEnsembleClassifier) or the stack (BayesianStackingRegressor, "
+                "BayesianStackingClassifier)."
+            )
+
 
 class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     """Neural network regression with Monte Carlo dropout.
@@ -78,8 +100,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         ``"auto"`` learns one per layer with the weights [3]_, starting at 0.01; what
         weighs it against the data are N, l and tau. The entropy of a mask does not grow
         with N, and what it costs the likelihood does: of some thousand rows next to
-        nothing is dropped in the end, and epistemic uncertainty is next to zero. Where
-        new rows may differ from those of the training, use
+        nothing is dropped in the end, and epistemic uncertainty is next to zero, of
+        which is warned. Where new rows may differ from those of the training, use
         :class:`AnchoredEnsembleRegressor` or :class:`BayesianStackingRegressor`.
     noise : {"bernoulli", "gaussian", "dropconnect", "additive"}, default="bernoulli"
         What is random [4]_, with p = 1 - dropout: units that are dropped; units that
@@ -100,24 +122,28 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         mean: by the degrees of freedom that the weights have left, as in linear
         smoothing [8]_, and without the masks' spread, which predictions add. It stays
         as it was learned with early stopping, in ``partial_fit`` and in the candidates
-        of a stack. With ``dropout="auto"`` no degrees of freedom can be counted: it is
-        the noise under which rows are the likeliest that networks have not seen, each
-        trained without a fifth of the rows; all are held out so, two fifths from 700
-        rows on (sum of their weights), one from 5,000 (tables of up to 4 million
-        numbers; of larger ones it stays). A warm start keeps it, also on other rows.
+        of a stack. With ``dropout="auto"`` no degrees of freedom can be counted, and
+        with Student's t weights that interpolate make outliers of all other rows:
+        there it is the noise under which rows are the likeliest that networks have not
+        seen, each trained without a fifth of the rows; all are held out so, two fifths
+        from 700 rows on (sum of their weights), one from 5,000 (tables of up to 4
+        million numbers; of larger ones it stays). A warm start keeps it, also on other
+        rows.
     likelihood : str, default="gaussian"
         Noise of y. ``"gaussian"`` is equal everywhere; ``"heteroscedastic"`` depends on
         the input (a second output of the network, learned after a warm-up; ``tau`` is
         then its overall level). ``"student_t"`` has outliers, which move the fit little
-        [5]_, nor do they the scale of y; ``tau`` is still 1 / variance; with some
-        hundred rows its intervals can be far too narrow. ``"poisson"`` is for counts,
-        whose log rate is the network's output [6]_: y is not scaled, ``tau`` is an
-        inverse temperature as a classifier's, 1 for ``"auto"``.
+        [5]_, nor do they the scale of y; ``tau`` is still 1 / variance, and where it is
+        learned, or degrees of freedom are, networks without some of the rows say so
+        (see there) for 2 to 4 times the time. ``"poisson"`` is for counts, whose log
+        rate is the network's output [6]_: y is not scaled, ``tau`` is an inverse
+        temperature as a classifier's, 1 for ``"auto"``.
         ``"mixture"`` is of several peaks or skewed: a few Gaussians that depend on the
         input [7]_; ``tau`` is the overall level of their noise.
     likelihood_options : dict, default=None
         Further parameters of the likelihood, by name. ``"student_t"``: ``df``, degrees
-        of freedom > 2, or None: learned, one per target, between 2.1 and 200.
+        of freedom > 2, or None: learned, one per target, between 2.1 and 200; from 3
+        on where rows that are held out say so.
         ``"mixture"``: ``n_components``, 3.
     n_estimators : int, default=1
         Independently initialised networks, trained side by side; the predictive is

@@ -1,6 +1,9 @@
 """Rates that dropout="auto" learns [GHK17]: uncertainty, which data explain away."""
 
+import warnings
+
 import numpy as np
+import pytest
 
 from skbayesnn import MCDropoutRegressor
 
@@ -37,3 +40,41 @@ def test_rate_rises_with_the_noise(seed):
     """About fivefold: a row tells less, and the posterior is as wide as that."""
     little, much = (_learned_rate(seed, 1000, noise) for noise in (0.1, 1.0))
     assert much > 2 * little
+
+
+def _certain(**changed):
+    """Of rows that are told to have next to no noise: a mask costs them much."""
+    settings = {"dropout": "auto", "tau": 1e4, "max_iter": 30, "batch_size": BATCH}
+    return MCDropoutRegressor((32,), device="cpu", **settings | changed)
+
+
+def test_rates_that_vanish_are_warned_of(seed):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(3000, 4))
+    y = X @ random.normal(size=4)
+    y /= y.std()
+    with pytest.warns(
+        UserWarning, match="rates of dropout are next to nothing"
+    ) as seen:
+        model = _certain(random_state=seed).fit(X, y)
+    # Fewer than one unit in ten draws of 4 inputs and 32 hidden units.
+    assert model.dropout_ @ [4, 32] < 0.1
+    assert any(f"({model.dropout_.max():.1g} at most)" in str(w.message) for w in seen)
+    # A draw drops nothing with a probability above exp(-0.1), and is then the same.
+    [f] = model.sample_f(X[:1], n_samples=200)
+    assert np.isclose(f, np.median(f), rtol=1e-4).mean() > 0.8
+
+
+@pytest.mark.parametrize(
+    "changed", [{"dropout": 1e-4}, {"n_estimators": 2}, {"tau": 0.1}]
+)
+def test_rates_that_are_given_or_leave_something_are_not(changed, seed):
+    """Networks differ, whatever their masks; and rows with much noise leave much."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(3000, 4))
+    y = X @ random.normal(size=4)
+    y /= y.std()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        _certain(random_state=seed, **changed).fit(X, y)
+    assert not any("next to nothing" in str(w.message) for w in seen)
