@@ -30,16 +30,12 @@ def validation_density(posterior: Posterior, rows: Rows, n_draws: int) -> torch.
 
 
 def validation_moments(posterior: Posterior, rows: Rows, n_draws: int) -> torch.Tensor:
-    """Residuals of the validation rows, their variance by draws, and their noise.
-
-    The noise as the components have it beside their mean, on average over draws: its
-    variance, or scale and degrees of freedom.
+    """What validation rows tell the likelihood of its ``noise_of_predictions``.
 
     returns : (members, rows, numbers, targets), filled up as ``validation_density``
     """
     x, y, _ = rows.validation()
+    likelihood, params = posterior.likelihood, posterior.likelihood_params
     with torch.no_grad():
-        mean, *noise = posterior.components(posterior.outputs_of(x, n_draws))
-        of_noise = [values.mean(0) for values in noise]
-        said = y - mean.mean(0), mean.var(0, correction=0), *of_noise
-        return torch.stack(said, dim=2)
+        outputs = posterior.outputs_of(x, n_draws)
+        return likelihood.held_out_moments(params, outputs, y)

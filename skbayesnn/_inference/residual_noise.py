@@ -65,7 +65,8 @@ def with_residual_noise(
     likelihood = plan.likelihood
     if not (
         plan.noise_from == "residuals"
-        and "log_factor" in likelihood.noise_of_predictions
+        and likelihood.gaussian_targets
+        and likelihood.noise_of_predictions
         and curvature is not None
         and plan.patience is None
         and plan.horizon is None

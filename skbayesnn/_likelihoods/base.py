@@ -199,6 +199,16 @@ class Likelihood(ABC):
             name: others[name] for name in self.noise_of_predictions if name in others
         }
 
+    def held_out_moments(
+        self, params: Params, outputs: torch.Tensor, y: torch.Tensor
+    ) -> torch.Tensor:
+        """What rows that are held out tell of the ``noise_of_predictions``.
+
+        outputs : (draws, members, rows, n_outputs); y : (members or 1, rows, targets)
+        returns : (members, rows, numbers, targets)
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no noise of its own.")
+
     def noise_level(self, params: Params) -> torch.Tensor | None:
         """Variance of y about f, (members, targets); None where it has no noise.
 
@@ -243,12 +253,21 @@ class Precision(Likelihood):
         """1 / tau, of predictions."""
         return self.predictive_log_tau(params)[:, 0].double().neg().exp()
 
+    def held_out_moments(self, params, outputs, y):
+        """The residual from the mean of the draws, their variance, and the noise.
 
-class GaussianPrecision(Precision):
-    """With Gaussian noise, that of predictions by a factor on its variance.
+        The latter as the components have it beside their mean, on average over draws.
+        """
+        mean, *noise = self.components(params, outputs)
+        of_noise = [values.mean(0) for values in noise]
+        said = y - mean.mean(0), mean.var(0, correction=0), *of_noise
+        return torch.stack(said, dim=2)
 
-    The factor is on the variance in training, and is kept beside tau, within the same
-    limits.
+
+class ScaledPrecision(Precision):
+    """Whose noise of predictions is that of the training, but for a factor.
+
+    It is on the variance, and is kept beside tau, within the same limits.
     """
 
     @property
@@ -276,11 +295,6 @@ class GaussianPrecision(Precision):
     def predictive_log_tau(self, params):
         """With the factor."""
         return self.log_tau(params) - self.log_noise_factor(params)
-
-    @property
-    def gaussian_targets(self):
-        """All of them."""
-        return self.n_targets
 
 
 class Tempered(Likelihood):

@@ -7,13 +7,13 @@ from functools import lru_cache
 import torch
 
 from skbayesnn._distributions.gaussian import Gaussians
-from skbayesnn._likelihoods.base import GaussianPrecision, check_same_shape
+from skbayesnn._likelihoods.base import ScaledPrecision, check_same_shape
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 @dataclass(frozen=True)
-class Gaussian(GaussianPrecision):
+class Gaussian(ScaledPrecision):
     """Noise that is the same for all rows."""
 
     name = "gaussian"
@@ -50,6 +50,11 @@ class Gaussian(GaussianPrecision):
             return of_outputs, {"log_tau": of_log_tau}
 
         return nll, pullback
+
+    @property
+    def gaussian_targets(self):
+        """All of them."""
+        return self.n_targets
 
     def noise_slope(self, params, outputs, noise):
         """That of -tau f (noise / sqrt(tau))."""

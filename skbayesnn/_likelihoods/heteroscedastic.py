@@ -22,7 +22,7 @@ import torch
 from torch.nn.functional import softplus
 
 from skbayesnn._distributions.gaussian import Gaussians
-from skbayesnn._likelihoods.base import LARGEST_LOG_TAU, GaussianPrecision
+from skbayesnn._likelihoods.base import LARGEST_LOG_TAU, ScaledPrecision
 from skbayesnn._likelihoods.gaussian import gaussian_nll
 
 WARM_UP = 0.25  # share of the training that is homoscedastic; the ramp is as long
@@ -49,7 +49,7 @@ def not_below(values: torch.Tensor, lowest: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Heteroscedastic(GaussianPrecision):
+class Heteroscedastic(ScaledPrecision):
     """See the module."""
 
     name = "heteroscedastic"
@@ -95,6 +95,11 @@ class Heteroscedastic(GaussianPrecision):
         """-log p(y | f), (..., members, rows)."""
         mean, log_tau = self.split(params, outputs)
         return gaussian_nll(mean, log_tau, y)
+
+    @property
+    def gaussian_targets(self):
+        """All of them."""
+        return self.n_targets
 
     def noise_slope(self, params, outputs, noise):
         """That of the means; s is not told of it."""

@@ -21,7 +21,7 @@ from skbayesnn._distributions.base import Components
 from skbayesnn._distributions.crps import HALF_LOG_2PI, gaussian_mixture_crps
 from skbayesnn._distributions.labels import labels_at
 from skbayesnn._distributions.quantiles import mixture_cdf, mixture_quantile
-from skbayesnn._likelihoods.base import Precision, check_same_shape
+from skbayesnn._likelihoods.base import ScaledPrecision, check_same_shape
 from skbayesnn._likelihoods.heteroscedastic import LARGEST_LOG_PRECISION, bounded
 
 
@@ -120,7 +120,7 @@ class GaussianMixtures(Components):
 
 
 @dataclass(frozen=True)
-class Mixture(Precision):
+class Mixture(ScaledPrecision):
     """See the module.
 
     n_components : K, at least 2
@@ -180,4 +180,12 @@ class Mixture(Precision):
     def components(self, params, outputs):
         """Weights, locations and scales, (draws, members, rows, targets, K)."""
         log_weight, location, log_tau = self.split(params, outputs)
+        if "log_factor" in params:
+            log_tau = log_tau - params["log_factor"][:, None, :, None]
         return log_weight.exp(), location, (-0.5 * log_tau).exp()
+
+    def held_out_moments(self, params, outputs, y):
+        """Weights, residuals and scales of all draws' Gaussians, by draw and K."""
+        weight, location, scale = self.components(params, outputs)
+        said = torch.stack([weight, y.unsqueeze(-1) - location, scale])
+        return said.permute(2, 3, 0, 1, 5, 4).flatten(2, 4)

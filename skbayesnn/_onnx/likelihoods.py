@@ -86,7 +86,8 @@ def _mixture(posterior, share, outputs) -> Moments:
     log_tau = likelihood.log_tau(params).unsqueeze(-1).numpy() - _bounded(s)
     log_tau = log_tau.op("Min", np.array(LARGEST_LOG_PRECISION))
     weight = logits.op("Softmax", axis=-1) * share[:, None, None, None]
-    values = weight, location, (-log_tau).op("Exp")
+    log_factor = np.asarray(likelihood.log_noise_factor(params))[..., None]
+    values = weight, location, (log_factor - log_tau).op("Exp")
     return Moments(*(_components_first(v, likelihood.n_targets) for v in values))
 
 

@@ -9,7 +9,8 @@ Gaussian noise, with v its variance as it was trained:
 
       sum_n w_n max(log N(y_n; E f_n, var f_n + s^2 v_n), c) + log N(log s; 0, 0.5^2)
 
-is maximised in the factor s on its std; c is 30 nats below most rows.
+is maximised in the factor s on its std; c is 30 nats below most rows. Mixtures of
+Gaussians the same, with the density of the mixture of all draws in the place of N.
 
 Student's t, which weights that interpolate some of their rows leave with a scale next
 to zero and the fewest degrees of freedom that it may have, all others its outliers:
@@ -28,9 +29,12 @@ skew-t distributions", JBES 28(1).
 from functools import partial
 
 import numpy as np
+from scipy.special import logsumexp
 
 from skbayesnn._likelihoods import Likelihood
 from skbayesnn._likelihoods.base import SMALLEST_NOISE
+from skbayesnn._likelihoods.gaussian import HALF_LOG_2PI
+from skbayesnn._likelihoods.mixture import Mixture
 from skbayesnn._likelihoods.student_t import StudentT, StudentTs
 from skbayesnn._predictive.recalibration import lowest, map_factor
 
@@ -128,8 +132,28 @@ def _student_t_of(likelihood: StudentT, moments, weights):
     return density(log_scale, df), np.exp(log_scale), df
 
 
+def _mixture(likelihood: Mixture, moments, weights):
+    densities, factors = [], []
+    for of_target in np.moveaxis(moments, 2, 0):
+        draws = of_target.reshape(3, -1, likelihood.n_components, len(weights))
+        density = partial(_log_density_of_mixture, draws)
+        factor = map_factor(density, weights, *FACTORS, OUTLIER)
+        densities.append(density(np.log(factor)))
+        factors.append(factor)
+    return np.stack(densities, axis=1), {"log_factor": 2 * np.log(factors)}
+
+
+def _log_density_of_mixture(draws: np.ndarray, log_factor: float) -> np.ndarray:
+    """Of every row (3, draws, K, rows), with the std of the noise times a factor."""
+    weight, residual, scale = draws
+    density = -0.5 * np.square(residual / (scale * np.exp(log_factor)))
+    density -= np.log(scale) + log_factor + HALF_LOG_2PI
+    return logsumexp(density, axis=(0, 1), b=weight / len(weight))
+
+
 _LAWS = {
     "gaussian": _gaussian,
     "heteroscedastic": _gaussian,
     "student_t": _student_t,
+    "mixture": _mixture,
 }

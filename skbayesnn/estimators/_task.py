@@ -79,11 +79,12 @@ class Task:
         is none that they tell. As of residuals, not with early stopping: it stays as
         it was learned.
         """
-        plan, anew = self.plan, self.plan.likelihood.noise_of_predictions
-        of_residuals = plan.network.quadratic_kl and not plan.perturbed
-        untold = plan.noise_from == "residuals" and of_residuals
-        asked = plan.noise_from == "held_out" or (untold and "log_factor" not in anew)
-        return bool(anew) and asked and plan.patience is None
+        plan, likelihood = self.plan, self.plan.likelihood
+        asked = plan.noise_from == "held_out"
+        if plan.noise_from == "residuals" and not likelihood.gaussian_targets:
+            asked = plan.network.quadratic_kl and not plan.perturbed
+        anew = bool(likelihood.noise_of_predictions)
+        return asked and anew and plan.patience is None
 
     @property
     def is_open(self) -> bool:

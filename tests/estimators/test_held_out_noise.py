@@ -11,6 +11,7 @@ from skbayesnn import (
     MCDropoutRegressor,
     VariationalDropoutRegressor,
 )
+from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._likelihoods.student_t import StudentT
 from skbayesnn._predictive.recalibration import PRIOR_STD
 from skbayesnn.estimators import (
@@ -46,6 +47,7 @@ KINDS = [
     MCDropoutRegressor(likelihood="student_t", **EXACT),
     MCDropoutRegressor(likelihood="student_t", tau=4.0, **EXACT),
     VariationalDropoutRegressor(**T_4, **EXACT),
+    MCDropoutRegressor(likelihood="mixture", **EXACT),
 ]
 pytestmark = pytest.mark.filterwarnings(
     "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:the predictions are"
@@ -56,14 +58,16 @@ def seeded(model, seed):
     return type(model)(**model.get_params() | {"random_state": seed})
 
 
-def as_trained(model, X):
-    """Mean, variance by draws, and noise of every network, (numbers, rows) each."""
+def as_trained(model, X, y):
+    """What every network says of rows, (numbers, rows, targets)."""
     posterior = posterior_of(model, CPU, torch.float64)
-    params = posterior.likelihood.in_training(posterior.likelihood_params)
+    likelihood = posterior.likelihood
+    params = likelihood.in_training(posterior.likelihood_params)
     outputs = posterior.outputs(torch.as_tensor(X)[None], range(N_DRAWS))
-    mean, *noise = posterior.likelihood.components(params, outputs)
-    said = mean.mean(0), mean.var(0, correction=0), *(one.mean(0) for one in noise)
-    return torch.stack(said, dim=1)[..., 0].numpy()
+    said = likelihood.held_out_moments(
+        params, outputs, torch.as_tensor(y)[None, :, None]
+    )
+    return said.swapaxes(1, 2).numpy()
 
 
 @pytest.fixture
@@ -188,6 +192,58 @@ def test_noise_with_outliers_is_told_from_draws(seed):
     assert found == pytest.approx(scale, rel=5 * 3 * error)
 
 
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic", "mixture"])
+def test_a_factor_is_on_the_variance_of_all_that_is_noise(likelihood, seed):
+    """Of every row and Gaussian; means stay as they are, and training is not told."""
+    kind = likelihood_named(likelihood).build(TARGETS, True, {})
+    random = torch.Generator().manual_seed(seed)
+    draws, members, rows = 5, 4, 3
+    shape = draws, members, rows, kind.n_outputs
+    outputs = torch.randn(shape, generator=random, dtype=torch.float64)
+    tau = torch.rand(members, TARGETS, generator=random, dtype=torch.float64) + 0.5
+    params = kind.init(tau, None)
+    factor = torch.rand(members, TARGETS, generator=random, dtype=torch.float64) + 0.5
+    now = kind.with_noise(params, {"log_factor": factor.log()})
+    before, after = (
+        kind.components_class(*(v[:, 1].numpy() for v in kind.components(p, outputs)))
+        for p in (params, now)
+    )
+    if likelihood == "mixture":
+        ratio = np.square(after.scale / before.scale)[..., 0]
+        np.testing.assert_array_equal(after.location, before.location)
+    else:
+        ratio = after.variance / before.variance
+        np.testing.assert_array_equal(after.mean, before.mean)
+    np.testing.assert_allclose(ratio, np.broadcast_to(factor[1], ratio.shape))
+    assert kind.in_training(now).keys() == params.keys()
+
+
+def test_factor_of_a_mixture_is_the_mode_of_its_posterior(seed):
+    """Of draws that differ, by the density of all of them and a grid."""
+    random = np.random.default_rng(seed)
+    n_rows, draws, k = 80, 3, 2
+    weight = random.dirichlet(np.ones(k), size=(draws, n_rows)).swapaxes(1, 2)
+    residual = random.normal(size=(draws, k, n_rows))
+    scale = random.uniform(0.2, 0.4, size=(draws, k, n_rows))
+    moments = np.stack([weight, residual, scale]).reshape(-1, n_rows)[..., None]
+    weights = random.uniform(0.5, 1.5, size=n_rows)
+
+    def density(log_factor):
+        of_each = stats.norm.pdf(residual, scale=scale * np.exp(log_factor))
+        return np.log((weight * of_each).sum(1).mean(0))
+
+    def posterior(log_factor):
+        return weights @ density(log_factor) - 0.5 * (log_factor / PRIOR_STD) ** 2
+
+    kind = likelihood_named("mixture").build(1, True, {"n_components": k})
+    found, noise = _held_out_noise.likeliest(kind, moments, weights)
+    log_factor = 0.5 * noise["log_factor"][0]
+    np.testing.assert_allclose(found[:, 0], density(log_factor))
+    best = max(map(posterior, np.linspace(-1, 3, 2001)))
+    # A step of 0.002 from the mode costs rows times its square, at most.
+    assert posterior(log_factor) == pytest.approx(best, abs=1e-3)
+
+
 def test_what_is_given_of_the_noise_stays(seed):
     """tau: the variance; the degrees of freedom, where these are."""
     residual = np.random.default_rng(seed).standard_t(8.0, size=300)
@@ -213,16 +269,16 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
     X, y = table
     model = seeded(model, seed)
     weights = np.random.default_rng(seed).integers(1, 4, size=ROWS).astype(float)
-    fold, said = _held_out_choice.folds_of(X), []
+    fold, said, of_rows = _held_out_choice.folds_of(X), [], []
     for number in range(5):
         train, test = fold != number, fold == number
         alone = seeded(model, seed).fit(X[train], y[train], weights[train])
-        [of_network] = as_trained(alone, X[test])
-        said.append([y[test] - of_network[0], *of_network[1:], weights[test]])
-    *moments, of_rows = np.concatenate(said, axis=1)[..., None]
+        [of_network] = as_trained(alone, X[test], y[test])
+        said.append(of_network)
+        of_rows.append(weights[test])
     task = task_of(model, prepare(model, X, y, weights))
     density, expected = _held_out_noise.likeliest(
-        task.plan.likelihood, np.stack(moments), of_rows[:, 0]
+        task.plan.likelihood, np.concatenate(said, axis=1), np.concatenate(of_rows)
     )
     [[found]] = _held_out_choice.judgements([task], CPU, torch.float64)
     # Logarithms are rounded to 0.001, of s or of s^2; the density with it.
