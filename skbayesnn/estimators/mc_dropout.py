@@ -122,24 +122,23 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         mean: by the degrees of freedom that the weights have left, as in linear
         smoothing [8]_, and without the masks' spread, which predictions add. It stays
         as it was learned with early stopping, in ``partial_fit`` and in the candidates
-        of a stack. With ``dropout="auto"`` no degrees of freedom can be counted, and
-        with Student's t weights that interpolate make outliers of all other rows:
-        there it is the noise under which rows are the likeliest that networks have not
-        seen, each trained without a fifth of the rows; all are held out so, two fifths
-        from 700 rows on (sum of their weights), one from 5,000 (tables of up to 4
-        million numbers; of larger ones it stays). A warm start keeps it, also on other
-        rows.
+        of a stack. With ``dropout="auto"``, Student's t and mixtures no degrees of
+        freedom can be counted: there it is the noise under which rows are the likeliest
+        that networks have not seen, each trained without a fifth of the rows; all are
+        held out so, two fifths from 700 rows on (sum of their weights), one from 5,000
+        (tables of up to 4 million numbers; of larger ones it stays). A warm start keeps
+        it, also on other rows.
     likelihood : str, default="gaussian"
         Noise of y. ``"gaussian"`` is equal everywhere; ``"heteroscedastic"`` depends on
         the input (a second output of the network, learned after a warm-up; ``tau`` is
         then its overall level). ``"student_t"`` has outliers, which move the fit little
-        [5]_, nor do they the scale of y; ``tau`` is still 1 / variance, and where it is
-        learned, or degrees of freedom are, networks without some of the rows say so
-        (see there) for 2 to 4 times the time. ``"poisson"`` is for counts, whose log
-        rate is the network's output [6]_: y is not scaled, ``tau`` is an inverse
-        temperature as a classifier's, 1 for ``"auto"``.
-        ``"mixture"`` is of several peaks or skewed: a few Gaussians that depend on the
-        input [7]_; ``tau`` is the overall level of their noise.
+        [5]_, nor do they the scale of y; ``tau`` is still 1 / variance. ``"mixture"``
+        is of several peaks or skewed: a few Gaussians that depend on the input [7]_;
+        ``tau`` is the overall level of their noise. Both take 3 to 5 times the time,
+        for the networks that tell what is learned of their noise (see ``tau``).
+        ``"poisson"`` is for counts, whose log rate is the network's output [6]_: y is
+        not scaled, ``tau`` is an inverse temperature as a classifier's, 1 for
+        ``"auto"``.
     likelihood_options : dict, default=None
         Further parameters of the likelihood, by name. ``"student_t"``: ``df``, degrees
         of freedom > 2, or None: learned, one per target, between 2.1 and 200; from 3

@@ -114,8 +114,8 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     layer in this package's benchmarks. Under the log-uniform prior nothing holds the
     weights themselves, and long training over-fits: so rows that are held out say how
     long is trained (``max_iter``), and what the noise is (``tau``). Where they do not
-    (``partial_fit``, mixtures, very large tables) intervals can be too narrow: there
-    put :class:`CalibratedUncertaintyRegressor` around it.
+    (``partial_fit``, early stopping, very large tables) intervals can be too narrow:
+    there put :class:`CalibratedUncertaintyRegressor` around it.
 
     Parameters
     ----------
