@@ -209,6 +209,22 @@ class Likelihood(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} has no noise of its own.")
 
+    def likeliest_noise(
+        self, moments: np.ndarray, weights: np.ndarray
+    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """The ``noise_of_predictions`` under which rows are the likeliest.
+
+        Rows that are held out: what is learned of the noise with the weights by eq. 1
+        is that of the rows that these were fitted to. Where q(W) has a width of its own
+        that is learned, no count of parameters says what the weights have taken up (as
+        in `_inference/residual_noise.py`), nor where the noise is not Gaussian.
+
+        moments : (numbers, rows, targets), as of ``held_out_moments``
+        weights : (rows,)
+        returns : log densities (rows, targets), nats, and arrays (targets,)
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no noise of its own.")
+
     def noise_level(self, params: Params) -> torch.Tensor | None:
         """Variance of y about f, (members, targets); None where it has no noise.
 
@@ -262,39 +278,6 @@ class Precision(Likelihood):
         of_noise = [values.mean(0) for values in noise]
         said = y - mean.mean(0), mean.var(0, correction=0), *of_noise
         return torch.stack(said, dim=2)
-
-
-class ScaledPrecision(Precision):
-    """Whose noise of predictions is that of the training, but for a factor.
-
-    It is on the variance, and is kept beside tau, within the same limits.
-    """
-
-    @property
-    def noise_of_predictions(self):
-        """The factor, where the noise is learned."""
-        return ("log_factor",) if self.learned else ()
-
-    def with_noise(self, params, noise):
-        """noise : log of the factor on the variance, (members, targets)"""
-        log_tau = self.log_tau(params)[:, 0]
-        limits = log_tau - LARGEST_LOG_TAU, log_tau - SMALLEST_LOG_TAU
-        return params | {"log_factor": noise["log_factor"].clamp(*limits)}
-
-    def with_noise_of(self, params, others):
-        """By another factor, since tau is another."""
-        if "log_factor" not in others:
-            return params
-        log_factor = self.log_tau(params) - self.predictive_log_tau(others)
-        return self.with_noise(params, {"log_factor": log_factor[:, 0]})
-
-    def log_noise_factor(self, params: Params) -> torch.Tensor | float:
-        """Log of what ``with_noise`` says, (members, 1, targets), or 0."""
-        return params["log_factor"].unsqueeze(1) if "log_factor" in params else 0.0
-
-    def predictive_log_tau(self, params):
-        """With the factor."""
-        return self.log_tau(params) - self.log_noise_factor(params)
 
 
 class Tempered(Likelihood):

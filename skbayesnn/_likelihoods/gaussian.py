@@ -7,7 +7,8 @@ from functools import lru_cache
 import torch
 
 from skbayesnn._distributions.gaussian import Gaussians
-from skbayesnn._likelihoods.base import ScaledPrecision, check_same_shape
+from skbayesnn._likelihoods.base import check_same_shape
+from skbayesnn._likelihoods.scaled import ScaledPrecision
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 

@@ -22,8 +22,9 @@ import torch
 from torch.nn.functional import softplus
 
 from skbayesnn._distributions.gaussian import Gaussians
-from skbayesnn._likelihoods.base import LARGEST_LOG_TAU, ScaledPrecision
+from skbayesnn._likelihoods.base import LARGEST_LOG_TAU
 from skbayesnn._likelihoods.gaussian import gaussian_nll
+from skbayesnn._likelihoods.scaled import ScaledPrecision
 
 WARM_UP = 0.25  # share of the training that is homoscedastic; the ramp is as long
 

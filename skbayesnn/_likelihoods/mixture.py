@@ -21,8 +21,9 @@ from skbayesnn._distributions.base import Components
 from skbayesnn._distributions.crps import HALF_LOG_2PI, gaussian_mixture_crps
 from skbayesnn._distributions.labels import labels_at
 from skbayesnn._distributions.quantiles import mixture_cdf, mixture_quantile
-from skbayesnn._likelihoods.base import ScaledPrecision, check_same_shape
+from skbayesnn._likelihoods.base import check_same_shape
 from skbayesnn._likelihoods.heteroscedastic import LARGEST_LOG_PRECISION, bounded
+from skbayesnn._likelihoods.scaled import ScaledPrecision
 
 
 @dataclass(frozen=True)
@@ -189,3 +190,11 @@ class Mixture(ScaledPrecision):
         weight, location, scale = self.components(params, outputs)
         said = torch.stack([weight, y.unsqueeze(-1) - location, scale])
         return said.permute(2, 3, 0, 1, 5, 4).flatten(2, 4)
+
+    def _log_density_scaled(self, moments, log_factor):
+        """Of the mixture of all draws, in place of one Gaussian."""
+        draws = moments.reshape(3, -1, self.n_components, moments.shape[-1])
+        weight, residual, scale = draws
+        density = -0.5 * np.square(residual / (scale * np.exp(log_factor)))
+        density -= np.log(scale) + log_factor + HALF_LOG_2PI
+        return logsumexp(density, axis=(0, 1), b=weight / len(weight))

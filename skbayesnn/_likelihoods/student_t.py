@@ -16,12 +16,17 @@ from scipy.special import gammaln, stdtr, stdtrit
 
 from skbayesnn._distributions.base import Components
 from skbayesnn._distributions.crps import spread_levels, weighted_sample_crps
-from skbayesnn._likelihoods.base import Precision, check_same_shape
+from skbayesnn._distributions.likeliest import lowest
+from skbayesnn._likelihoods.base import SMALLEST_NOISE, Precision, check_same_shape
 
 # Learned degrees of freedom start here, and count as the nearest of the bounds outside:
 # from noise whose variance is just finite to what cannot be told from a Gaussian.
 START_DF = 5.0
 DF_BOUNDS = (2.1, 200.0)
+# Those that rows held out may tell: from where the noise's std is 1.7 scales (at 2.1,
+# where the training may end, 4.6); the rate of their prior, whose shape is 2; and the
+# largest scale that is looked at, in root mean squares of the residuals.
+HELD_OUT_DF, DF_RATE, LARGEST_SCALE = (3.0, 200.0), 0.1, 3.0
 # Given ones: above 2 also in float32, and small enough for differences of lgamma.
 FEWEST_DF, MOST_DF = 2.001, 1e6
 # Quantiles that stand for a mixture in its CRPS, all draws together, and of each draw.
@@ -168,3 +173,44 @@ class StudentT(Precision):
         variance = self.predictive_log_tau(params).neg().exp()
         scale = ((df - 2) / df * variance).sqrt()
         return outputs, scale.expand_as(outputs), df.to(outputs).expand_as(outputs)
+
+    def likeliest_noise(self, moments, weights):
+        """moments : residuals, the variance of the draws, scales, degrees of freedom"""
+        densities, found = [], []
+        for of_target in np.moveaxis(moments, 2, 0):
+            density, *noise = self._likeliest_of_target(of_target, weights)
+            densities.append(density)
+            found.append(noise)
+        scale, df = np.transpose(found)
+        said = {
+            "predictive_log_tau": np.log((df - 2) / (df * np.square(scale))),
+            "predictive_log_df": np.log(df),
+        }
+        noise = {name: said[name] for name in self.noise_of_predictions}
+        return np.stack(densities, axis=1), noise
+
+    def _likeliest_of_target(self, moments, weights):
+        """Log density of every row, scale and degrees of freedom."""
+        residual, of_draws, trained_scale, trained_df = moments
+        root = np.sqrt(np.average(np.square(residual) + of_draws, weights=weights))
+        scales = SMALLEST_NOISE, LARGEST_SCALE * max(root, SMALLEST_NOISE)
+
+        def density(log_scale, df):
+            ratio = 1 + of_draws * np.exp(-2 * log_scale)
+            scale = np.exp(log_scale) * np.sqrt(ratio)
+            rows = StudentTs(np.zeros(1), scale, df * ratio)
+            return rows.log_density_per_target(residual)
+
+        def log_scale_for(df):
+            if not self.learned:
+                variance = trained_scale[0] ** 2 * trained_df[0] / (trained_df[0] - 2)
+                return 0.5 * np.log((df - 2) / df * variance)
+            return lowest(lambda one: -(weights @ density(one, df)), *np.log(scales))
+
+        def loss(log_df):
+            df = np.exp(log_df)
+            return DF_RATE * df - log_df - weights @ density(log_scale_for(df), df)
+
+        df = self.df or np.exp(np.round(lowest(loss, *np.log(HELD_OUT_DF)), 3))
+        log_scale = np.round(log_scale_for(df), 3)
+        return density(log_scale, df), np.exp(log_scale), df

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skbayesnn._predictive.recalibration import LOWEST, map_factor
+from skbayesnn._distributions.likeliest import LOWEST, map_factor
 from skbayesnn._stacking.weights import few_weights, whole_numbers
 from skbayesnn._warnings import warn
 

@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn._data.outliers import ordinary_rows
-from skbayesnn._predictive.recalibration import LOWEST
+from skbayesnn._distributions.likeliest import LOWEST
 from skbayesnn._warnings import warn
 from skbayesnn.estimators._underfit import outliers_in_columns
 

@@ -24,7 +24,6 @@ from skbayesnn._inference.plan import Members
 from skbayesnn._inference.training import start, train
 from skbayesnn._likelihoods import Likelihood
 from skbayesnn._warnings import warn
-from skbayesnn.estimators import _held_out_noise
 from skbayesnn.estimators._specification import MOST_ENTRIES, Setting
 from skbayesnn.estimators._task import Task, joined
 
@@ -244,8 +243,7 @@ def _by_noise(likelihood: Likelihood, said, y, weights) -> Judgement:
     """
     if not (weights.any() and np.isfinite(said).all()):
         return Judgement(np.full(len(weights), np.nan), weights)
-    moments = np.moveaxis(said, 1, 0)
-    density, noise = _held_out_noise.likeliest(likelihood, moments, weights)
+    density, noise = likelihood.likeliest_noise(np.moveaxis(said, 1, 0), weights)
     return Judgement(density @ (np.ptp(y, axis=0) > 0), weights, noise)
 
 

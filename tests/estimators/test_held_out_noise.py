@@ -11,12 +11,10 @@ from skbayesnn import (
     MCDropoutRegressor,
     VariationalDropoutRegressor,
 )
+from skbayesnn._distributions.likeliest import PRIOR_STD
 from skbayesnn._likelihoods import likelihood_named
-from skbayesnn._likelihoods.student_t import StudentT
-from skbayesnn._predictive.recalibration import PRIOR_STD
 from skbayesnn.estimators import (
     _held_out_choice,
-    _held_out_noise,
     _program,
     _specification,
 )
@@ -78,7 +76,11 @@ def table(seed):
     return X, np.sin(X[:, 0]) + 0.5 * random.normal(size=ROWS)
 
 
-# ---- the likeliest factor
+def of_kind(name, n_targets=1, learned=True, **options):
+    return likelihood_named(name).build(n_targets, learned, options)
+
+
+# ---- the likeliest noise
 
 
 def test_factor_is_the_mode_of_its_posterior(seed):
@@ -92,9 +94,9 @@ def test_factor_is_the_mode_of_its_posterior(seed):
     residuals = [0.3, 2.0] * np.sqrt(noise) * random.uniform(-2, 2, (n_rows, TARGETS))
     weights = random.uniform(0.5, 1.5, size=n_rows)
     of_draws = np.zeros((n_rows, TARGETS))
-    _, factor = _held_out_noise.noise_factors(
-        np.stack([residuals, of_draws, noise]), weights
-    )
+    moments = np.stack([residuals, of_draws, noise])
+    _, said = of_kind("gaussian", TARGETS).likeliest_noise(moments, weights)
+    factor = np.exp(said["log_factor"])
     squares = weights @ (residuals**2 / noise)
     x = 0.5 * np.log(factor)
     slope = squares / factor - weights.sum() - x / PRIOR_STD**2
@@ -110,9 +112,9 @@ def test_draws_count_as_they_are(seed):
     of_draws = random.uniform(1, 3, size=(n_rows, 1))
     noise = np.full((n_rows, 1), 4.0)
     y = np.sqrt(of_draws + 1.0) * random.normal(size=(n_rows, 1))
-    density, [factor] = _held_out_noise.noise_factors(
-        np.stack([y, of_draws, noise]), np.ones(n_rows)
-    )
+    moments = np.stack([y, of_draws, noise])
+    density, said = of_kind("gaussian").likeliest_noise(moments, np.ones(n_rows))
+    [factor] = np.exp(said["log_factor"])
     # 1 is a quarter of 4; y^2 tells 1 + of_draws, 3 on average, to sqrt(2 / rows).
     assert factor == pytest.approx(0.25, abs=5 * 3 * np.sqrt(2 / n_rows) / 4)
     variance = of_draws + 4.0 * factor
@@ -121,7 +123,7 @@ def test_draws_count_as_they_are(seed):
 
 
 def student_t(learned=True, df=None):
-    return StudentT(n_targets=1, learned=learned, df=df)
+    return of_kind("student_t", learned=learned, df=df)
 
 
 def moments_of(residual, of_draws, scale=1.0, df=5.0):
@@ -144,9 +146,8 @@ def test_scale_and_degrees_of_freedom_are_the_mode_of_their_posterior(seed):
     starts = np.log([[0.1, 3.1], [0.3, 6.0], [0.5, 50.0]])
     bounds = np.log([(1e-3, 3.0), (3.0, 200.0)])
     lowest = min(minimize(loss, start, bounds=bounds).fun for start in starts)
-    density, noise = _held_out_noise.likeliest(
-        student_t(), moments_of(residual, 0.0), weights
-    )
+    moments = moments_of(residual, 0.0)
+    density, noise = student_t().likeliest_noise(moments, weights)
     df = np.exp(noise["predictive_log_df"])
     scale = np.sqrt(np.exp(-noise["predictive_log_tau"]) * (df - 2) / df)
     # Next to the mode a step of 0.001 in both logarithms costs rows times its square.
@@ -162,11 +163,9 @@ def test_draws_and_student_t_noise_add_up(of_draws, seed):
     random = np.random.default_rng(seed)
     residual = np.sqrt(of_draws) * random.normal(size=900)
     residual += scale * random.standard_t(df, size=len(residual))
-    density, _ = _held_out_noise.likeliest(
-        student_t(learned=False, df=df),
-        moments_of(residual, of_draws, scale, df),
-        np.ones(len(residual)),
-    )
+    moments = moments_of(residual, of_draws, scale, df)
+    of_given = student_t(learned=False, df=df)
+    density, _ = of_given.likeliest_noise(moments, np.ones(len(residual)))
     node, weight = np.polynomial.hermite_e.hermegauss(80)
     shifted = (residual[:, None] - np.sqrt(of_draws) * node) / scale
     exact = np.log(stats.t.pdf(shifted, df) @ weight / (scale * weight.sum()))
@@ -183,9 +182,8 @@ def test_noise_with_outliers_is_told_from_draws(seed):
     of_draws = random.uniform(0.1, 0.3, size=n_rows)
     residual = np.sqrt(of_draws) * random.normal(size=n_rows)
     residual += scale * random.standard_t(df, size=n_rows)
-    _, noise = _held_out_noise.likeliest(
-        student_t(df=df), moments_of(residual, of_draws), np.ones(n_rows)
-    )
+    moments = moments_of(residual, of_draws)
+    _, noise = student_t(df=df).likeliest_noise(moments, np.ones(n_rows))
     found = np.sqrt(np.exp(-noise["predictive_log_tau"][0]) * (df - 2) / df)
     # Draws that have to be told from it, and the sum being nearly one: three times.
     error = np.sqrt((df + 3) / (2 * df * n_rows))
@@ -195,7 +193,7 @@ def test_noise_with_outliers_is_told_from_draws(seed):
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic", "mixture"])
 def test_a_factor_is_on_the_variance_of_all_that_is_noise(likelihood, seed):
     """Of every row and Gaussian; means stay as they are, and training is not told."""
-    kind = likelihood_named(likelihood).build(TARGETS, True, {})
+    kind = of_kind(likelihood, TARGETS)
     random = torch.Generator().manual_seed(seed)
     draws, members, rows = 5, 4, 3
     shape = draws, members, rows, kind.n_outputs
@@ -235,8 +233,8 @@ def test_factor_of_a_mixture_is_the_mode_of_its_posterior(seed):
     def posterior(log_factor):
         return weights @ density(log_factor) - 0.5 * (log_factor / PRIOR_STD) ** 2
 
-    kind = likelihood_named("mixture").build(1, True, {"n_components": k})
-    found, noise = _held_out_noise.likeliest(kind, moments, weights)
+    kind = of_kind("mixture", n_components=k)
+    found, noise = kind.likeliest_noise(moments, weights)
     log_factor = 0.5 * noise["log_factor"][0]
     np.testing.assert_allclose(found[:, 0], density(log_factor))
     best = max(map(posterior, np.linspace(-1, 3, 2001)))
@@ -248,9 +246,9 @@ def test_what_is_given_of_the_noise_stays(seed):
     """tau: the variance; the degrees of freedom, where these are."""
     residual = np.random.default_rng(seed).standard_t(8.0, size=300)
     moments, weights = moments_of(residual, 0.2, scale=2.0, df=6.0), np.ones(300)
-    [of_df] = _held_out_noise.likeliest(student_t(df=7.0), moments, weights)[1:]
+    _, of_df = student_t(df=7.0).likeliest_noise(moments, weights)
     assert of_df.keys() == {"predictive_log_tau"}
-    density, of_tau = _held_out_noise.likeliest(student_t(False), moments, weights)
+    density, of_tau = student_t(learned=False).likeliest_noise(moments, weights)
     assert of_tau.keys() == {"predictive_log_df"}
     # A variance of 2^2 6 / 4, whatever the degrees of freedom.
     df = np.exp(of_tau["predictive_log_df"])
@@ -277,8 +275,8 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
         said.append(of_network)
         of_rows.append(weights[test])
     task = task_of(model, prepare(model, X, y, weights))
-    density, expected = _held_out_noise.likeliest(
-        task.plan.likelihood, np.concatenate(said, axis=1), np.concatenate(of_rows)
+    density, expected = task.plan.likelihood.likeliest_noise(
+        np.concatenate(said, axis=1), np.concatenate(of_rows)
     )
     [[found]] = _held_out_choice.judgements([task], CPU, torch.float64)
     # Logarithms are rounded to 0.001, of s or of s^2; the density with it.
