@@ -80,6 +80,22 @@ class Plan:
     dtype: torch.dtype = torch.float64
     hooks: tuple[Callable[[], Hook], ...] = ()
 
+    @property
+    def asks_residuals(self) -> bool:
+        """Whether residuals may make the noise anew, of whatever rows.
+
+        Where q's width is given; where the training ends with the weights at their
+        mode, as it does not with early stopping; and where the rows are all that were
+        seen, and bear no noise of the members' own.
+        """
+        return (
+            self.noise_from == "residuals"
+            and self.network.quadratic_kl
+            and self.patience is None
+            and self.horizon is None
+            and not self.perturbed
+        )
+
     def batch_rows(self, n_rows):
         """Rows of a batch of ``n_rows``, a number or an array."""
         return -(-n_rows // self.n_batches)

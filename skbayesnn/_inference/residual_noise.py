@@ -64,13 +64,10 @@ def with_residual_noise(
     """
     likelihood = plan.likelihood
     if not (
-        plan.noise_from == "residuals"
+        plan.asks_residuals
         and likelihood.gaussian_targets
         and likelihood.noise_of_predictions
         and curvature is not None
-        and plan.patience is None
-        and plan.horizon is None
-        and not plan.perturbed
     ):
         return posterior
     squares, level, of_y = _residuals(plan, rows, posterior)

@@ -7,10 +7,15 @@ Per target the network has 3 K outputs, logits a, locations f and s of K Gaussia
 
 with tau the overall level of the precision, given or learned. The centres are constants
 spread over y's range: without them the Gaussians would start as one, and part slowly.
+
+Gaussians that over-fit are narrow in places: a variance is added to all of theirs in
+predictions, under which rows that are held out are the likeliest. A factor would make
+those that are wide wider still.
 """
 
+import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Integral
 
 import numpy as np
@@ -20,10 +25,13 @@ from scipy.special import logsumexp, ndtr
 from skbayesnn._distributions.base import Components
 from skbayesnn._distributions.crps import HALF_LOG_2PI, gaussian_mixture_crps
 from skbayesnn._distributions.labels import labels_at
+from skbayesnn._distributions.likeliest import lowest
 from skbayesnn._distributions.quantiles import mixture_cdf, mixture_quantile
-from skbayesnn._likelihoods.base import check_same_shape
+from skbayesnn._likelihoods.base import SMALLEST_NOISE, Precision, check_same_shape
 from skbayesnn._likelihoods.heteroscedastic import LARGEST_LOG_PRECISION, bounded
-from skbayesnn._likelihoods.scaled import ScaledPrecision
+
+# By how many nats less likely than most a row does not speak.
+OUTLIER = 30.0
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ class GaussianMixtures(Components):
 
 
 @dataclass(frozen=True)
-class Mixture(ScaledPrecision):
+class Mixture(Precision):
     """See the module.
 
     n_components : K, at least 2
@@ -178,12 +186,26 @@ class Mixture(ScaledPrecision):
         density = log_weight + 0.5 * (log_tau - squares) - HALF_LOG_2PI
         return -density.logsumexp(-1).sum(-1)
 
+    @property
+    def noise_of_predictions(self):
+        """A variance that is added to that of every Gaussian, where tau is learned."""
+        return ("log_added",) if self.learned else ()
+
+    def predictive_log_tau(self, params):
+        """Of the level with what is added."""
+        log_tau = self.log_tau(params)
+        if "log_added" not in params:
+            return log_tau
+        return -torch.logaddexp(-log_tau, params["log_added"].unsqueeze(1))
+
     def components(self, params, outputs):
         """Weights, locations and scales, (draws, members, rows, targets, K)."""
         log_weight, location, log_tau = self.split(params, outputs)
-        if "log_factor" in params:
-            log_tau = log_tau - params["log_factor"][:, None, :, None]
-        return log_weight.exp(), location, (-0.5 * log_tau).exp()
+        log_variance = -log_tau
+        if "log_added" in params:
+            log_added = params["log_added"][:, None, :, None]
+            log_variance = torch.logaddexp(log_variance, log_added)
+        return log_weight.exp(), location, (0.5 * log_variance).exp()
 
     def held_out_moments(self, params, outputs, y):
         """Weights, residuals and scales of all draws' Gaussians, by draw and K."""
@@ -191,10 +213,38 @@ class Mixture(ScaledPrecision):
         said = torch.stack([weight, y.unsqueeze(-1) - location, scale])
         return said.permute(2, 3, 0, 1, 5, 4).flatten(2, 4)
 
-    def _log_density_scaled(self, moments, log_factor):
-        """Of the mixture of all draws, in place of one Gaussian."""
-        draws = moments.reshape(3, -1, self.n_components, moments.shape[-1])
-        weight, residual, scale = draws
-        density = -0.5 * np.square(residual / (scale * np.exp(log_factor)))
-        density -= np.log(scale) + log_factor + HALF_LOG_2PI
-        return logsumexp(density, axis=(0, 1), b=weight / len(weight))
+    def likeliest_noise(self, moments, weights):
+        """moments : weights, residuals and scales of the Gaussians of all draws"""
+        densities, log_added = [], []
+        for of_target in np.moveaxis(moments, 2, 0):
+            draws = of_target.reshape(3, -1, self.n_components, len(weights))
+            density = partial(_log_density_widened, draws)
+            added = _likeliest_added(density, draws, weights)
+            densities.append(density(added))
+            log_added.append(added)
+        return np.stack(densities, axis=1), {"log_added": np.array(log_added)}
+
+
+def _likeliest_added(density, draws: np.ndarray, weights: np.ndarray) -> float:
+    """Log of the variance under which rows are the likeliest.
+
+    At most the mean square of the residuals.
+    """
+    weight, residual, _ = draws
+    of_mean = (weight * residual).sum(1).mean(0)
+    least = SMALLEST_NOISE**2
+    most = max(np.average(np.square(of_mean), weights=weights), least)
+    bound = np.median(density(math.log(least))) - OUTLIER
+
+    def loss(log_added):
+        return -(weights @ np.maximum(density(log_added), bound))
+
+    return round(lowest(loss, math.log(least), math.log(most)), 3)
+
+
+def _log_density_widened(draws: np.ndarray, log_added: float) -> np.ndarray:
+    """Of every row (3, draws, K, rows), with a variance added to every Gaussian."""
+    weight, residual, scale = draws
+    variance = np.square(scale) + np.exp(log_added)
+    density = -0.5 * (np.square(residual) / variance + np.log(variance)) - HALF_LOG_2PI
+    return logsumexp(density, axis=(0, 1), b=weight / len(weight))

@@ -62,14 +62,15 @@ class ScaledPrecision(Precision):
         """moments : residuals, and the variance of the draws and of the noise"""
         densities, factors = [], []
         for of_target in np.moveaxis(moments, 2, 0):
-            density = partial(self._log_density_scaled, of_target)
+            density = partial(_log_density_scaled, of_target)
             factor = map_factor(density, weights, *FACTORS, OUTLIER)
             densities.append(density(np.log(factor)))
             factors.append(factor)
         return np.stack(densities, axis=1), {"log_factor": 2 * np.log(factors)}
 
-    def _log_density_scaled(self, moments: np.ndarray, log_factor: float) -> np.ndarray:
-        """Of every row (3, rows), with the std of the noise times a factor."""
-        residual, of_draws, of_noise = moments
-        variance = of_draws + of_noise * np.exp(2 * log_factor)
-        return -0.5 * (np.square(residual) / variance + np.log(2 * np.pi * variance))
+
+def _log_density_scaled(moments: np.ndarray, log_factor: float) -> np.ndarray:
+    """Of every row (3, rows), with the std of the noise times a factor."""
+    residual, of_draws, of_noise = moments
+    variance = of_draws + of_noise * np.exp(2 * log_factor)
+    return -0.5 * (np.square(residual) / variance + np.log(2 * np.pi * variance))

@@ -12,11 +12,11 @@ from numbers import Real
 
 import numpy as np
 import torch
+from scipy.optimize import minimize
 from scipy.special import gammaln, stdtr, stdtrit
 
 from skbayesnn._distributions.base import Components
 from skbayesnn._distributions.crps import spread_levels, weighted_sample_crps
-from skbayesnn._distributions.likeliest import lowest
 from skbayesnn._likelihoods.base import SMALLEST_NOISE, Precision, check_same_shape
 
 # Learned degrees of freedom start here, and count as the nearest of the bounds outside:
@@ -24,9 +24,11 @@ from skbayesnn._likelihoods.base import SMALLEST_NOISE, Precision, check_same_sh
 START_DF = 5.0
 DF_BOUNDS = (2.1, 200.0)
 # Those that rows held out may tell: from where the noise's std is 1.7 scales (at 2.1,
-# where the training may end, 4.6); the rate of their prior, whose shape is 2; and the
-# largest scale that is looked at, in root mean squares of the residuals.
-HELD_OUT_DF, DF_RATE, LARGEST_SCALE = (3.0, 200.0), 0.1, 3.0
+# where the training may end, 4.6); where that is looked for from; and the rate of their
+# prior, whose shape is 2.
+HELD_OUT_DF, STARTS_DF, DF_RATE = (3.0, 200.0), (4.0, 30.0), 0.1
+# The largest variance that is looked at, in mean squares of the residuals.
+LARGEST_VARIANCE = 10.0
 # Given ones: above 2 also in float32, and small enough for differences of lgamma.
 FEWEST_DF, MOST_DF = 2.001, 1e6
 # Quantiles that stand for a mixture in its CRPS, all draws together, and of each draw.
@@ -147,16 +149,17 @@ class StudentT(Precision):
             return params["predictive_log_tau"].unsqueeze(1)
         return self.log_tau(params)
 
-    def degrees_of_freedom(self, params, name="log_df"):
+    def degrees_of_freedom(self, params):
         """(members, 1, targets), or a number as a float64 tensor where it is given."""
         if self.df is not None:
             return torch.tensor(self.df, dtype=torch.float64)
-        return params[name].unsqueeze(1).clamp(*map(math.log, DF_BOUNDS)).exp()
+        return params["log_df"].unsqueeze(1).clamp(*map(math.log, DF_BOUNDS)).exp()
 
     def predictive_degrees_of_freedom(self, params):
         """Those of rows held out, where they were made anew."""
-        anew = "predictive_log_df"
-        return self.degrees_of_freedom(params, anew if anew in params else "log_df")
+        if "predictive_log_df" in params:
+            return params["predictive_log_df"].unsqueeze(1).exp()
+        return self.degrees_of_freedom(params)
 
     def nll(self, params, outputs, y):
         """-log p(y | f), (..., members, rows)."""
@@ -178,39 +181,45 @@ class StudentT(Precision):
         """moments : residuals, the variance of the draws, scales, degrees of freedom"""
         densities, found = [], []
         for of_target in np.moveaxis(moments, 2, 0):
-            density, *noise = self._likeliest_of_target(of_target, weights)
+            density, log_noise = self._likeliest_of_target(of_target, weights)
             densities.append(density)
-            found.append(noise)
-        scale, df = np.transpose(found)
-        said = {
-            "predictive_log_tau": np.log((df - 2) / (df * np.square(scale))),
-            "predictive_log_df": np.log(df),
-        }
+            found.append(log_noise)
+        log_df, log_variance = np.transpose(found)
+        said = {"predictive_log_tau": -log_variance, "predictive_log_df": log_df}
         noise = {name: said[name] for name in self.noise_of_predictions}
         return np.stack(densities, axis=1), noise
 
     def _likeliest_of_target(self, moments, weights):
-        """Log density of every row, scale and degrees of freedom."""
-        residual, of_draws, trained_scale, trained_df = moments
-        root = np.sqrt(np.average(np.square(residual) + of_draws, weights=weights))
-        scales = SMALLEST_NOISE, LARGEST_SCALE * max(root, SMALLEST_NOISE)
+        """Log density of every row; logs of degrees of freedom and variance."""
+        residual, of_draws, scale, df = moments
+        # What is given is as it was trained, the same for all rows.
+        dfs, variances = df[:1], np.square(scale[:1]) * df[:1] / (df[:1] - 2)
+        if self.df is None:
+            dfs = np.array(HELD_OUT_DF)
+        if self.learned:
+            most = np.average(np.square(residual) + of_draws, weights=weights)
+            least = SMALLEST_NOISE**2
+            variances = np.array([least, LARGEST_VARIANCE * max(most, least)])
 
-        def density(log_scale, df):
-            ratio = 1 + of_draws * np.exp(-2 * log_scale)
-            scale = np.exp(log_scale) * np.sqrt(ratio)
-            rows = StudentTs(np.zeros(1), scale, df * ratio)
+        def density(log_noise):
+            df, variance = np.exp(log_noise)
+            square = variance * (df - 2) / df
+            ratio = 1 + of_draws / square
+            rows = StudentTs(np.zeros(1), np.sqrt(square * ratio), df * ratio)
             return rows.log_density_per_target(residual)
 
-        def log_scale_for(df):
-            if not self.learned:
-                variance = trained_scale[0] ** 2 * trained_df[0] / (trained_df[0] - 2)
-                return 0.5 * np.log((df - 2) / df * variance)
-            return lowest(lambda one: -(weights @ density(one, df)), *np.log(scales))
+        def loss(log_noise):
+            prior = log_noise[0] - DF_RATE * np.exp(log_noise[0])
+            return -(weights @ density(log_noise) + prior) / weights.sum()
 
-        def loss(log_df):
-            df = np.exp(log_df)
-            return DF_RATE * df - log_df - weights @ density(log_scale_for(df), df)
-
-        df = self.df or np.exp(np.round(lowest(loss, *np.log(HELD_OUT_DF)), 3))
-        log_scale = np.round(log_scale_for(df), 3)
-        return density(log_scale, df), np.exp(log_scale), df
+        of_most = 2 * np.median(np.square(residual)).clip(variances[0])
+        starts = np.log([(STARTS_DF[0], of_most), (STARTS_DF[1], variances[-1])])
+        bounds = [(one[0], one[-1]) for one in (np.log(dfs), np.log(variances))]
+        lower, upper = np.transpose(bounds)
+        found = [
+            minimize(loss, start.clip(lower, upper), bounds=bounds, method="L-BFGS-B")
+            for start in starts
+        ]
+        best = min(found, key=lambda one: one.fun)
+        log_noise = np.round(best.x, 3)
+        return density(log_noise), log_noise

@@ -86,8 +86,10 @@ def _mixture(posterior, share, outputs) -> Moments:
     log_tau = likelihood.log_tau(params).unsqueeze(-1).numpy() - _bounded(s)
     log_tau = log_tau.op("Min", np.array(LARGEST_LOG_PRECISION))
     weight = logits.op("Softmax", axis=-1) * share[:, None, None, None]
-    log_factor = np.asarray(likelihood.log_noise_factor(params))[..., None]
-    values = weight, location, (log_factor - log_tau).op("Exp")
+    variance = (-log_tau).op("Exp")
+    if "log_added" in params:
+        variance = variance + params["log_added"].exp()[:, None, :, None].numpy()
+    values = weight, location, variance
     return Moments(*(_components_first(v, likelihood.n_targets) for v in values))
 
 

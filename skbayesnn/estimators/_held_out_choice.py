@@ -32,6 +32,8 @@ from skbayesnn.estimators._task import Task, joined
 _N_FOLDS, _FOLDS_FROM = 5, {700: 2, 5000: 1}
 # Of the predictive of held-out rows.
 _N_DRAWS = 50
+# That are looked at in each part; all of them are left out of the training.
+_MOST_HELD_OUT = 10_000
 
 
 @dataclass(frozen=True)
@@ -97,15 +99,19 @@ def settled(
 
 def _warn_of_noise(task: Task) -> None:
     """Say that no row outside of the training has told what the noise is."""
-    n_rows, n_inputs = task.table.X.shape
+    n_rows, n_inputs = len(task.shares[0].rows), task.table.X.shape[1]
     if n_rows * n_inputs >= MOST_ENTRIES:
         why = f"X has {n_rows * n_inputs:,} numbers, and of {MOST_ENTRIES:,} or more"
     else:
         why = f"of {n_rows} rows too few differ, or the networks diverged, so that"
+    likelihood = task.plan.likelihood
+    given = "tau" if likelihood.learned else ""
+    if "predictive_log_df" in likelihood.noise_of_predictions:
+        given += f"{' and ' if given else ''}likelihood_options={{'df': ...}}"
     warn(
         f"{why} none are held out to tell the noise of y: it is that of rows that the "
         "weights were fitted to, and intervals may be too narrow. Put "
-        "CalibratedUncertaintyRegressor around the estimator, or give tau."
+        f"CalibratedUncertaintyRegressor around the estimator, or give {given}."
     )
 
 
@@ -204,7 +210,7 @@ def _without_folds(task: Task) -> list[Task]:
                 n_members=len(group),
                 rows=rows[~out],
                 weights=share.weights[~out],
-                validation=rows[out],
+                validation=_some(rows[out]),
                 scaling=share.scaling,
             )
             for out in held_out
@@ -215,6 +221,14 @@ def _without_folds(task: Task) -> list[Task]:
         without = replace(task, plan=plan, members=members, table=table, shares=shares)
         found.append(replace(without, settings=group))
     return found
+
+
+def _some(rows: np.ndarray) -> np.ndarray:
+    """So many of the rows that more would say little, without regard to their order."""
+    if len(rows) <= _MOST_HELD_OUT:
+        return rows
+    chosen = np.random.RandomState(0).permutation(len(rows))[:_MOST_HELD_OUT]
+    return rows[np.sort(chosen)]
 
 
 def _n_folds(task: Task) -> int:

@@ -80,11 +80,9 @@ class Task:
         it was learned.
         """
         plan, likelihood = self.plan, self.plan.likelihood
-        asked = plan.noise_from == "held_out"
-        if plan.noise_from == "residuals" and not likelihood.gaussian_targets:
-            asked = plan.network.quadratic_kl and not plan.perturbed
-        anew = bool(likelihood.noise_of_predictions)
-        return asked and anew and plan.patience is None
+        untold = plan.asks_residuals and not likelihood.gaussian_targets
+        asked = plan.noise_from == "held_out" and plan.patience is None
+        return bool(likelihood.noise_of_predictions) and (untold or asked)
 
     @property
     def is_open(self) -> bool:

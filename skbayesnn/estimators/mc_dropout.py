@@ -55,7 +55,9 @@ class _MCDropout(BayesianNetwork):
     def _warn_if_doubtful(self, table, rows, weights):
         """Also where the rates that are learned leave nothing to be dropped."""
         super()._warn_if_doubtful(table, rows, weights)
-        if not self._learns_rates or len(self.seeds_) > 1:
+        # Several networks differ by themselves; kernels drop pixels one by one.
+        convolves = self.network_["name"] == "convolutional"
+        if not self._learns_rates or len(self.seeds_) > 1 or convolves:
             return
         layers = range(len(self.network_["families"]))
         rates = np.broadcast_to(self.dropout_, len(layers))

@@ -26,6 +26,7 @@ from skbayesnn.model_selection import VariationalDropoutRegressorCV
 ROWS, INPUTS, TARGETS, N_DRAWS = 44, 3, 2, 50
 FACTOR = "likelihood/log_factor"
 TAU, DF = "likelihood/predictive_log_tau", "likelihood/predictive_log_df"
+ADDED = "likelihood/log_added"
 T_4 = {"likelihood": "student_t", "likelihood_options": {"df": 4.0}}
 CPU = torch.device("cpu")
 # Numbers that fits by themselves and fits together have in common.
@@ -45,7 +46,8 @@ KINDS = [
     MCDropoutRegressor(likelihood="student_t", **EXACT),
     MCDropoutRegressor(likelihood="student_t", tau=4.0, **EXACT),
     VariationalDropoutRegressor(**T_4, **EXACT),
-    MCDropoutRegressor(likelihood="mixture", **EXACT),
+    # For as long as it takes to over-fit: something is then to be added.
+    MCDropoutRegressor(likelihood="mixture", **EXACT | {"max_iter": 400}),
 ]
 pytestmark = pytest.mark.filterwarnings(
     "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:the predictions are"
@@ -190,33 +192,47 @@ def test_noise_with_outliers_is_told_from_draws(seed):
     assert found == pytest.approx(scale, rel=5 * 3 * error)
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic", "mixture"])
-def test_a_factor_is_on_the_variance_of_all_that_is_noise(likelihood, seed):
-    """Of every row and Gaussian; means stay as they are, and training is not told."""
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+def test_a_factor_is_on_the_variance_of_every_row(likelihood, seed):
+    """Means stay as they are, and training is not told."""
+    before, after, factor = _before_and_after(likelihood, "log_factor", seed)
+    np.testing.assert_array_equal(after.mean, before.mean)
+    expected = before.variance * factor
+    np.testing.assert_allclose(after.variance, expected, rtol=1e-12)
+
+
+def test_a_variance_is_added_to_every_gaussian_of_a_mixture(seed):
+    before, after, added = _before_and_after("mixture", "log_added", seed)
+    np.testing.assert_array_equal(after.location, before.location)
+    np.testing.assert_array_equal(after.weight, before.weight)
+    expected = np.square(before.scale) + added[:, None]
+    np.testing.assert_allclose(np.square(after.scale), expected, rtol=1e-12)
+
+
+def _before_and_after(likelihood, name, seed):
+    """Components of one of several members, and the number of its targets."""
     kind = of_kind(likelihood, TARGETS)
     random = torch.Generator().manual_seed(seed)
     draws, members, rows = 5, 4, 3
     shape = draws, members, rows, kind.n_outputs
     outputs = torch.randn(shape, generator=random, dtype=torch.float64)
-    tau = torch.rand(members, TARGETS, generator=random, dtype=torch.float64) + 0.5
+    tau, number = (
+        torch.rand(members, TARGETS, generator=random, dtype=torch.float64) + 0.5
+        for _ in range(2)
+    )
     params = kind.init(tau, None)
-    factor = torch.rand(members, TARGETS, generator=random, dtype=torch.float64) + 0.5
-    now = kind.with_noise(params, {"log_factor": factor.log()})
+    now = kind.with_noise(params, {name: number.log()})
+    assert kind.in_training(now).keys() == params.keys()
+    level = (1 / tau) * number if name == "log_factor" else 1 / tau + number
+    torch.testing.assert_close(kind.noise_level(now), level)
     before, after = (
         kind.components_class(*(v[:, 1].numpy() for v in kind.components(p, outputs)))
         for p in (params, now)
     )
-    if likelihood == "mixture":
-        ratio = np.square(after.scale / before.scale)[..., 0]
-        np.testing.assert_array_equal(after.location, before.location)
-    else:
-        ratio = after.variance / before.variance
-        np.testing.assert_array_equal(after.mean, before.mean)
-    np.testing.assert_allclose(ratio, np.broadcast_to(factor[1], ratio.shape))
-    assert kind.in_training(now).keys() == params.keys()
+    return before, after, number[1].numpy()
 
 
-def test_factor_of_a_mixture_is_the_mode_of_its_posterior(seed):
+def test_what_is_added_to_a_mixture_is_the_likeliest(seed):
     """Of draws that differ, by the density of all of them and a grid."""
     random = np.random.default_rng(seed)
     n_rows, draws, k = 80, 3, 2
@@ -226,20 +242,32 @@ def test_factor_of_a_mixture_is_the_mode_of_its_posterior(seed):
     moments = np.stack([weight, residual, scale]).reshape(-1, n_rows)[..., None]
     weights = random.uniform(0.5, 1.5, size=n_rows)
 
-    def density(log_factor):
-        of_each = stats.norm.pdf(residual, scale=scale * np.exp(log_factor))
-        return np.log((weight * of_each).sum(1).mean(0))
+    def density(log_added):
+        std = np.sqrt(np.square(scale) + np.exp(log_added))
+        return np.log((weight * stats.norm.pdf(residual, scale=std)).sum(1).mean(0))
 
-    def posterior(log_factor):
-        return weights @ density(log_factor) - 0.5 * (log_factor / PRIOR_STD) ** 2
+    found, noise = of_kind("mixture", n_components=k).likeliest_noise(moments, weights)
+    [log_added] = noise["log_added"]
+    np.testing.assert_allclose(found[:, 0], density(log_added))
+    of_mean = (weight * residual).sum(1).mean(0)
+    most = np.log(np.average(np.square(of_mean), weights=weights))
+    best = max(weights @ density(one) for one in np.linspace(most - 8, most, 2001))
+    # A step of 0.004 from the likeliest costs rows times its square, at most.
+    assert weights @ density(log_added) >= best - 2e-3
 
+
+def test_a_mixture_that_says_it_all_is_left_alone(seed):
+    """Next to nothing is added to what is as wide as held-out rows are."""
+    random = np.random.default_rng(seed)
+    n_rows, k = 3_000, 2
+    side, peaks = random.integers(0, k, size=n_rows), np.array([-2.0, 2.0])
+    y = peaks[side] + 0.5 * random.normal(size=n_rows)
+    weight, scale = (np.full((k, n_rows), value) for value in (0.5, 0.5))
+    moments = np.stack([weight, y - peaks[:, None], scale]).reshape(-1, n_rows, 1)
     kind = of_kind("mixture", n_components=k)
-    found, noise = kind.likeliest_noise(moments, weights)
-    log_factor = 0.5 * noise["log_factor"][0]
-    np.testing.assert_allclose(found[:, 0], density(log_factor))
-    best = max(map(posterior, np.linspace(-1, 3, 2001)))
-    # A step of 0.002 from the mode costs rows times its square, at most.
-    assert posterior(log_factor) == pytest.approx(best, abs=1e-3)
+    _, noise = kind.likeliest_noise(moments, np.ones(n_rows))
+    # The variance 0.25 is known to sqrt(2 / rows) of itself.
+    assert np.exp(noise["log_added"][0]) < 0.25 * 5 * np.sqrt(2 / n_rows)
 
 
 def test_what_is_given_of_the_noise_stays(seed):
@@ -413,7 +441,7 @@ def test_noise_that_is_not_for_held_out_rows_to_say(table):
         MCDropoutRegressor(**EXACT, dropout="auto", tau=4.0),
     ):
         assert not task_of(model, prepare(model, X, y)).is_open
-        assert not {FACTOR, TAU, DF} & model.fit(X, y).parameters_.keys()
+        assert not {FACTOR, ADDED, TAU, DF} & model.fit(X, y).parameters_.keys()
 
 
 def test_without_noise_on_the_weights_it_is_of_the_residuals(table, monkeypatch):
@@ -467,6 +495,33 @@ def test_networks_that_diverge_have_no_say(table, monkeypatch):
     assert FACTOR not in model.parameters_
 
 
+@pytest.mark.filterwarnings("ignore:2 columns of X are constant")
+def test_what_is_open_is_what_can_be_given():
+    """The degrees of freedom, where tau is given; counted are rows with weight."""
+    X, y = np.ones((6, 2)), np.arange(6.0)
+    given = r"of 5 rows too few differ.* or give likelihood_options=\{'df': \.\.\.\}\.$"
+    with pytest.warns(UserWarning, match=given):
+        MCDropoutRegressor(**EXACT, likelihood="student_t", tau=4.0).fit(
+            X, y, np.arange(6)
+        )
+    with pytest.warns(UserWarning, match="or give tau and likelihood_options="):
+        MCDropoutRegressor(**EXACT, likelihood="student_t").fit(X, y)
+
+
+def test_of_many_rows_some_are_looked_at(table, monkeypatch, seed):
+    """All of a part are left out of the training; what is said is said of some."""
+    X, y = table
+    monkeypatch.setattr(_held_out_choice, "_MOST_HELD_OUT", 5)
+    model = seeded(MCDropoutRegressor(**EXACT, likelihood="student_t"), seed)
+    task = task_of(model, prepare(model, X, y))
+    shares = [
+        one for [part] in [_held_out_choice._without_folds(task)] for one in part.shares
+    ]
+    assert [len(share.validation) for share in shares] == [5] * 5
+    assert sum(len(share.rows) for share in shares) == 4 * ROWS
+    assert {TAU, DF} <= model.fit(X, y).parameters_.keys()
+
+
 def test_large_tables_hold_nothing_out(table, monkeypatch):
     """Of as many numbers as the limit, of which is warned; not of one less."""
     X, y = table
@@ -497,13 +552,16 @@ def test_a_fit_that_goes_on_keeps_the_noise(likelihood, table, seed):
     assert (abs(model.parameters_["likelihood/log_tau"] - trained) > 0.01).all()
 
 
-def test_a_fit_that_goes_on_keeps_students_noise(table, seed):
+@pytest.mark.parametrize(
+    "likelihood, names", [("student_t", [TAU, DF]), ("mixture", [ADDED])]
+)
+def test_a_fit_that_goes_on_keeps_what_is_no_factor(likelihood, names, table, seed):
     X, y = table
-    settings = EXACT | {"warm_start": True, "likelihood": "student_t"}
+    settings = EXACT | {"warm_start": True, "likelihood": likelihood}
     model = MCDropoutRegressor(**settings, random_state=seed)
     before = model.fit(X, y).parameters_.copy()
     after = model.fit(X, y).parameters_
-    for name in (TAU, DF):
+    for name in names:
         np.testing.assert_array_equal(after[name], before[name])
     assert (after["likelihood/log_tau"] != before["likelihood/log_tau"]).all()
 

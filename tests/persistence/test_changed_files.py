@@ -29,7 +29,7 @@ N_MUTATIONS = 1000
 # A noise that was not made anew is another model's, as another number is.
 MADE_ANEW = [
     f"likelihood/{name}"
-    for name in ("log_factor", "predictive_log_tau", "predictive_log_df")
+    for name in ("log_factor", "log_added", "predictive_log_tau", "predictive_log_df")
 ]
 
 
