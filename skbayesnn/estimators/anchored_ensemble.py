@@ -106,8 +106,8 @@ class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
         Model precision, 1 / variance of the observation noise, in y's own units; one
         value, or one per target. ``"auto"`` learns it with the weights; without
         ``noisy_targets`` it is made anew of the residuals, or of rows that are held
-        out, as in :class:`MCDropoutRegressor`. With it Student's t and mixtures keep
-        what is learned, which is too little with some hundred rows.
+        out, as in :class:`MCDropoutRegressor`. With ``noisy_targets`` Student's t and
+        mixtures keep what is learned, which is too little with some hundred rows.
     n_estimators : int, default=10
         Members. The spread of m of them is known to 1 / sqrt(2 m).
     learning_rate_init : float > 0, default=0.03

@@ -128,8 +128,9 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         freedom can be counted: there it is the noise under which rows are the likeliest
         that networks have not seen, each trained without a fifth of the rows; all are
         held out so, two fifths from 700 rows on (sum of their weights), one from 5,000
-        (tables of up to 4 million numbers; of larger ones it stays). A warm start keeps
-        it, also on other rows.
+        (tables of up to 4 million numbers; of larger ones it stays). Of several
+        networks it is what one of them needs, which is a little much. A warm start
+        keeps it, also on other rows; of mixtures what it adds to theirs.
     likelihood : str, default="gaussian"
         Noise of y. ``"gaussian"`` is equal everywhere; ``"heteroscedastic"`` depends on
         the input (a second output of the network, learned after a warm-up; ``tau`` is

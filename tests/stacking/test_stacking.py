@@ -636,7 +636,8 @@ def test_same_seed_same_predictions(table):
     np.testing.assert_array_equal(one.predict(X), other.predict(X))
     again = pickle.loads(pickle.dumps(one))
     np.testing.assert_array_equal(one.predict(X), again.predict(X))
-    np.testing.assert_array_equal(one.predict(X[:7]), one.predict(X)[:7])
+    # Some processors sum products of other shapes in another order.
+    np.testing.assert_allclose(one.predict(X[:7]), one.predict(X)[:7], rtol=1e-12)
 
 
 def test_inside_and_around(table):
