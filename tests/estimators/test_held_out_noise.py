@@ -47,7 +47,7 @@ KINDS = [
     MCDropoutRegressor(likelihood="student_t", tau=4.0, **EXACT),
     VariationalDropoutRegressor(**T_4, **EXACT),
     # For as long as it takes to over-fit: something is then to be added.
-    MCDropoutRegressor(likelihood="mixture", **EXACT | {"max_iter": 400}),
+    MCDropoutRegressor(likelihood="mixture", **EXACT | {"max_iter": 150}),
 ]
 pytestmark = pytest.mark.filterwarnings(
     "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:the predictions are"
