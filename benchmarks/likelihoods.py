@@ -58,7 +58,7 @@ def parts(n_rows: int):
 def as_trained(network):
     """The same without what was told of its noise once it was trained."""
     network = copy.deepcopy(network)
-    for name in ("log_factor", "predictive_log_tau", "predictive_log_df"):
+    for name in ("log_factor", "log_added", "predictive_log_tau", "predictive_log_df"):
         network.parameters_.pop(f"likelihood/{name}", None)
     return network
 
