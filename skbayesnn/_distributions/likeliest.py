@@ -22,7 +22,7 @@ def map_factor(density, weights, low: float, high: float, outlier: float) -> flo
     density : log factor -> log density of every row, nats; weights : (rows,)
     outlier : nats
     """
-    least = max(_median(density(0.0), weights) - outlier, LOWEST)
+    least = least_density(density(0.0), weights, outlier)
 
     def loss(log_factor):
         prior = -0.5 * (log_factor / PRIOR_STD) ** 2
@@ -32,7 +32,12 @@ def map_factor(density, weights, low: float, high: float, outlier: float) -> flo
     return float(np.exp(np.round(lowest(loss, np.log(low), np.log(high)), 3)))
 
 
-def _median(values, weights) -> float:
+def least_density(values, weights, outlier: float) -> float:
+    """Below it a row is no less likely: ``outlier`` nats below most of the weight."""
+    return max(median(values, weights) - outlier, LOWEST)
+
+
+def median(values, weights) -> float:
     """Half of the weight is at it or below."""
     order = np.argsort(values)
     below = np.cumsum(weights[order])

@@ -25,7 +25,7 @@ from scipy.special import logsumexp, ndtr
 from skbayesnn._distributions.base import Components
 from skbayesnn._distributions.crps import HALF_LOG_2PI, gaussian_mixture_crps
 from skbayesnn._distributions.labels import labels_at
-from skbayesnn._distributions.likeliest import lowest
+from skbayesnn._distributions.likeliest import least_density, lowest
 from skbayesnn._distributions.quantiles import mixture_cdf, mixture_quantile
 from skbayesnn._likelihoods.base import SMALLEST_NOISE, Precision, check_same_shape
 from skbayesnn._likelihoods.heteroscedastic import LARGEST_LOG_PRECISION, bounded
@@ -234,7 +234,7 @@ def _likeliest_added(density, draws: np.ndarray, weights: np.ndarray) -> float:
     of_mean = (weight * residual).sum(1).mean(0)
     least = SMALLEST_NOISE**2
     most = max(np.average(np.square(of_mean), weights=weights), least)
-    bound = np.median(density(math.log(least))) - OUTLIER
+    bound = least_density(density(math.log(least)), weights, OUTLIER)
 
     def loss(log_added):
         return -(weights @ np.maximum(density(log_added), bound))

@@ -17,6 +17,7 @@ from scipy.special import gammaln, stdtr, stdtrit
 
 from skbayesnn._distributions.base import Components
 from skbayesnn._distributions.crps import spread_levels, weighted_sample_crps
+from skbayesnn._distributions.likeliest import median
 from skbayesnn._likelihoods.base import SMALLEST_NOISE, Precision, check_same_shape
 
 # Learned degrees of freedom start here, and count as the nearest of the bounds outside:
@@ -212,7 +213,7 @@ class StudentT(Precision):
             prior = log_noise[0] - DF_RATE * np.exp(log_noise[0])
             return -(weights @ density(log_noise) + prior) / weights.sum()
 
-        of_most = 2 * np.median(np.square(residual)).clip(variances[0])
+        of_most = 2 * max(median(np.square(residual), weights), variances[0])
         starts = np.log([(STARTS_DF[0], of_most), (STARTS_DF[1], variances[-1])])
         bounds = [(one[0], one[-1]) for one in (np.log(dfs), np.log(variances))]
         lower, upper = np.transpose(bounds)

@@ -256,6 +256,26 @@ def test_what_is_added_to_a_mixture_is_the_likeliest(seed):
     assert weights @ density(log_added) >= best - 2e-3
 
 
+@pytest.mark.parametrize("likelihood", ["gaussian", "student_t", "mixture"])
+def test_a_weight_of_two_is_two_rows(likelihood, seed):
+    """Also where rows are outliers, which do not speak."""
+    random = np.random.default_rng(seed)
+    n_rows, k = 31, 2
+    kind = of_kind(likelihood, **{"n_components": k} if likelihood == "mixture" else {})
+    residual = random.standard_t(2.0, size=(k, n_rows)) * 10
+    moments = moments_of(residual[0], 0.1)[: 3 if likelihood == "gaussian" else 4]
+    if likelihood == "mixture":
+        fields = np.full_like(residual, 0.5), residual, np.full_like(residual, 0.2)
+        moments = np.stack(fields).reshape(-1, n_rows, 1)
+    counts = random.integers(1, 6, size=n_rows)
+    repeated = np.repeat(moments, counts, axis=1)
+    _, weighted = kind.likeliest_noise(moments, counts.astype(float))
+    _, alike = kind.likeliest_noise(repeated, np.ones(counts.sum()))
+    for name, values in weighted.items():
+        # Logarithms are rounded to 0.001, of s or of s^2.
+        assert values == pytest.approx(alike[name], abs=2.1e-3)
+
+
 def test_a_mixture_that_says_it_all_is_left_alone(seed):
     """Next to nothing is added to what is as wide as held-out rows are."""
     random = np.random.default_rng(seed)
