@@ -37,6 +37,11 @@ def least_density(values, weights, outlier: float) -> float:
     return max(median(values, weights) - outlier, LOWEST)
 
 
+def without_outliers(values, weights, outlier: float) -> np.ndarray:
+    """None lower than ``least_density``: of two fits, other rows say which is better."""
+    return np.maximum(values, least_density(values, weights, outlier))
+
+
 def median(values, weights) -> float:
     """Half of the weight is at it or below."""
     order = np.argsort(values)

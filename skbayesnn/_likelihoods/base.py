@@ -221,7 +221,8 @@ class Likelihood(ABC):
 
         moments : (numbers, rows, targets), as of ``held_out_moments``
         weights : (rows,)
-        returns : log densities (rows, targets), nats, and arrays (targets,)
+        returns : log densities (rows, targets), nats, of outliers as far as they count,
+            and arrays (targets,)
         """
         raise NotImplementedError(f"{type(self).__name__} has no noise of its own.")
 

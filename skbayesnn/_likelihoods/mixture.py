@@ -25,7 +25,7 @@ from scipy.special import logsumexp, ndtr
 from skbayesnn._distributions.base import Components
 from skbayesnn._distributions.crps import HALF_LOG_2PI, gaussian_mixture_crps
 from skbayesnn._distributions.labels import labels_at
-from skbayesnn._distributions.likeliest import least_density, lowest
+from skbayesnn._distributions.likeliest import least_density, lowest, without_outliers
 from skbayesnn._distributions.quantiles import mixture_cdf, mixture_quantile
 from skbayesnn._likelihoods.base import SMALLEST_NOISE, Precision, check_same_shape
 from skbayesnn._likelihoods.heteroscedastic import LARGEST_LOG_PRECISION, bounded
@@ -220,7 +220,7 @@ class Mixture(Precision):
             draws = of_target.reshape(3, -1, self.n_components, len(weights))
             density = partial(_log_density_widened, draws)
             added = _likeliest_added(density, draws, weights)
-            densities.append(density(added))
+            densities.append(without_outliers(density(added), weights, OUTLIER))
             log_added.append(added)
         return np.stack(densities, axis=1), {"log_added": np.array(log_added)}
 

@@ -6,7 +6,8 @@ noise as it was trained, and
 
       sum_n w_n max(log N(y_n; E f_n, var f_n + s^2 v_n), c) + log N(log s; 0, 0.5^2)
 
-is maximised in the factor s on the std of the noise; c is 30 nats below most rows.
+is maximised in the factor s on the std of the noise; c is 30 nats below most rows. The
+noise is not made sharper than a kernel on the draws would be.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,11 @@ from functools import partial
 import numpy as np
 import torch
 
-from skbayesnn._distributions.likeliest import map_factor
+from skbayesnn._distributions.likeliest import (
+    map_factor,
+    median,
+    without_outliers,
+)
 from skbayesnn._likelihoods.base import (
     LARGEST_LOG_TAU,
     SMALLEST_LOG_TAU,
@@ -26,6 +31,9 @@ from skbayesnn._likelihoods.base import (
 # Of the noise's std, that are looked at, and by how many nats a row is an outlier: more
 # than of a mixture of networks, which has tails (benchmarks/STUDY.md).
 FACTORS, OUTLIER = (1e-4, 1e4), 30.0
+# The noise's std in units of the draws' at least, as of a kernel on 200 normal draws
+# [Silverman 1986, eq. 3.28]: sharper ones leave gaps between draws.
+BANDWIDTH = 1.06 * 200**-0.2
 
 
 @dataclass(frozen=True)
@@ -63,10 +71,19 @@ class ScaledPrecision(Precision):
         densities, factors = [], []
         for of_target in np.moveaxis(moments, 2, 0):
             density = partial(_log_density_scaled, of_target)
-            factor = map_factor(density, weights, *FACTORS, OUTLIER)
-            densities.append(density(np.log(factor)))
+            least, most = FACTORS
+            least = np.clip(_smooth_factor(of_target, weights), least, most)
+            factor = map_factor(density, weights, least, most, OUTLIER)
+            found = density(np.log(factor))
+            densities.append(without_outliers(found, weights, OUTLIER))
             factors.append(factor)
         return np.stack(densities, axis=1), {"log_factor": 2 * np.log(factors)}
+
+
+def _smooth_factor(moments: np.ndarray, weights: np.ndarray) -> float:
+    """Of the noise under which the density of most rows' draws is smooth."""
+    _, of_draws, of_noise = moments
+    return BANDWIDTH * np.sqrt(median(of_draws / of_noise, weights))
 
 
 def _log_density_scaled(moments: np.ndarray, log_factor: float) -> np.ndarray:

@@ -49,8 +49,6 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     # Of likelihoods that have some; a class without the parameter has none to give.
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
-    # `length_scale="auto"` of few rows: among these, by rows that are held out.
-    _length_scales_of_few_rows: tuple[float, ...] = ()
     # Whether the KL may outweigh the data: then `fit` has to be as good as a line.
     _can_collapse = False
 
@@ -82,6 +80,10 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _auto_length_scale(self, fan_ins, total_weight: float) -> np.ndarray:
         """`length_scale="auto"` of every layer for N rows, (layers,)."""
         return np.sqrt(fan_ins)
+
+    def _length_scales_to_try(self, fan_ins, total_weight: float) -> list[np.ndarray]:
+        """Others among which rows that are held out may choose, each (layers,)."""
+        return []
 
     def _length_scales(self, fan_ins, total_weight: float) -> np.ndarray:
         """The prior's scale of every layer for N rows, checked, (layers,)."""

@@ -8,7 +8,7 @@ import numpy as np
 from skbayesnn._data.design import Design
 from skbayesnn.estimators import _program, _serialization, _task, _validation
 from skbayesnn.estimators._prepared import Prepared
-from skbayesnn.estimators._specification import open_length_scales
+from skbayesnn.estimators._specification import leaves_length_scale
 
 # Steps of `partial_fit` after which the likelihood's warm-up is over.
 PARTIAL_FIT_HORIZON = 2000
@@ -41,14 +41,10 @@ def go_on(
     task, device, dtype = _placed(estimator, prepared, hidden)
     if how == "stream":
         task = task.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
-    if open_length_scales(estimator):
-        n_layers = len(task.length_scale)
-        task = task.of_length_scale(np.resize(estimator.length_scale_, n_layers))
-    elif how == "stream":
-        n_rows = seen + task.total_weight
-        task = task.of_length_scale(
-            estimator._length_scales(task.plan.network.prior_fan_ins, n_rows)
-        )
+    n_rows = seen + task.total_weight if how == "stream" else task.total_weight
+    task = task.of_length_scale(
+        _length_scale(estimator, task.plan.network.prior_fan_ins, n_rows)
+    )
     estimator._check_can_go_on(task, prepared.of_y)
     task = task.going_on(_serialization.scaling_of(estimator), estimator.seeds_)
     posterior = _serialization.posterior_of(estimator, device, dtype).at_rates_of(
@@ -74,6 +70,15 @@ def go_on(
         noisy = trained.posterior.with_noise_of(posterior)
         trained = replace(trained, posterior=noisy)
     return _program.Fitted(task, trained)
+
+
+def _length_scale(estimator, fan_ins, n_rows: float) -> np.ndarray:
+    """Of what goes on, (layers,): for N rows now, or what rows have chosen before."""
+    before = np.resize(estimator.length_scale_, len(fan_ins))
+    by_rule = estimator._length_scales(fan_ins, estimator.total_weight_)
+    if leaves_length_scale(estimator) and not np.allclose(before, by_rule):
+        return before
+    return estimator._length_scales(fan_ins, n_rows)
 
 
 def _placed(estimator, prepared, hidden):

@@ -15,10 +15,8 @@ from skbayesnn.estimators._prepared import Prepared
 from skbayesnn.estimators._variational_spec import VariationalSpec
 from skbayesnn.networks import MLP
 
-# Below so many rows (sum of weights) others that are held out choose the prior's length
-# scale, where the estimator has several to choose from; from so many entries of X on
-# they choose nothing.
-_FEW_ROWS, MOST_ENTRIES = 200, 2**22
+# From so many entries of X on no rows are held out to choose anything.
+MOST_ENTRIES = 2**22
 # Of `max_iter="auto"`, what rows that are held out may choose in its place.
 _SHORTER = 0.25, 0.1
 
@@ -58,8 +56,8 @@ class Specification:
         As in :class:`skbayesnn._inference.plan.Plan`.
     n_epochs : int
     settings : tuple of Setting
-        Among which rows that are held out may choose, at least the estimator's own;
-        empty where the table is too large for it.
+        Among which rows that are held out may choose, first the estimator's own; empty
+        where the table is too large for it.
     """
 
     seeds: np.ndarray
@@ -117,7 +115,10 @@ def specify(
     length_scale = estimator._length_scales(network.prior_fan_ins, n_rows)
     own = Setting(length_scale, n_epochs)
     schedule = _schedule(estimator, stops_early=len(validation) > 0)
-    leaves_length = schedule["patience"] is None and _leaves_length(estimator, n_rows)
+    scales = _scales_to_try(estimator, network.prior_fan_ins, n_rows)
+    leaves_training = schedule["patience"] is None and _leaves_training(
+        estimator, n_rows
+    )
     return Specification(
         seeds=seeds,
         network=network,
@@ -132,7 +133,7 @@ def specify(
         n_batches=n_batches,
         n_epochs=n_epochs,
         dtype=_validation.precision(estimator.dtype),
-        settings=_to_choose_from(estimator, prepared, weights, own, leaves_length),
+        settings=_to_choose_from(prepared, weights, own, scales, leaves_training),
         **schedule,
     )
 
@@ -184,14 +185,20 @@ def _network(
     return network.with_families(variational.families), variational
 
 
-def open_length_scales(estimator) -> tuple[float, ...]:
-    """Those among which few rows choose, where that is left to them."""
+def leaves_length_scale(estimator) -> bool:
+    """Whether the prior's scale is not given."""
     scale = estimator.length_scale
-    left = isinstance(scale, str) and scale == "auto"
-    return estimator._length_scales_of_few_rows if left else ()
+    return isinstance(scale, str) and scale == "auto"
 
 
-def _leaves_length(estimator, n_rows: float) -> bool:
+def _scales_to_try(estimator, fan_ins, n_rows: float) -> list[np.ndarray]:
+    """Beside the estimator's own, where that is not given."""
+    if not leaves_length_scale(estimator):
+        return []
+    return estimator._length_scales_to_try(fan_ins, n_rows)
+
+
+def _leaves_training(estimator, n_rows: float) -> bool:
     """Whether so many rows may choose how long a perceptron is trained."""
     most = estimator.max_iter
     is_open = isinstance(most, str) and most == "auto" and estimator.network is None
@@ -199,18 +206,18 @@ def _leaves_length(estimator, n_rows: float) -> bool:
 
 
 def _to_choose_from(
-    estimator, prepared, weights, own: Setting, leaves_length: bool
+    prepared, weights, own: Setting, scales, leaves_training: bool
 ) -> tuple[Setting, ...]:
     """What rows that are held out choose from; nothing of tables that are too large.
 
     own : without a choice; what is returned at least
+    scales : others for its length scale
     """
     if len(weights) * prepared.table.X.shape[1] >= MOST_ENTRIES:
         return ()
-    scales = open_length_scales(estimator) if weights.sum() < _FEW_ROWS else ()
-    layers = np.ones_like(own.length_scale)
-    settings = [replace(own, length_scale=scale * layers) for scale in scales] or [own]
-    if leaves_length:
+    scales = [one for one in scales if not np.array_equal(one, own.length_scale)]
+    settings = [own, *(replace(own, length_scale=scale) for scale in scales)]
+    if leaves_training:
         n_epochs = [math.ceil(share * own.n_epochs) for share in _SHORTER]
         settings += [replace(own, n_epochs=n) for n in n_epochs]
     return tuple(settings)

@@ -76,13 +76,19 @@ class Task:
         """Whether the noise is for rows to say that are held out.
 
         Where residuals would be asked of the training rows, and the likelihood's noise
-        is none that they tell. As of residuals, not with early stopping: it stays as
-        it was learned.
+        is none that they tell, or rows are held out anyway, for the length scale. As of
+        residuals, not with early stopping: it stays as it was learned.
         """
         plan, likelihood = self.plan, self.plan.likelihood
-        untold = plan.asks_residuals and not likelihood.gaussian_targets
+        told_better = not likelihood.gaussian_targets or self._leaves_length_scale
         asked = plan.noise_from == "held_out" and plan.patience is None
-        return bool(likelihood.noise_of_predictions) and (untold or asked)
+        asked |= plan.asks_residuals and told_better
+        return bool(likelihood.noise_of_predictions) and asked
+
+    @property
+    def _leaves_length_scale(self) -> bool:
+        scales = [one.length_scale for one in self.settings]
+        return any(not np.array_equal(scale, scales[0]) for scale in scales)
 
     @property
     def is_open(self) -> bool:

@@ -21,8 +21,6 @@ class _AnchoredEnsemble(BayesianNetwork):
 
     # Of the outputs before any data: y is standardised, logits are not.
     _output_std: float
-    # How wide functions are believed to be is not for the rows to say.
-    _length_scales_of_few_rows: tuple[float, ...] = ()
 
     def _variational(self, fan_ins):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))
@@ -60,6 +58,10 @@ class _AnchoredEnsemble(BayesianNetwork):
         scale[0] /= max(ONE_COLUMN_STD / scale[0], FIRST_STD)
         scale[-1] /= self._output_std
         return scale
+
+    def _length_scales_to_try(self, fan_ins, total_weight):
+        """How wide functions are believed to be is not for the rows to say."""
+        return []
 
 
 class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):

@@ -21,7 +21,7 @@ from skbayesnn._sklearn_compat import num_samples, safe_indexing, with_callbacks
 from skbayesnn.estimators import _program, _task, _validation
 from skbayesnn.estimators._base import BayesianNetwork, adopt, warn_if_doubtful
 from skbayesnn.estimators._prepared import Prepared, prepare
-from skbayesnn.estimators._specification import likelihood_class, open_length_scales
+from skbayesnn.estimators._specification import likelihood_class
 from skbayesnn.model_selection._search import BatchedGridSearchCV
 from skbayesnn.scoring import log_density_scorer
 
@@ -83,8 +83,13 @@ class TauPathCV(BayesianNetwork):
             # tau goes with the width: folds have that of all rows.
             widths = network._hidden_layer_sizes(task.total_weight)
             network.set_params(hidden_layer_sizes=widths)
-            if task.is_open:  # tau does what a shorter training would
-                network.set_params(max_iter=int(task.members.n_epochs[0]))
+            if task.is_open:
+                # tau does what a shorter training would, and what choosing the scale
+                # would: weight_decay_ goes with l^2 / tau.
+                network.set_params(
+                    max_iter=int(task.members.n_epochs[0]),
+                    length_scale=task.length_scale.tolist(),
+                )
             _validation.device_for_fit(network.device)
             given = {"sample_weight": sample_weight, "X_val": X_val, "y_val": y_val}
             search = self._searched(
@@ -137,10 +142,6 @@ class TauPathCV(BayesianNetwork):
         if not isinstance(self.random_state, Integral):
             source = _validation.random_source(self.random_state)
             network.set_params(random_state=source.randint(2**31 - 1))
-        scales = open_length_scales(network)
-        if scales:
-            # tau does what choosing the scale would: weight_decay_ goes with l^2 / tau.
-            network.set_params(length_scale=scales[len(scales) // 2])
         return network
 
     def _splits(self, X, y, groups, rows) -> list[tuple]:

@@ -29,7 +29,8 @@ from skbayesnn.model_selection import (
 from skbayesnn.networks import MLP
 
 ROWS, INPUTS, N_FOLDS, N_DRAWS = 46, 3, 5, 50
-SCALES = (0.3, 1.0, 3.0)
+# The first is that without a choice.
+SCALES = (1.0, 0.3, 3.0)
 CPU = torch.device("cpu")
 KINDS = [MCDropoutClassifier, BBBClassifier, VariationalDropoutClassifier]
 # Numbers that fits by themselves and fits together have in common.
@@ -146,7 +147,9 @@ def test_scores_are_those_of_fits_without_the_folds(kind, table, seed):
     scores, task = scores_of(model, X, y, weights)
     assert scales_of(task) == SCALES
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
-    assert model.fit(X, y, weights).length_scale_ == SCALES[np.argmax(expected)]
+    [found] = _held_out_choice.judgements([task], CPU, torch.float64)
+    chosen = _held_out_choice.best_setting(found)
+    assert model.fit(X, y, weights).length_scale_ == SCALES[chosen]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -232,7 +235,7 @@ def test_where_tau_is_chosen_nothing_else_is(kind, table, monkeypatch):
     assert model.n_iter_ == task_of(plain, prepare(plain, X, y)).members.n_epochs[0]
 
 
-def test_many_rows_have_the_middle_one(seed):
+def test_many_rows_have_no_choice(seed):
     random = np.random.default_rng(seed)
     X = random.normal(size=(201, 2))
     y = (X[:, 0] > 0).astype(int)
@@ -243,7 +246,7 @@ def test_many_rows_have_the_middle_one(seed):
         np.testing.assert_array_equal(task.length_scale, [1.0, 1.0])
 
 
-def test_where_nothing_can_be_held_out_it_is_the_middle_one():
+def test_where_nothing_can_be_held_out_there_is_no_choice():
     model = MCDropoutClassifier(**EXACT, random_state=0)
     model.fit([[0.0, 1.0], [1.0, 2.0], [2.0, 0.5]], ["a", "b", "c"])
     assert model.length_scale_ == 1.0
@@ -282,7 +285,7 @@ def test_what_goes_on_keeps_the_scale(table, seed):
     assert model.length_scale_ == scale
 
 
-def test_a_stream_begins_with_the_middle_one(table):
+def test_a_stream_begins_without_a_choice(table):
     """How many rows will come is not known."""
     X, y = table
     model = MCDropoutClassifier(**EXACT, random_state=0)
@@ -313,6 +316,68 @@ def test_no_warning_of_the_networks_of_the_folds(table, seed):
     assert len([one for one in caught if one.category is ConvergenceWarning]) <= 1
 
 
+# ---- the length scale of regressors
+
+
+def smooth(seed, noise, n_rows=90):
+    """X, and a smooth y with noise."""
+    random = np.random.default_rng(seed)
+    X = random.uniform(-1, 1, size=(n_rows, 2))
+    return X, np.sin(3 * X[:, 0]) * X[:, 1] + noise * random.normal(size=n_rows)
+
+
+@pytest.mark.parametrize("noise, scale", [(0.0, 1.0), (3.0, None)])
+def test_what_the_noise_asks_for(noise, scale, seed):
+    """A wide prior where y has none, and that of the rule where it is all there is."""
+    X, y = smooth(seed, noise)
+    model = MCDropoutRegressor(device="cpu", random_state=seed).fit(X, y)
+    by_rule = model._auto_length_scale(np.array([2, 50, 50]), float(len(y)))
+    expected = by_rule if scale is None else scale
+    np.testing.assert_array_equal(model.length_scale_, expected)
+
+
+@pytest.mark.parametrize("chosen", [0, 1, 2])
+@pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
+def test_means_are_those_with_the_scale_given(likelihood, chosen, seed, monkeypatch):
+    X, y = smooth(seed, 0.1)
+    y = np.exp(y).round() if likelihood == "poisson" else y
+    monkeypatch.setattr(_held_out_choice, "best_setting", lambda judged: chosen)
+    settings = EXACT | {"likelihood": likelihood, "n_estimators": 2}
+    model = MCDropoutRegressor(**settings, random_state=seed).fit(X, y)
+    task = task_of(model, prepare(model, X, y))
+    assert [one.length_scale[0] for one in task.settings[1:]] == [4.0, 1.0]
+    np.testing.assert_array_equal(
+        np.resize(model.length_scale_, 2), task.settings[chosen].length_scale
+    )
+    given = MCDropoutRegressor(
+        **settings, length_scale=model.length_scale_, random_state=seed
+    ).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), given.predict(X))
+
+
+def test_a_scale_that_is_that_of_the_rule_is_there_once():
+    """Of 16 columns and 64 to 144 rows."""
+    X = np.random.default_rng(0).normal(size=(100, 16))
+    model = MCDropoutRegressor((16,), device="cpu")
+    assert scales_of(task_of(model, prepare(model, X, X[:, 0]))) == (4.0, 1.0)
+
+
+@pytest.mark.parametrize("chosen", [0, 2])
+def test_a_stream_keeps_what_was_chosen_and_else_follows_its_rows(
+    chosen, seed, monkeypatch
+):
+    X, y = smooth(seed, 0.1)
+    monkeypatch.setattr(_held_out_choice, "best_setting", lambda judged: chosen)
+    settings = EXACT | {"hidden_layer_sizes": (40,)}
+    model = MCDropoutRegressor(**settings, random_state=seed).fit(X[:30], y[:30])
+    fan_ins = np.array([2, 40])
+    for n_rows in (60, 90):
+        model.partial_fit(X[n_rows - 30 : n_rows], y[n_rows - 30 : n_rows])
+        by_rule = model._auto_length_scale(fan_ins, float(n_rows))
+        expected = 1.0 if chosen == 2 else by_rule
+        np.testing.assert_array_equal(model.length_scale_, expected)
+
+
 # ---- the training length
 
 SHARES = (1.0, 0.25, 0.1)
@@ -331,7 +396,7 @@ def test_few_rows_may_train_for_a_quarter_or_a_tenth(kind, table):
 
 
 @pytest.mark.parametrize("kind", TIMED[:2])
-def test_lengths_and_scales_have_the_middle_one_in_common(kind, table):
+def test_lengths_and_scales_have_the_first_in_common(kind, table):
     X, y = table
     model = kind(**OPEN | {"length_scale": "auto"})
     task = task_of(model, prepare(model, X, y))
@@ -346,7 +411,7 @@ def judged(*densities, weights=None):
     return [Judgement(np.asarray(of_rows, float), rows) for of_rows in densities]
 
 
-def test_a_shorter_training_has_to_be_better_beyond_doubt(table):
+def test_others_than_the_first_have_to_be_better_beyond_doubt(table):
     """By more than the standard error of the sum of differences, over rows."""
     X, y = table
     model = MCDropoutClassifier(**OPEN)
@@ -389,7 +454,7 @@ def test_doubt_is_that_of_rows_that_are_there_as_often(seed):
 @pytest.mark.parametrize("chosen", [0, 1, 2])
 def test_the_fit_is_that_with_the_length_given(kind, chosen, table, seed, monkeypatch):
     X, y = table
-    monkeypatch.setattr(_held_out_choice, "best_setting", lambda task, judged: chosen)
+    monkeypatch.setattr(_held_out_choice, "best_setting", lambda judged: chosen)
     model = kind(**OPEN, random_state=seed).fit(X, y)
     given = kind(**OPEN | {"max_iter": model.n_iter_}, random_state=seed).fit(X, y)
     np.testing.assert_array_equal(model.predict_proba(X), given.predict_proba(X))

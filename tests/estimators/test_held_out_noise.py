@@ -28,6 +28,7 @@ FACTOR = "likelihood/log_factor"
 TAU, DF = "likelihood/predictive_log_tau", "likelihood/predictive_log_df"
 ADDED = "likelihood/log_added"
 T_4 = {"likelihood": "student_t", "likelihood_options": {"df": 4.0}}
+FAN_IN = {"length_scale": "fan_in"}
 CPU = torch.device("cpu")
 # Numbers that fits by themselves and fits together have in common.
 EXACT = {
@@ -42,12 +43,14 @@ KINDS = [
     VariationalDropoutRegressor(**EXACT),
     VariationalDropoutRegressor(noise="independent", alpha_per="weight", **EXACT),
     VariationalDropoutRegressor(likelihood="heteroscedastic", **EXACT),
-    MCDropoutRegressor(dropout="auto", **EXACT),
-    MCDropoutRegressor(likelihood="student_t", **EXACT),
+    MCDropoutRegressor(**EXACT),
+    MCDropoutRegressor(likelihood="heteroscedastic", **EXACT),
+    MCDropoutRegressor(dropout="auto", **FAN_IN, **EXACT),
+    MCDropoutRegressor(likelihood="student_t", **FAN_IN, **EXACT),
     MCDropoutRegressor(likelihood="student_t", tau=4.0, **EXACT),
     VariationalDropoutRegressor(**T_4, **EXACT),
     # For as long as it takes to over-fit: something is then to be added.
-    MCDropoutRegressor(likelihood="mixture", **EXACT | {"max_iter": 150}),
+    MCDropoutRegressor(likelihood="mixture", **FAN_IN, **EXACT | {"max_iter": 150}),
 ]
 pytestmark = pytest.mark.filterwarnings(
     "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:the predictions are"
@@ -122,6 +125,39 @@ def test_draws_count_as_they_are(seed):
     variance = of_draws + 4.0 * factor
     expected = -0.5 * (y**2 / variance + np.log(2 * np.pi * variance))
     np.testing.assert_allclose(density, expected)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+def test_noise_is_no_sharper_than_a_kernel_on_the_draws(likelihood, seed):
+    """Rows that lie in the middle of their draws, which differ by a std of 2.
+
+    The median row's: a few whose draws are far apart have no say.
+    """
+    random = np.random.default_rng(seed)
+    noise, of_draws = random.uniform(0.5, 2, size=31), np.full(31, 4.0)
+    of_draws[:3] = 1e6
+    moments = np.stack([np.zeros(31), of_draws, noise])[:, :, None]
+    _, said = of_kind(likelihood).likeliest_noise(moments, np.ones(31))
+    std = np.sqrt(noise * np.exp(said["log_factor"]))
+    ratio = std / (1.06 * np.sqrt(of_draws) * 200**-0.2)
+    # Logarithms are rounded to 0.001.
+    assert np.median(ratio) == pytest.approx(1, rel=2e-3)
+
+
+def test_of_two_fits_the_ordinary_rows_say_which_is_better(seed):
+    """A row far off costs both as much, 30 nats more than most."""
+    random = np.random.default_rng(seed)
+    residual = random.normal(size=(40, 1))
+    residual[0] = 1e3
+    found = []
+    for spread in (1.0, 0.5):
+        moments = np.stack([spread * residual, *np.full((2, 40, 1), 1e-3)])
+        density, _ = of_kind("gaussian").likeliest_noise(moments, np.ones(40))
+        found.append(density[:, 0])
+        ordinary = np.sort(found[-1][1:])
+        assert found[-1][0] == pytest.approx(np.sort(found[-1])[19] - 30)
+        assert ordinary[0] > found[-1][0]
+    assert found[1].sum() > found[0].sum()
 
 
 def student_t(learned=True, df=None):
@@ -311,30 +347,34 @@ def test_what_is_given_of_the_noise_stays(seed):
 
 @pytest.mark.parametrize("model", KINDS)
 def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
-    """Each fold's network by itself, as it was trained."""
+    """Each fold's network by itself, as it was trained; under each length scale."""
     X, y = table
     model = seeded(model, seed)
     weights = np.random.default_rng(seed).integers(1, 4, size=ROWS).astype(float)
-    fold, said, of_rows = _held_out_choice.folds_of(X), [], []
-    for number in range(5):
-        train, test = fold != number, fold == number
-        alone = seeded(model, seed).fit(X[train], y[train], weights[train])
-        [of_network] = as_trained(alone, X[test], y[test])
-        said.append(of_network)
-        of_rows.append(weights[test])
+    fold = _held_out_choice.folds_of(X)
     task = task_of(model, prepare(model, X, y, weights))
-    density, expected = task.plan.likelihood.likeliest_noise(
-        np.concatenate(said, axis=1), np.concatenate(of_rows)
-    )
-    [[found]] = _held_out_choice.judgements([task], CPU, torch.float64)
-    # Logarithms are rounded to 0.001, of s or of s^2; the density with it.
-    np.testing.assert_allclose(found.density, density[:, 0], rtol=5e-3, atol=5e-3)
+    [judged] = _held_out_choice.judgements([task], CPU, torch.float64)
+    for setting, found in zip(task.settings, judged, strict=True):
+        said, of_rows = [], []
+        for number in range(5):
+            train, test = fold != number, fold == number
+            alone = seeded(model, seed).set_params(length_scale=setting.length_scale)
+            alone.fit(X[train], y[train], weights[train])
+            [of_network] = as_trained(alone, X[test], y[test])
+            said.append(of_network)
+            of_rows.append(weights[test])
+        density, expected = task.plan.likelihood.likeliest_noise(
+            np.concatenate(said, axis=1), np.concatenate(of_rows)
+        )
+        # Logarithms are rounded to 0.001, of s or of s^2; the density with it.
+        np.testing.assert_allclose(found.density, density[:, 0], rtol=5e-3, atol=5e-3)
+        assert found.noise.keys() == expected.keys() and found.noise
+        for name, values in expected.items():
+            assert found.noise[name] == pytest.approx(values, abs=4e-3)
     model.fit(X, y, weights)
-    assert found.noise.keys() == expected.keys() and found.noise
-    for name, values in expected.items():
-        assert found.noise[name] == pytest.approx(values, abs=4e-3)
+    for name, values in judged[_held_out_choice.best_setting(judged)].noise.items():
         kept = model.parameters_[f"likelihood/{name}"]
-        np.testing.assert_allclose(kept, [found.noise[name]], rtol=1e-12)
+        np.testing.assert_allclose(kept, [values], rtol=1e-12)
 
 
 @pytest.mark.parametrize("model", KINDS)
@@ -455,7 +495,7 @@ def test_noise_that_is_not_for_held_out_rows_to_say(table):
     for model in (
         VariationalDropoutRegressor(**EXACT, tau=4.0),
         MCDropoutRegressor(**EXACT, **T_4, tau=4.0),
-        MCDropoutRegressor(**EXACT, **T_4, early_stopping=True),
+        MCDropoutRegressor(**EXACT, **T_4, **FAN_IN, early_stopping=True),
         BBBRegressor(**EXACT, **T_4),
         VariationalDropoutRegressor(**EXACT, early_stopping=True),
         MCDropoutRegressor(**EXACT, dropout="auto", tau=4.0),
@@ -552,6 +592,34 @@ def test_large_tables_hold_nothing_out(table, monkeypatch):
         model.fit(X, y)
     assert FACTOR not in model.parameters_
     assert FACTOR in model.fit(X[1:], y[1:]).parameters_
+
+
+# ---- with the length scale
+
+
+def test_with_a_scale_that_is_chosen_it_is_that_of_held_out_rows(table, seed):
+    """And of the residuals where none is, or nothing can be held out."""
+    X, y = table
+    model = seeded(MCDropoutRegressor(**EXACT), seed)
+    for tau, is_open in (("auto", True), (4.0, False)):
+        model.set_params(tau=tau)
+        task = task_of(model, prepare(model, X, y))
+        assert task.is_open == task.leaves_noise == is_open
+        assert len(task.settings) == (3 if is_open else 1)
+    early = model.set_params(tau="auto", early_stopping=True)
+    task = task_of(early, prepare(early, X, y))
+    assert task.is_open and not task.leaves_noise
+
+
+@pytest.mark.filterwarnings("ignore:2 columns of X are constant")
+def test_where_nothing_is_held_out_the_residuals_tell_it(recwarn):
+    model = MCDropoutRegressor(**EXACT, random_state=0)
+    model.fit([[0.0, 1.0], [0.0, 1.0]], [1.0, 2.0])
+    given = MCDropoutRegressor(
+        **EXACT, length_scale=model.length_scale_, random_state=0
+    ).fit([[0.0, 1.0], [0.0, 1.0]], [1.0, 2.0])
+    assert model.tau_ == given.tau_
+    assert not [one for one in recwarn if "held out" in str(one.message)]
 
 
 # ---- training that goes on
