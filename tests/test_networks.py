@@ -177,7 +177,9 @@ def test_state_of_a_cell_has_a_prior_of_its_own(table):
     """1, not the root of its inputs; but where a number is given it is that."""
     X, y, _ = table
     for said in ("auto", "fan_in"):
-        model = MCDropoutRegressor(network=SEQUENCES, length_scale=said, **SMALL)
+        model = MCDropoutRegressor(
+            network=SEQUENCES, length_scale=said, tau=1.0, **SMALL
+        )
         found = model.fit(X, y).length_scale_
         np.testing.assert_allclose(found, [np.sqrt(3), 1.0, 2.0])
     model = MCDropoutRegressor(network=SEQUENCES, length_scale=0.7, **SMALL)

@@ -74,10 +74,12 @@ def go_on(
 
 def _length_scale(estimator, fan_ins, n_rows: float) -> np.ndarray:
     """Of what goes on, (layers,): for N rows now, or what rows have chosen before."""
-    before = np.resize(estimator.length_scale_, len(fan_ins))
-    by_rule = estimator._length_scales(fan_ins, estimator.total_weight_)
-    if leaves_length_scale(estimator) and not np.allclose(before, by_rule):
-        return before
+    # Fits of the first format do not say theirs, and had no choice.
+    if leaves_length_scale(estimator) and hasattr(estimator, "length_scale_"):
+        before = np.resize(estimator.length_scale_, len(fan_ins))
+        by_rule = estimator._length_scales(fan_ins, estimator.total_weight_)
+        if not np.allclose(before, by_rule):
+            return before
     return estimator._length_scales(fan_ins, n_rows)
 
 

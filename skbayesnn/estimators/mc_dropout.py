@@ -112,10 +112,15 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
         Prior length scale l of the weights, which see standardised inputs: a large l
         keeps weights small and functions smooth. ``"fan_in"`` is l^2 = the number of
-        inputs of each layer, so that units are of order one before data are seen;
-        ``"auto"`` is the same, but at most sqrt(N) / 2 up to 64 rows, 4 up to 144 and
-        sqrt(N) / 3 from there: a prior that is stronger outweighs few rows. The best l
-        is lower where y has little noise.
+        inputs of each layer, so that units are of order one before data are seen. The
+        best l is lower where y has little noise: ``"auto"`` lets rows that are held out
+        choose, with the noise (see ``tau``). By rule it is that of ``"fan_in"``, but at
+        most sqrt(N) / 2 up to 64 rows, 4 up to 144 and sqrt(N) / 3 from there: a prior
+        that is stronger outweighs few rows. It is 4 or 1 in all layers where those rows
+        have a higher log density then, by more than its standard error. That takes some
+        two times as long as a fit of a given l. Where a tau is given, or searched, it
+        is the rule: ``weight_decay_`` goes with l^2 / tau, and tau does what choosing l
+        would.
     tau : "auto", float > 0 or sequence of float, default="auto"
         Model precision, 1 / variance of the observation noise, in y's own units
         (noise of standard deviation s is 1 / s^2); one value, or one per target.
@@ -124,8 +129,9 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         mean: by the degrees of freedom that the weights have left, as in linear
         smoothing [8]_, and without the masks' spread, which predictions add. It stays
         as it was learned with early stopping, in ``partial_fit`` and in the candidates
-        of a stack. With ``dropout="auto"``, Student's t and mixtures no degrees of
-        freedom can be counted: there it is the noise under which rows are the likeliest
+        of a stack. Where ``length_scale="auto"`` holds rows out, they tell the noise,
+        too. With ``dropout="auto"``, Student's t and mixtures no degrees of freedom can
+        be counted, whatever l is: it is the noise under which rows are the likeliest
         that networks have not seen, each trained without a fifth of the rows; all are
         held out so, two fifths from 700 rows on (sum of their weights), one from 5,000
         (tables of up to 4 million numbers; of larger ones it stays). Of several
@@ -362,9 +368,10 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
         Prior length scale l of the weights, p(W) = N(0, 1 / l^2): a small one suits
         classes that are well apart, a large one classes that overlap. ``"auto"`` lets
-        fewer than 200 rows (sum of their weights) choose: the one of 0.3, 1 and 3 whose
-        networks, trained without a fifth of the rows each, give the labels of that
-        fifth the highest density. From 200 rows on it is 1, as in ``partial_fit``.
+        fewer than 200 rows (sum of their weights) choose: 0.3 or 3 in place of 1, where
+        networks that are trained without a fifth of the rows each give the labels of
+        that fifth a higher log density then, by more than its standard error. From 200
+        rows on it is 1, as in ``partial_fit``.
         ``"fan_in"`` is l^2 = the number of inputs of each layer, which expects logits
         of order one.
     tau : float > 0, default=1

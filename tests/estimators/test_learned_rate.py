@@ -20,6 +20,7 @@ def _learned_rate(seed, n_rows, noise):
     model = MCDropoutRegressor(
         (32,),
         dropout="auto",
+        length_scale="fan_in",
         n_estimators=3,
         batch_size=BATCH,
         max_iter=STEPS // (n_rows // BATCH),

@@ -392,11 +392,16 @@ def test_noise_std_is_the_noise_that_is_used(seed, likelihood, tau):
     X = random.uniform(-1, 1, size=(400, 2))
     y = X[:, 0] + np.exp(X[:, 1]) * random.normal(size=400)
     model = MCDropoutRegressor(
-        (10,), likelihood=likelihood, tau=tau, max_iter=50, device="cpu"
+        (10,),
+        likelihood=likelihood,
+        tau=tau,
+        max_iter=50,
+        device="cpu",
+        random_state=seed,
     ).fit(X, y)
     used = np.sqrt(np.mean(model.predict_uncertainty(X, "aleatoric") ** 2))
-    # 20 of the 200 draws.
-    assert model.noise_std_ == pytest.approx(used, rel=0.05)
+    # 20 of the 200 draws: over 40 seeds the ratio has a std of 0.014 at most.
+    assert model.noise_std_ == pytest.approx(used, rel=5 * 0.014)
 
 
 def test_noise_std_is_that_of_the_last_fit(seed):

@@ -36,7 +36,12 @@ def _parameters(trained):
 @pytest.mark.parametrize(
     "estimator, kind",
     [
-        (MCDropoutRegressor(dropout=0.2, n_estimators=FOLDS, **SMALL), "numbers"),
+        (
+            MCDropoutRegressor(
+                dropout=0.2, length_scale=1, n_estimators=FOLDS, **SMALL
+            ),
+            "numbers",
+        ),
         (BBBRegressor(kl="sampled", n_estimators=FOLDS, **SMALL), "numbers"),
         (MCDropoutClassifier(length_scale=1, n_estimators=FOLDS, **SMALL), "labels"),
     ],

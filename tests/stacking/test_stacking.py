@@ -132,7 +132,7 @@ def test_out_of_fold_is_a_fit_without_the_fold(table):
 def test_cross_intervals_are_those_of_the_paper(table, coverage):
     """Barber et al. 2021, eq. 11, row by row: one candidate, residuals over stds."""
     X, y = table
-    network = MCDropoutRegressor(**QUICK | {"dropout": 0.0})
+    network = MCDropoutRegressor(**QUICK | {"dropout": 0.0, "length_scale": 1.0})
     weights = np.ones(ROWS)
     weights[[3, 17]] = 0
     cv = KFold(4)
