@@ -4,10 +4,10 @@ On the tables of ``likelihoods.py``: parts of the training rows of the UCI sets,
 others, scored on up to 1,500 rows kept apart. Printed are the log density less that of
 the rule that looks at the width of the layers and N alone, and the CRPS as a ratio to
 its (geometric; in brackets of the table with the lowest and the highest), on average
-over tables: of what is the likeliest of the held-out rows, of what is likelier than the
-rule by its standard error, which is the default, and of what new rows themselves would
-choose. Then the share of new rows in the default's 90 % intervals (the table with the
-fewest, and the most), and its seconds over those of the rule (geometric).
+over tables: of what the held-out rows say is likeliest, which is the default, of what
+they say is likelier than the rule by its standard error, and of what the new rows
+themselves would choose. Then the share of new rows in the default's 90 % intervals (the
+table with the fewest, and the most), and its seconds over the rule's (geometric).
 
     python benchmarks/length_choice.py
 """
@@ -34,7 +34,7 @@ KINDS = {
     "rates learned": MCDropoutRegressor(dropout="auto", device="cpu", random_state=0),
 }
 ROWS = (60, 150, 600, 1500)
-surely = _held_out_choice.best_setting
+best_setting = _held_out_choice.best_setting
 
 
 def timed(network, rows):
@@ -56,21 +56,26 @@ def judged_fits(network, rows, new):
     one, seconds = timed(clone(network).set_params(length_scale=by_rule), rows)
     found, said = [scores(one, *new)], []
 
-    def kept(judged):
+    def kept(task, judged):
         # Trainings that are shorter have the first scale.
         said[:] = judged[: len(scales)]
-        return surely(judged)
+        return best_setting(task, judged)
 
     _held_out_choice.best_setting = kept
     _, longer = timed(network, rows)
     for number in range(len(scales)):
-        _held_out_choice.best_setting = lambda judged, number=number: number
+        _held_out_choice.best_setting = lambda task, judged, number=number: number
         found.append(scores(timed(network, rows)[0], *new))
-    _held_out_choice.best_setting = surely
+    _held_out_choice.best_setting = best_setting
     of_scales = np.array(found[1:])
-    likeliest = int(np.argmax([one.score for one in said]))
-    best = int(of_scales[:, 1].argmin())
-    chosen = of_scales[[likeliest, surely(said), best]]
+    densities = np.array([one.score for one in said])
+    surely = [True, *(one.is_better_than(said[0]) for one in said[1:])]
+    chosen = [
+        densities.argmax(),
+        np.where(surely, densities, -np.inf).argmax(),
+        of_scales[:, 1].argmin(),
+    ]
+    chosen = of_scales[chosen]
     return found[0], chosen, longer / seconds
 
 
@@ -93,7 +98,7 @@ def main():
             found = [judged_fits(network, *cut) for cut in parts(n_rows)]
             of_rule, chosen, longer = map(np.array, zip(*found, strict=True))
             cells = [told(of_rule, chosen[:, i]) for i in range(3)]
-            inside = chosen[:, 1, 2]
+            inside = chosen[:, 0, 2]
             cells += [
                 f"{inside.mean():.2f} ({inside.min():.2f} to {inside.max():.2f})",
                 f"{np.exp(np.log(longer).mean()):.1f}",

@@ -38,7 +38,7 @@ def least_density(values, weights, outlier: float) -> float:
 
 
 def without_outliers(values, weights, outlier: float) -> np.ndarray:
-    """None lower than ``least_density``: of two fits, other rows say which is better."""
+    """None below ``least_density``: of two fits, other rows say which is better."""
     return np.maximum(values, least_density(values, weights, outlier))
 
 

@@ -267,17 +267,19 @@ def _by_noise(likelihood: Likelihood, said, y, weights) -> Judgement:
     return Judgement(density @ (np.ptp(y, axis=0) > 0), weights, noise)
 
 
-def best_setting(judged: Sequence[Judgement]) -> int:
-    """The first, or the likeliest of those that are better beyond doubt."""
-    own, *others = judged
-    better = [True, *(one.is_better_than(own) for one in others)]
-    scores = [one.score for one in judged]
-    return int(np.where(better, scores, -np.inf).argmax())
+def best_setting(task: Task, judged: Sequence[Judgement]) -> int:
+    """The likeliest; a shorter training only where that is beyond doubt."""
+    n_epochs = np.array([one.n_epochs for one in task.settings])
+    scores = np.array([one.score for one in judged])
+    longest = int(np.where(n_epochs == n_epochs.max(), scores, -np.inf).argmax())
+    stays = [one.is_better_than(judged[longest]) for one in judged]
+    stays[longest] = True
+    return int(np.where(stays, scores, -np.inf).argmax())
 
 
 def _chosen(task: Task, judged: Sequence[Judgement]) -> Task:
     """With the likeliest setting, and its noise; its own where nothing can be said."""
-    number = best_setting(judged)
+    number = best_setting(task, judged)
     if np.isfinite(judged[number].score):
         return task.under(task.settings[number], judged[number].noise)
     return task.under(Setting(task.length_scale, int(task.members.n_epochs[0])))

@@ -117,10 +117,9 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         choose, with the noise (see ``tau``). By rule it is that of ``"fan_in"``, but at
         most sqrt(N) / 2 up to 64 rows, 4 up to 144 and sqrt(N) / 3 from there: a prior
         that is stronger outweighs few rows. It is 4 or 1 in all layers where those rows
-        have a higher log density then, by more than its standard error. That takes some
-        two times as long as a fit of a given l. Where a tau is given, or searched, it
-        is the rule: ``weight_decay_`` goes with l^2 / tau, and tau does what choosing l
-        would.
+        have a higher log density then. That takes some two times as long as a fit of a
+        given l. Where a tau is given, or searched, it is the rule: ``weight_decay_``
+        goes with l^2 / tau, and tau does what choosing l would.
     tau : "auto", float > 0 or sequence of float, default="auto"
         Model precision, 1 / variance of the observation noise, in y's own units
         (noise of standard deviation s is 1 / s^2); one value, or one per target.
@@ -368,10 +367,9 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
         Prior length scale l of the weights, p(W) = N(0, 1 / l^2): a small one suits
         classes that are well apart, a large one classes that overlap. ``"auto"`` lets
-        fewer than 200 rows (sum of their weights) choose: 0.3 or 3 in place of 1, where
-        networks that are trained without a fifth of the rows each give the labels of
-        that fifth a higher log density then, by more than its standard error. From 200
-        rows on it is 1, as in ``partial_fit``.
+        fewer than 200 rows (sum of their weights) choose: the one of 0.3, 1 and 3 whose
+        networks, trained without a fifth of the rows each, give the labels of that
+        fifth the highest density. From 200 rows on it is 1, as in ``partial_fit``.
         ``"fan_in"`` is l^2 = the number of inputs of each layer, which expects logits
         of order one.
     tau : float > 0, default=1

@@ -32,16 +32,16 @@ EXPECTED_FAILED_CHECKS = {
     "check_sample_weight_equivalence_on_sparse_data": NOISE,
 }
 # The contract does not depend on how long the training is, nor on the draws: 50 epochs
-# are enough for the checks that want some accuracy, and ten times quicker. A classifier
-# has it with all defaults; every choice that has code of its own stands in one of the
-# others, and test_posteriors.py has what holds for each of them.
+# are enough for the checks that want some accuracy, and ten times quicker. Every choice
+# that has code of its own stands in one of these, and test_posteriors.py has what holds
+# for each of them.
 SHORT = {"max_iter": 50, "n_draws": 20}
 ESTIMATORS = [
     MCDropoutRegressor(**SHORT, network=AnyImage()),
     MCDropoutRegressor(
         **SHORT, likelihood="heteroscedastic", dropout="auto", n_estimators=3
     ),
-    MCDropoutClassifier(),
+    MCDropoutClassifier(**SHORT),
     BBBRegressor(**SHORT, prior="scale_mixture", kl="sampled"),
     BBBClassifier(**SHORT, network=AnySequence()),
     VariationalDropoutRegressor(**SHORT, noise="independent", alpha_per="weight"),

@@ -372,7 +372,8 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
         for name, values in expected.items():
             assert found.noise[name] == pytest.approx(values, abs=4e-3)
     model.fit(X, y, weights)
-    for name, values in judged[_held_out_choice.best_setting(judged)].noise.items():
+    chosen = judged[_held_out_choice.best_setting(task, judged)]
+    for name, values in chosen.noise.items():
         kept = model.parameters_[f"likelihood/{name}"]
         np.testing.assert_allclose(kept, [values], rtol=1e-12)
 
