@@ -2,7 +2,7 @@
 
 Printed is the CRPS on rows kept apart as a ratio to that of ``"fan_in"``, the root of
 each layer's number of inputs (mean of three made-up tables, or parts of training rows
-as in study.py). Rules: the default; at most so much, and at most the root of N over two
+as in study.py). Rules: the default's; at most so much, and at most the root of N over two
 or three; one number for all layers; half of the root. For classes, of few rows, the
 log loss as a ratio to that of ``LogisticRegressionCV``, one number or one per layer.
 
@@ -57,7 +57,7 @@ def rules(n_rows, n_columns):
     root = np.sqrt(n_rows)
     return {
         "fan_in": fan_in,
-        "auto": np.minimum(fan_in, max(min(4, root / 2), root / 3)),
+        "rule": np.minimum(fan_in, max(min(4, root / 2), root / 3)),
         "<= 4, root / 2": np.minimum(fan_in, min(4, root / 2)),
         "<= 3, root / 2": np.minimum(fan_in, min(3, root / 2)),
         "<= 4, root / 3": np.minimum(fan_in, min(4, root / 3)),
