@@ -2,8 +2,8 @@
 
 Printed is the CRPS on rows kept apart as a ratio to that of ``"fan_in"``, the root of
 each layer's number of inputs (mean of three made-up tables, or parts of training rows
-as in study.py). Rules: the default's; at most so much, and at most the root of N over two
-or three; one number for all layers; half of the root. For classes, of few rows, the
+as in study.py). Rules: the default's; at most so much, and at most the root of N over
+two or three; one number for all layers; half of the root. For classes, of few rows, the
 log loss as a ratio to that of ``LogisticRegressionCV``, one number or one per layer.
 
     python benchmarks/length_scale.py
