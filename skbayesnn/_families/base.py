@@ -187,6 +187,10 @@ class Family(ABC):
         """p, (members,): given, or learned."""
         return keep
 
+    def n_masks(self, params: Params) -> int:
+        """Inputs with a mask of their own in one draw."""
+        return 0
+
     def log_alpha_of(self, params: Params) -> torch.Tensor:
         """log alpha of weights with noise of a learned rate, -inf without.
 

@@ -3,10 +3,11 @@
 import math
 
 import numpy as np
+import torch
 
 from skbayesnn._families import FAMILIES, Concrete, Family
 from skbayesnn._warnings import warn
-from skbayesnn.estimators import _validation
+from skbayesnn.estimators import _serialization, _validation
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._classification import MANY_ROWS, BayesianClassifier
 from skbayesnn.estimators._regression import BayesianRegressor
@@ -55,14 +56,16 @@ class _MCDropout(BayesianNetwork):
     def _warn_if_doubtful(self, table, rows, weights):
         """Also where the rates that are learned leave nothing to be dropped."""
         super()._warn_if_doubtful(table, rows, weights)
-        # Several networks differ by themselves; kernels drop pixels one by one.
-        convolves = self.network_["name"] == "convolutional"
-        if not self._learns_rates or len(self.seeds_) > 1 or convolves:
+        # Several networks differ by themselves.
+        if not self._learns_rates or len(self.seeds_) > 1:
             return
-        layers = range(len(self.network_["families"]))
-        rates = np.broadcast_to(self.dropout_, len(layers))
-        units = [self.parameters_[f"layers/{i}/mean"].shape[1] for i in layers]
-        if rates @ units < _FEWEST_DROPPED:
+        posterior = _serialization.posterior_of(
+            self, torch.device("cpu"), torch.float32
+        )
+        groups = zip(posterior.network.families, posterior.layers, strict=True)
+        n_masks = [family.n_masks(params) for family, params in groups]
+        rates = np.broadcast_to(self.dropout_, len(n_masks))
+        if rates @ n_masks < _FEWEST_DROPPED:
             warn(
                 "the learned rates of dropout are next to nothing "
                 f"({rates.max():.1g} at most): nine draws in ten drop no unit, and "

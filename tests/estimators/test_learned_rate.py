@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from skbayesnn import MCDropoutRegressor
+from skbayesnn.networks import ConvNet
 
 # Steps of each fit, whatever the number of rows: rates go as far in all of them.
 STEPS, BATCH = 800, 100
@@ -79,3 +80,27 @@ def test_rates_that_are_given_or_leave_something_are_not(changed, seed):
         warnings.simplefilter("always")
         _certain(random_state=seed, **changed).fit(X, y)
     assert not any("next to nothing" in str(w.message) for w in seen)
+
+
+@pytest.mark.parametrize(("mask_per", "warned"), [("unit", False), ("channel", True)])
+def test_masks_of_an_image_are_counted_where_they_are(mask_per, warned, monkeypatch):
+    """Of 36 pixels and of what is behind each map: 72 units and one, or two channels.
+
+    At a rate of .002 a draw drops .22 of them, or .08; of three weights it were .01.
+    """
+    monkeypatch.setattr(MCDropoutRegressor, "_start_rate", 0.002)
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(40, 1, 6, 6)), random.normal(size=40)
+    network = ConvNet((1, 6, 6), (2, 1), 1, (1, 6), (), mask_per)
+    model = MCDropoutRegressor(
+        network=network,
+        dropout="auto",
+        learning_rate_init=1e-6,
+        max_iter=1,
+        device="cpu",
+        random_state=0,
+    )
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    assert any("next to nothing" in str(w.message) for w in seen) == warned
