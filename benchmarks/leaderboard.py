@@ -52,14 +52,8 @@ def runs(tasks: list[Task], contestants: list[Contestant], most: int) -> Iterato
     """Task, contestant and split: the first split of all, then the second, ..."""
     for split in range(most):
         for task in tasks:
-            if split >= task.n_splits:
-                continue
             for one in contestants:
-                fits = one.most_rows is None or task.n_rows <= one.most_rows
-                takes_part = one.kind == task.kind and split in one.splits(
-                    task.n_splits
-                )
-                if fits and takes_part:
+                if split in one.splits(task):
                     yield task, one, split
 
 

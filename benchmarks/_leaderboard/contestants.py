@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from _leaderboard.tasks import Task
+
 import skbayesnn
 
 HERE = Path(__file__).resolve().parent
@@ -19,6 +21,8 @@ ENVIRONMENTS = {
 }
 # The first of these that have results is the one that others are compared with.
 REFERENCES = ("stacked", "mc_dropout")
+# Training rows up to which all splits cost little.
+SMALL_ROWS = 200
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -39,7 +43,7 @@ class Contestant:
     environment : of ``ENVIRONMENTS``; None is this Python
     takes : see ``tasks.as_taken``; tells apart for mixed tables only
     most_rows : it cannot learn more in a reasonable time
-    most_splits : what its cost allows; None is all there are
+    most_splits : what its cost allows of more than ``SMALL_ROWS`` rows; None is all
     """
 
     name: str
@@ -57,8 +61,13 @@ class Contestant:
         """Whether it comes from this package."""
         return self.call.startswith("ours:")
 
-    def splits(self, n_splits: int) -> range:
-        """Of a task that has so many: those that it takes part in."""
+    def splits(self, task: Task) -> range:
+        """Of a task: those that it takes part in; of a small one all."""
+        n_rows, n_splits = task.n_rows, task.n_splits
+        if task.kind != self.kind or n_rows > (self.most_rows or n_rows):
+            return range(0)
+        if n_rows <= SMALL_ROWS:
+            return range(n_splits)
         return range(min(n_splits, self.most_splits or n_splits))
 
     def why_not(self, pythons: Mapping[str, Path]) -> str | None:

@@ -6,7 +6,7 @@ splits.
 """
 
 import numpy as np
-from _leaderboard.contestants import CONTESTANTS, REFERENCES
+from _leaderboard.contestants import CONTESTANTS, REFERENCES, SMALL_ROWS
 from _leaderboard.predictives import SCORES
 from _leaderboard.ranking import (
     PAIRED,
@@ -129,7 +129,7 @@ def settings(records: list[dict]) -> str:
         if one.most_rows:
             limits.append(f"up to {one.most_rows:,} rows")
         if one.most_splits:
-            limits.append(f"{one.most_splits} splits")
+            limits.append(f"{one.most_splits} splits beyond {SMALL_ROWS} rows")
         told = ", ".join(sorted(versions[one.name, one.kind]))
         lines.append([one.name, one.kind, one.about, told, ", ".join(limits)])
     return table(["contestant", "kind", "settings", "version", "limits"], lines)

@@ -145,8 +145,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         then its overall level). ``"student_t"`` has outliers, which move the fit little
         [5]_, nor do they the scale of y; ``tau`` is still 1 / variance. ``"mixture"``
         is of several peaks or skewed: a few Gaussians that depend on the input [7]_;
-        ``tau`` is the overall level of their noise. Both take 4 to 8 times the time,
-        for the networks that tell what is learned of their noise (see ``tau``).
+        ``tau`` is the overall level of their noise. Both take up to 4 times the
+        time, for the networks that tell what is learned of their noise (see ``tau``).
         ``"poisson"`` is for counts, whose log rate is the network's output [6]_: y is
         not scaled, ``tau`` is an inverse temperature as a classifier's, 1 for
         ``"auto"``.
