@@ -63,7 +63,7 @@ def _panel(axes, ranks: dict[str, float], times: dict[str, float]) -> None:
 
 
 def _places(points: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
-    """Where names go: beside their points, as near as nothing else stands.
+    """Where names go: beside their points, as near as the panel has room.
 
     points : in shares of the panel, as the result
     """
@@ -75,7 +75,9 @@ def _places(points: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
             for start in (x + 0.015, x - 0.015 - width):
                 middle = y + 0.012 * step
                 box = start, middle - 0.015, start + width, middle + 0.015
-                if one not in result and not any(_overlap(box, t) for t in taken):
+                inside = box[0] > 0 and box[2] < 1
+                free = inside and not any(_overlap(box, t) for t in taken)
+                if one not in result and free:
                     taken.append(box)
                     result[one] = start, middle
         result.setdefault(one, (x + 0.015, y))
