@@ -39,20 +39,25 @@ def _thawed(step):
 
 def encoded(encoder: PiecewiseLinearEncoder, x: Tensor) -> Tensor:
     """As its ``transform``: (rows, columns), float32 -> (rows, features), float32."""
+    of_columns = zip(encoder.bin_edges_, encoder.values_, strict=True)
     features = [
         (j, below, above)
-        for j, edges in enumerate(encoder.bin_edges_)
+        for j, (edges, values) in enumerate(of_columns)
         for below, above in [
             *([(0.0, np.inf)] if encoder.keep_columns else []),
             *pairwise(edges),
+            # A value's feature: of no width.
+            *zip(values, values, strict=True),
         ]
     ]
     column, below, above = (np.array(v) for v in zip(*features, strict=True))
-    kept = np.isinf(above)
+    kept, own = np.isinf(above), below == above
     value = x.cast(np.float64).take(column, axis=1)
     inside = value.op("Max", below).op("Min", above) - below
-    share = inside / np.where(kept, 1.0, above - below)
-    return x.graph.op("Where", kept, value, share).cast(np.float32)
+    share = inside / np.where(kept | own, 1.0, above - below)
+    is_value = value.op("Equal", above).cast(np.float64)
+    encoding = x.graph.op("Where", own, is_value, share)
+    return x.graph.op("Where", kept, value, encoding).cast(np.float32)
 
 
 def _register_encoder() -> None:

@@ -134,10 +134,11 @@ def _n_targets(likelihood) -> int:
 
 
 def of_encoder(model) -> None:
-    """The edges of each column's bins."""
+    """The edges of each column's bins, and its values."""
     if not hasattr(model, "bin_edges_"):
         return
-    agree("columns", model.n_features_in_, len(model.bin_edges_), len(model.n_bins_))
+    per_column = model.bin_edges_, model.n_bins_, model.values_
+    agree("columns", model.n_features_in_, *map(len, per_column))
     agree("bins", [len(one) - 1 for one in model.bin_edges_], model.n_bins_.tolist())
 
 

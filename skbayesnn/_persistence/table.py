@@ -237,11 +237,12 @@ def _descriptions() -> Iterator[Kind]:
 
 def _transformers() -> Iterator[Kind]:
     flag = rules.FLAG
-    edges = {"bin_edges_": rules.list_of(FLOATS_1D), "n_bins_": rules.INTEGERS_1D}
+    of_columns = rules.list_of(FLOATS_1D)
+    edges = {"bin_edges_": of_columns, "n_bins_": rules.INTEGERS_1D}
     yield Kind(
         "skbayesnn.preprocessing",
         "PiecewiseLinearEncoder",
-        edges | {"n_features_in_": INTEGER},
+        edges | {"values_": of_columns, "n_features_in_": INTEGER},
         {**_COLUMNS, **_OUTPUT, "keep_columns": flag, "sparse_output": flag},
         agreement.of_encoder,
     )

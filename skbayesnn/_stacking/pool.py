@@ -26,6 +26,8 @@ REGRESSION_STEPS, CLASSIFICATION_STEPS, STEPS = 75, 40, (750, 5000)
 # Bins of a column: of fewer rows, and of more; and bins of all columns: what a network
 # costs goes with the number of its inputs.
 FEWEST_BINS, MOST_BINS, MOST_ENCODED = 4, (16, 32), 256
+# Values with a feature of their own, of all columns that have some.
+MOST_VALUES = 128
 # A sparse table of few columns has categories beside numbers, which can be encoded if
 # it is dense: columns at most, and entries of the array.
 MOST_COLUMNS, MOST_DENSE = 256, 2**25
@@ -136,9 +138,8 @@ def default_pool(
         return pool
     # It looks at no y: fitted to all rows, it has equally many columns in all folds,
     # which can share a program.
-    encoder = PiecewiseLinearEncoder(n_bins=n_bins, keep_columns=True)
-    fitted = FrozenEstimator(encoder.fit(X, sample_weight=sample_weight))
-    encoded = Pipeline([("encoder", fitted), ("network", kind(**params))])
+    encoder = FrozenEstimator(_encoder(X, sample_weight, n_bins))
+    encoded = Pipeline([("encoder", encoder), ("network", kind(**params))])
     grids = [
         {f"network__{name}": values for name, values in grid.items()} for grid in grids
     ]
@@ -170,6 +171,19 @@ def _grids(of_classes: bool) -> list[Grid]:
     rates = CLASSIFICATION_RATES if of_classes else REGRESSION_RATES
     scales = CLASSIFICATION_LENGTH_SCALES if of_classes else REGRESSION_LENGTH_SCALES
     return [one | {"length_scale": scales} for one in rates]
+
+
+def _encoder(X, sample_weight, n_bins: int) -> PiecewiseLinearEncoder:
+    """Fitted."""
+    encoder = PiecewiseLinearEncoder(n_bins=n_bins, keep_columns=True)
+    # A value needs some rows, whatever unit the weights have.
+    weights = sample_weight * (np.count_nonzero(sample_weight) / sample_weight.sum())
+    encoder.set_params(n_values=MOST_VALUES).fit(X, sample_weight=weights)
+    n_values = [len(values) for values in encoder.values_ if len(values)]
+    if sum(n_values) > MOST_VALUES:
+        encoder.set_params(n_values=MOST_VALUES // len(n_values))
+        encoder.fit(X, sample_weight=weights)
+    return encoder
 
 
 def _bins(X, sample_weight) -> int:

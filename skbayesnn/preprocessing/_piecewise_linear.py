@@ -1,4 +1,4 @@
-"""A column and the edges of its bins -> the share of each bin below a value."""
+"""Columns, edges of bins -> the share of each bin below a value; repeated values."""
 
 from collections.abc import Iterator
 from numbers import Integral
@@ -20,6 +20,7 @@ from skbayesnn._data.validate import (
 )
 from skbayesnn._fitted_state import changed_at_once
 from skbayesnn.preprocessing._bin_edges import edges_of, tree_targets
+from skbayesnn.preprocessing._repeated_values import as_compared, repeated_values
 
 
 class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
@@ -49,6 +50,9 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         ``"continuous"`` for small counts, ``"classes"`` for labels of many numbers.
     keep_columns : bool, default=False
         Whether each column, as it is, stands before its encoding.
+    n_values : int, default=0
+        Largest number of values of a column that have a feature of their own after its
+        bins, 1 where the column has that value and 0 elsewhere; see Notes. 0: none.
     sparse_output : bool, default=False
         Whether ``transform`` returns a CSR array. All bins above a value are 0, all
         below are 1: it is smaller only where most values are in the lowest bins.
@@ -61,6 +65,8 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     n_bins_ : ndarray of shape (n_features_in_,), int
         0 for a constant column; with ``keep_columns=True`` also for one that would have
         a single bin, as a column of two values has.
+    values_ : list of ndarray of shape (at most n_values,), float32
+        Of each column those that have a feature of their own, increasing.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Where X has names of strings.
@@ -76,6 +82,15 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     is left out. If all columns are constant, the encoding has no columns. A column of
     two values has one bin from the smaller to the larger. With ``keep_columns=True`` a
     single bin is left out: it would repeat the column.
+
+    Some columns of numbers are codes in part: 0 for nearly all, and for the others one
+    of the amounts that a rule has set, of which each says something else. A piecewise
+    linear function has no room for that: what it says of a value it says of those next
+    to it. With ``n_values`` the most frequent values have a feature of their own, of
+    columns that are mostly one value (at least half of the rows; it needs none) and
+    whose others are far apart though they could be close (the median distance between
+    neighbours is at least ten times the smallest). A value of a single row has none.
+    Values are compared in float32.
 
     Trees are grown on the order of the values, not on the values: distinct ones are
     told apart whatever their unit. Classes are told apart by Gini impurity, several
@@ -115,16 +130,18 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         strategy="quantile",
         target_type="auto",
         keep_columns=False,
+        n_values=0,
         sparse_output=False,
     ):
         self.n_bins = n_bins
         self.strategy = strategy
         self.target_type = target_type
         self.keep_columns = keep_columns
+        self.n_values = n_values
         self.sparse_output = sparse_output
 
     def fit(self, X, y=None, sample_weight=None):
-        """Find the edges of every column's bins.
+        """Find the edges of every column's bins, and its repeated values.
 
         Parameters
         ----------
@@ -172,6 +189,10 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
                     edges[:1] if len(edges) == 2 else edges for edges in new.bin_edges_
                 ]
             new.n_bins_ = np.array([len(edges) - 1 for edges in new.bin_edges_])
+            new.values_ = [
+                repeated_values(column[there], weights[there], self.n_values)
+                for column in X.T
+            ]
         return self
 
     def transform(self, X):
@@ -185,7 +206,8 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         -------
         encoding : ndarray or CSR array of shape (n_samples, n_features_out)
             float32 where X is, otherwise float64. n_features_out is the sum of
-            ``n_bins_``, and of n_features more with ``keep_columns=True``.
+            ``n_bins_`` and of the numbers of ``values_``, and with
+            ``keep_columns=True`` n_features more.
         """
         check_is_fitted(self)
         refuse_columns_that_are_not_numbers(X)
@@ -229,12 +251,12 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
             )
         columns = np.empty((X.shape[0], len(widths)), dtype=X.dtype)
         starts = np.cumsum(widths) - widths
-        for j, (start, width) in enumerate(zip(starts, widths, strict=True)):
+        for j, start in enumerate(starts):
             if self.keep_columns:
                 block, shift, factors = X[:, start : start + 1], 0.0, np.ones(1)
             else:
                 edges = self.bin_edges_[j]
-                block, shift = X[:, start : start + width], edges[0]
+                block, shift = X[:, start : start + self.n_bins_[j]], edges[0]
                 factors = np.diff(edges)
             columns[:, j] = shift + block @ factors
         return columns
@@ -242,7 +264,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     def get_feature_names_out(self, input_features=None):
         """Names of the encoding's features: ``age_bin0``, ``age_bin1``, ...
 
-        A column that is kept has its own name.
+        A column that is kept has its own name; a value's feature is ``gain_7298.0``.
 
         Parameters
         ----------
@@ -256,17 +278,20 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         # Of a column each: what that mixin does with the argument is wanted here.
         columns = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
         names = []
-        for column, n_bins in zip(columns, self.n_bins_, strict=True):
+        of_columns = zip(columns, self.n_bins_, self.values_, strict=True)
+        for column, n_bins, values in of_columns:
             names += [column] * bool(self.keep_columns)
             names += [f"{column}_bin{t}" for t in range(n_bins)]
+            names += [f"{column}_{value}" for value in values.tolist()]
         return np.array(names, dtype=object)
 
     def _check_parameters(self):
-        n_bins = self.n_bins
-        if isinstance(n_bins, bool | np.bool_) or not isinstance(n_bins, Integral):
-            raise TypeError(f"`n_bins` must be an integer; got {n_bins!r}.")
-        if n_bins < 2:
-            raise ValueError(f"`n_bins` must be at least 2; got {n_bins!r}.")
+        for name, least in {"n_bins": 2, "n_values": 0}.items():
+            value = getattr(self, name)
+            if isinstance(value, bool | np.bool_) or not isinstance(value, Integral):
+                raise TypeError(f"`{name}` must be an integer; got {value!r}.")
+            if value < least:
+                raise ValueError(f"`{name}` must be at least {least}; got {value!r}.")
         for name, options in {
             "strategy": ("quantile", "tree"),
             "target_type": ("auto", "continuous", "classes"),
@@ -282,14 +307,16 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
 
     def _widths(self) -> np.ndarray:
         """Features that each column becomes, (n_features_in_,)."""
-        return self.n_bins_ + bool(self.keep_columns)
+        n_values = np.array([len(values) for values in self.values_])
+        return bool(self.keep_columns) + self.n_bins_ + n_values
 
     def _blocks(self, X) -> Iterator[np.ndarray]:
         """What the columns become, (rows, features of the column) each."""
         for j, edges in enumerate(self.bin_edges_):
             column = X[:, [j]]
-            encoding = _encoding(column, edges)
-            yield np.hstack([column, encoding]) if self.keep_columns else encoding
+            kept = [column] if self.keep_columns else []
+            is_value = as_compared(column) == self.values_[j]
+            yield np.hstack([*kept, _encoding(column, edges), is_value])
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

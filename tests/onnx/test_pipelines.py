@@ -103,6 +103,18 @@ def test_encoder_beyond_its_edges_and_of_a_constant_column(data, small):
     assert_same_numbers(model, far, data.y)
 
 
+def test_encoder_of_codes(data, small):
+    """Values that are told apart, and others."""
+    X = data.X.copy()
+    X[:, 1] = np.resize([0, 0, 0, 0, 0.1, 7.3, 7.4, 99.7], len(X))
+    encoder = PiecewiseLinearEncoder(n_bins=3, keep_columns=True, n_values=4)
+    model = make_pipeline(encoder, MCDropoutRegressor(**small)).fit(X, data.y)
+    assert len(encoder.values_[1]) == 4
+    X_new = data.X_new.copy()
+    X_new[:, 1] = np.resize([7.4, 0.1, 7.39, 0, 100], len(X_new))
+    assert_same_numbers(model, X_new, data.y)
+
+
 def test_around_and_inside(data, small):
     """Searches, frozen steps and corrections, in any order."""
     network = MCDropoutRegressor(**small)

@@ -82,7 +82,7 @@ def regressors(seed):
         "stack of a pool": BayesianStackingRegressor(
             [("one", network, {"tau": [1.0, 2.0]})], cv=2, random_state=seed
         ),
-        "encoder": PiecewiseLinearEncoder(n_bins=3, keep_columns=True),
+        "encoder": PiecewiseLinearEncoder(n_bins=3, keep_columns=True, n_values=2),
         "pipeline": make_pipeline(
             *steps[:1],
             MinMaxScaler(),

@@ -311,7 +311,8 @@ def another_header(document, members, random):
         return
     where = _one(found, random)
     values = np.load(io.BytesIO(members.pop(where["member"])))
-    changed = [values.view("<i4"), values[None], values[:-1], values.T, values[..., 0]]
+    changed = [values.view("<i4"), values[None], values[:-1], values.T]
+    changed += [values[..., 0]] if values.size else []
     changed = [
         one for one in changed if one.shape != values.shape or one.dtype.kind == "i"
     ]

@@ -30,6 +30,7 @@ CONFIGURATIONS = [
     {},
     {"strategy": "tree"},
     {"n_bins": 3, "keep_columns": True},
+    {"n_values": 4},
     {"sparse_output": True},
     {"strategy": "tree", "keep_columns": True, "sparse_output": True},
 ]
@@ -480,6 +481,8 @@ def test_in_a_search(data):
         ({"n_bins": 1}, ValueError, r"`n_bins` must be at least 2; got 1\."),
         ({"n_bins": 4.0}, TypeError, r"`n_bins` must be an integer; got 4\.0\."),
         ({"n_bins": True}, TypeError, r"`n_bins` must be an integer; got True\."),
+        ({"n_values": -1}, ValueError, r"`n_values` must be at least 0; got -1\."),
+        ({"n_values": None}, TypeError, r"`n_values` must be an integer; got None\."),
         (
             {"strategy": "uniform"},
             ValueError,

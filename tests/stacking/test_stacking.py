@@ -618,6 +618,23 @@ def test_bins_are_for_columns_of_many_values():
     assert names == ["network", "linear"]
 
 
+def test_values_of_codes_have_a_feature():
+    """So many of all columns; whatever unit the weights have."""
+    random = np.random.default_rng(0)
+    amounts = np.append(100.0 * np.arange(1, 100) ** 2, 101.0)
+    codes = np.append(np.zeros(1800), np.resize(amounts, 1200))
+    X = random.random((3000, 5))
+    X[:, 1], X[:, 3] = random.permutation(codes), random.permutation(codes)
+    how = {"of_classes": True, "max_iter": 1}
+    half = pools.MOST_VALUES // 2
+    for n_columns, expected in [(3, [0, 100, 0]), (5, [0, half, 0, half, 0])]:
+        for unit in (1.0, 1e-3, 30.0):
+            weights = np.full(3000, unit)
+            entry, *_ = pools.default_pool(X[:, :n_columns], weights, **how)
+            values = entry.estimator[0].estimator.values_
+            assert [len(one) for one in values] == expected
+
+
 def test_weights_are_read_alike_without_pandas(monkeypatch):
     pytest.importorskip("pandas")
     columns = np.array([0.2, 0.0, 0.8]), np.array([-3.0, -9.0, -1.0])
