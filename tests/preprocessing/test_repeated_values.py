@@ -35,7 +35,7 @@ def column(random):
 def values_of(column, n_values):
     """One number after the other."""
     counts = Counter(column.tolist())
-    [(first, n), *others] = counts.most_common()
+    [(_, n), *others] = counts.most_common()
     steps = [high - low for low, high in pairwise(sorted(counts))]
     if 2 * n < len(column) or len(others) < 2 or median(steps) < 10 * min(steps):
         return []
