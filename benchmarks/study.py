@@ -80,12 +80,12 @@ def halves(name, most_rows=MOST_ROWS):
     return X, (y > middle).astype(int), X_test, (y_test > middle).astype(int)
 
 
-def adult(n_rows):
+def adult(n_rows, n_scored=2500):
     """Numbers and categories, a column each; of the official training part."""
     [task] = (one for one in TASKS if one.name == "adult")
     split = task.split(0)
     order = np.random.default_rng(1).permutation(len(split.y_train))
-    train, test = order[:n_rows], order[n_rows : n_rows + 2500]
+    train, test = order[:n_rows], order[n_rows : n_rows + n_scored]
     cut = Split(
         split.X_train.iloc[train],
         split.y_train[train],
