@@ -8,6 +8,8 @@ _MOSTLY = 0.5
 _APART = 10.0
 # Rows with a value, at least.
 _FEWEST_ROWS = 2
+# Relative error of summed weights.
+_ROUNDING = 1e-10
 
 
 def repeated_values(column, weights, n_values: int):
@@ -18,10 +20,12 @@ def repeated_values(column, weights, n_values: int):
 
     column, weights : (rows,)
     """
+    none = np.empty(0, dtype=np.float32)
+    if n_values == 0:
+        return none
     values, which = np.unique(as_compared(column), return_inverse=True)
-    of_value = np.bincount(which, weights)
-    none = values[:0]
-    if len(values) < 3 or of_value.max() < _MOSTLY * of_value.sum():
+    of_value = np.bincount(which, weights) * (1 + _ROUNDING)
+    if len(values) < 3 or of_value.max() < _MOSTLY * weights.sum():
         return none
     if not np.isfinite(values[[0, -1]]).all():
         return none

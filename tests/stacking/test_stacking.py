@@ -622,13 +622,13 @@ def test_values_of_codes_have_a_feature():
     """So many of all columns; whatever unit the weights have."""
     random = np.random.default_rng(0)
     amounts = np.append(100.0 * np.arange(1, 100) ** 2, 101.0)
-    codes = np.append(np.zeros(1800), np.resize(amounts, 1200))
+    codes = np.append(np.zeros(2800), np.resize(amounts, 200))
     X = random.random((3000, 5))
     X[:, 1], X[:, 3] = random.permutation(codes), random.permutation(codes)
     how = {"of_classes": True, "max_iter": 1}
     half = pools.MOST_VALUES // 2
     for n_columns, expected in [(3, [0, 100, 0]), (5, [0, half, 0, half, 0])]:
-        for unit in (1.0, 1e-3, 30.0):
+        for unit in (1.0, 1e-6, 30.0, 1 / 3):
             weights = np.full(3000, unit)
             entry, *_ = pools.default_pool(X[:, :n_columns], weights, **how)
             values = entry.estimator[0].estimator.values_
