@@ -6,16 +6,19 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn import (
     AnchoredEnsembleClassifier,
+    AnchoredEnsembleRegressor,
     BBBClassifier,
     BBBRegressor,
     MCDropoutClassifier,
     MCDropoutRegressor,
     VariationalDropoutClassifier,
     VariationalDropoutRegressor,
+    VariationalGPRegressor,
 )
 from skbayesnn.estimators import _held_out_choice, _program
 from skbayesnn.estimators._held_out_choice import Judgement
@@ -33,6 +36,15 @@ ROWS, INPUTS, N_FOLDS, N_DRAWS = 46, 3, 5, 50
 SCALES = (1.0, 0.3, 3.0)
 CPU = torch.device("cpu")
 KINDS = [MCDropoutClassifier, BBBClassifier, VariationalDropoutClassifier]
+REGRESSORS = [
+    AnchoredEnsembleRegressor,
+    BBBRegressor,
+    MCDropoutRegressor,
+    VariationalDropoutRegressor,
+    VariationalGPRegressor,
+]
+# Sums in another order, grown by the steps of a training.
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 # Numbers that fits by themselves and fits together have in common.
 EXACT = {
     "hidden_layer_sizes": (7,),
@@ -61,10 +73,10 @@ def folds(X, y):
     return _held_out_choice.folds_of(X, np.unique(y, return_inverse=True)[1])
 
 
-def scores_of(model, *given):
+def scores_of(model, *given, device=CPU):
     """Log densities of all settings of a task, and the task."""
     task = task_of(model, prepare(model, *given))
-    [found] = _held_out_choice.judgements([task], CPU, torch.float64)
+    [found] = _held_out_choice.judgements([task], device, torch.float64)
     return [one.score for one in found], task
 
 
@@ -577,3 +589,44 @@ def test_a_tenth_of_few_epochs_is_one_at_least(seed):
     model = MCDropoutClassifier(**OPEN, dropout="auto", batch_size=1)
     task = task_of(model, prepare(model, X, y))
     assert lengths_of(task) == (10, 3, 1)
+
+
+# ---- CUDA
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+@pytest.mark.parametrize("kind", [*KINDS, MCDropoutRegressor])
+def test_devices_choose_alike(kind, table, seed):
+    """Held-out rows say on a GPU what they say on a CPU, and so do the fits."""
+    X, y = smooth(seed, 0.5) if kind is MCDropoutRegressor else table
+    settings = EXACT | {"random_state": seed}
+    here = kind(**settings)
+    there = kind(**settings | {"device": "cuda"})
+    np.testing.assert_allclose(
+        scores_of(there, X, y, device=torch.device("cuda"))[0],
+        scores_of(here, X, y)[0],
+        **CLOSE,
+    )
+    here.fit(X, y)
+    there.fit(X, y)
+    np.testing.assert_allclose(there.length_scale_, here.length_scale_)
+    assert there.n_iter_ == here.n_iter_
+    np.testing.assert_allclose(
+        there.log_predictive_density(X, y), here.log_predictive_density(X, y), **CLOSE
+    )
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+@pytest.mark.parametrize("kind", [*KINDS, *REGRESSORS])
+def test_defaults_on_a_gpu(kind, table, seed):
+    """What nobody has set, but for the device: it repeats, and says so on a CPU."""
+    X, y = smooth(seed, 0.5) if kind in REGRESSORS else table
+    model = kind(max_iter=20, device="cuda", random_state=seed).fit(X, y)
+    density = model.log_predictive_density(X, y)
+    again = clone(model).fit(X, y).log_predictive_density(X, y)
+    np.testing.assert_array_equal(again, density)
+    here = model.set_params(device="cpu").log_predictive_density(X, y)
+    # Rounding of float32, over stds.
+    np.testing.assert_allclose(here, density, rtol=1e-3, atol=1e-3)

@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from scipy import sparse
 from scipy.special import logsumexp
 from sklearn import config_context
@@ -1201,3 +1202,43 @@ def test_it_says_what_it_does(table, capsys):
     assert "networks out of fold" in said
     assert str(model.summary_) in said
     assert "log density" in str(model.summary_)
+
+
+# ---- CUDA
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
+@pytest.mark.parametrize("kind", ["auto", "given", "classes"])
+def test_stacks_on_a_gpu(kind, table, labelled):
+    """A fit repeats bit by bit, and a CPU predicts what the GPU predicts."""
+    if kind == "auto":
+        model = BayesianStackingRegressor(max_iter=3, device="cuda", random_state=0)
+    else:
+        model = regressor() if kind == "given" else classifier()
+        for _, one, _ in model.estimators:
+            network_of(one).set_params(device="cuda")
+    X, y = labelled if kind == "classes" else table
+    model.fit(X, y)
+    again = clone(model).fit(X, y)
+    np.testing.assert_array_equal(again.oof_log_density_, model.oof_log_density_)
+    stored = pickle.loads(pickle.dumps(model))
+    for one in stored.estimators_:
+        assert network_of(one).device == "cuda"
+        network_of(one).set_params(device="cpu")
+    # The default pool is of float32.
+    tolerance = 1e-3 if kind == "auto" else 1e-9
+    names = ["log_predictive_density", "predict"]
+    names += ["predict_proba"] if kind == "classes" else ["predict_quantile"]
+    for name in names:
+        given = {"log_predictive_density": (X, y), "predict_quantile": (X, 0.2)}
+        there = getattr(model, name)(*given.get(name, (X,)))
+        same = getattr(again, name)(*given.get(name, (X,)))
+        np.testing.assert_array_equal(same, there, err_msg=name)
+        here = getattr(stored, name)(*given.get(name, (X,)))
+        if name == "predict" and kind == "classes":
+            np.testing.assert_array_equal(here, there)
+            continue
+        np.testing.assert_allclose(
+            here, there, rtol=tolerance, atol=tolerance, err_msg=name
+        )
