@@ -1,18 +1,19 @@
 """Noise per row, for one training step after the other."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from skbayesnn._inference.noise import EPOCH, philox, threshold_of
+from skbayesnn._inference.streams import Streams, streams_on
 
 # Epochs whose generators' seeds are made at once.
 _EPOCHS_AT_ONCE = 64
 # Words (8 bytes, four variables) that are drawn at once for several steps: the numbers
-# made of them stay in a core's cache.
+# made of them stay in a core's cache, or a GPU has something to do.
 _WORDS_AT_ONCE = 1 << 16
+_WORDS_AT_ONCE_ON_A_GPU = 1 << 21
 
 
 class TrainingNoise:
@@ -31,9 +32,10 @@ class TrainingNoise:
         self._of_member: torch.Tensor | None = None
         if 1 < len(distinct) and not np.array_equal(of_member, np.arange(len(seeds))):
             self._of_member = torch.as_tensor(of_member, device=device)
-        self._numbers = [torch.Generator(device) for _ in self._seeds]
+        self._numbers = streams_on(device, len(distinct))
         lead = len(distinct) if self._of_member is None else len(seeds)
-        self._words = _Words(len(distinct), lead, device)
+        at_once = _WORDS_AT_ONCE if device.type == "cpu" else _WORDS_AT_ONCE_ON_A_GPU
+        self._words = _Words(streams_on(device, len(distinct)), at_once // lead)
         self._epoch_words: tuple[int, np.ndarray] | None = None
         # By request: masks of the steps drawn, or integers to be compared in each.
         self._masks: dict[int, torch.Tensor] = {}
@@ -45,9 +47,8 @@ class TrainingNoise:
 
         The requests that follow are those of its first step.
         """
-        seeds_of_words, seeds_of_numbers = self._generator_seeds(epoch)
-        for generator, seed in zip(self._numbers, seeds_of_numbers, strict=True):
-            generator.manual_seed(seed)
+        seeds_of_words, seeds_of_numbers = self._seeds_of_streams(epoch)
+        self._numbers.start(seeds_of_numbers)
         self._words.start_epoch(seeds_of_words)
         self._steps_left, self._steps_made, self._step = n_steps, 0, 0
         self._start_step()
@@ -60,11 +61,7 @@ class TrainingNoise:
 
     def permutations(self, n: int) -> torch.Tensor:
         """A random order of range(n) per member, (members or 1, n), int64."""
-        orders = [
-            torch.randperm(n, generator=generator, device=self.device)
-            for generator in self._numbers
-        ]
-        return self._spread(torch.stack(orders))
+        return self._spread(self._numbers.permutations(n))
 
     def order(self, n_rows: np.ndarray, n_batches: int) -> torch.Tensor:
         """The rows of an epoch's batches one after the other, (members or 1, rows).
@@ -110,11 +107,13 @@ class TrainingNoise:
 
     def normal(self, *shape: int) -> torch.Tensor:
         """Standard normal numbers, (members or 1, *shape)."""
-        return self._filled(torch.Tensor.normal_, shape)
+        values = self._numbers.normal(math.prod(shape), self.dtype)
+        return self._spread(values.unflatten(1, shape))
 
     def uniform(self, *shape: int) -> torch.Tensor:
         """Uniform numbers in [0, 1), (members or 1, *shape)."""
-        return self._filled(torch.Tensor.uniform_, shape)
+        values = self._numbers.uniform(math.prod(shape), self.dtype)
+        return self._spread(values.unflatten(1, shape))
 
     def _start_step(self) -> None:
         """Masks of several steps are made at once where they are small."""
@@ -125,8 +124,8 @@ class TrainingNoise:
             self._step = 0
             self._steps_made = self._words.draw(self._steps_left)
 
-    def _generator_seeds(self, epoch: int) -> tuple[list[int], list[int]]:
-        """Of the words, and of the other numbers, of every seed."""
+    def _seeds_of_streams(self, epoch: int) -> np.ndarray:
+        """Of the words, and of the other numbers, of every seed: (2, seeds)."""
         block, place = divmod(epoch, _EPOCHS_AT_ONCE)
         if self._epoch_words is None or self._epoch_words[0] != block:
             words = [
@@ -134,8 +133,7 @@ class TrainingNoise:
                 for seed in self._seeds
             ]
             self._epoch_words = block, np.stack(words).view(np.uint32)
-        halves = self._epoch_words[1][:, 2 * place : 2 * place + 2].T
-        return halves[0].tolist(), halves[1].tolist()
+        return self._epoch_words[1][:, 2 * place : 2 * place + 2].T
 
     def _integers(self, request: int, shape: tuple[int, ...]) -> torch.Tensor:
         """Of 16 bits, for the steps drawn, (steps, members or 1, *shape).
@@ -146,15 +144,6 @@ class TrainingNoise:
         bits = words.view(torch.int16)[..., : math.prod(shape)]
         numbers = self._spread(bits).transpose(0, 1).to(self.dtype)
         return numbers.contiguous().unflatten(2, shape)
-
-    def _filled(self, fill: Callable, shape: tuple[int, ...]) -> torch.Tensor:
-        """Memory of its own, filled by every seed's generator."""
-        values = torch.empty(
-            (len(self._seeds), *shape), dtype=self.dtype, device=self.device
-        )
-        for row, generator in zip(values, self._numbers, strict=True):
-            fill(row, generator=generator)
-        return self._spread(values)
 
     def _spread(self, values: torch.Tensor) -> torch.Tensor:
         """From distinct seeds to members; one shared seed stays one row."""
@@ -183,21 +172,23 @@ class _Words:
     A seed's words of an epoch are one sequence. Every step takes the same number of
     them, and each of its requests the same place among these: so the words of several
     steps can be drawn at once, by which small networks gain, and are the same ones.
-    On a GPU, where they would not be, every request is drawn by itself.
+
+    Parameters
+    ----------
+    streams : Streams
+    at_once : int
+        Words of every seed that may be there at once.
     """
 
-    def __init__(self, n_seeds: int, lead: int, device: torch.device):
-        self._device = device
-        self._at_once = _WORDS_AT_ONCE // lead
-        self._generators = [torch.Generator(device) for _ in range(n_seeds)]
-        # Of the requests of a step: known after the first one, on a CPU.
+    def __init__(self, streams: Streams, at_once: int):
+        self._streams, self._at_once = streams, at_once
+        # Of the requests of a step: known after the first one.
         self._ends = [0]
         self._recording = self._known = False
 
-    def start_epoch(self, seeds: list[int]) -> None:
-        """A new sequence, of one seed for each generator."""
-        for generator, seed in zip(self._generators, seeds, strict=True):
-            generator.manual_seed(seed)
+    def start_epoch(self, seeds: np.ndarray) -> None:
+        """New sequences, of these seeds."""
+        self._streams.start(seeds)
 
     def draw(self, n_steps: int) -> int:
         """Draw for the next steps, so many at most; returns for how many.
@@ -206,11 +197,12 @@ class _Words:
         """
         per_step = self._ends[-1]
         self._known = n_steps > 0 and per_step > 0
-        self._recording = n_steps > 0 and per_step == 0 and self._device.type == "cpu"
+        self._recording = n_steps > 0 and per_step == 0
         if not self._known:
             return 1
         n_steps = min(n_steps, max(1, self._at_once // per_step))
-        self._stock = self._random(n_steps * per_step).unflatten(1, (n_steps, per_step))
+        words = self._streams.words(n_steps * per_step)
+        self._stock = words.unflatten(1, (n_steps, per_step))
         return n_steps
 
     def of_request(self, request: int, n: int) -> torch.Tensor:
@@ -220,12 +212,4 @@ class _Words:
             return self._stock[..., start:end]
         if self._recording:
             self._ends.append(self._ends[-1] + n)
-        return self._random(n).unsqueeze(1)
-
-    def _random(self, n: int) -> torch.Tensor:
-        """(seeds, n), from every seed's generator."""
-        shape = len(self._generators), n
-        words = torch.empty(shape, dtype=torch.int64, device=self._device)
-        for row, generator in zip(words, self._generators, strict=True):
-            row.random_(-(2**63), None, generator=generator)
-        return words
+        return self._streams.words(n).unsqueeze(1)

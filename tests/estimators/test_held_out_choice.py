@@ -596,11 +596,14 @@ def test_a_tenth_of_few_epochs_is_one_at_least(seed):
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
-@pytest.mark.parametrize("kind", [*KINDS, MCDropoutRegressor])
+@pytest.mark.parametrize("kind", [MCDropoutClassifier, MCDropoutRegressor])
 def test_devices_choose_alike(kind, table, seed):
-    """Held-out rows say on a GPU what they say on a CPU, and so do the fits."""
+    """Held-out rows say on a GPU what they say on a CPU, and so do the fits.
+
+    Where the training draws nothing: its noise is another one on every device.
+    """
     X, y = smooth(seed, 0.5) if kind is MCDropoutRegressor else table
-    settings = EXACT | {"random_state": seed}
+    settings = EXACT | {"dropout": 0.0, "random_state": seed}
     here = kind(**settings)
     there = kind(**settings | {"device": "cuda"})
     np.testing.assert_allclose(

@@ -1,0 +1,99 @@
+"""Streams of random numbers: of every seed for itself, as their papers have them."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import kstest, norm, uniform
+
+from skbayesnn._inference.streams import Generators, SplitMix
+
+CPU = torch.device("cpu")
+
+
+def _streams(kind, seeds, device=CPU):
+    streams = SplitMix(device) if kind is SplitMix else Generators(len(seeds))
+    streams.start(np.asarray(seeds, dtype=np.uint32))
+    return streams
+
+
+@pytest.fixture(params=[Generators, SplitMix], ids=lambda kind: kind.__name__)
+def kind(request):
+    return request.param
+
+
+def _split_mix(start, n):
+    """The algorithm as it is printed, in Python's integers."""
+    found, state, cut = [], start, (1 << 64) - 1
+    for _ in range(n):
+        state = (state + 0x9E3779B97F4A7C15) & cut
+        z = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & cut
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & cut
+        found.append(z ^ (z >> 31))
+    return found
+
+
+def test_split_mix_is_the_one_of_the_paper(seed, device):
+    """As in Java's SplittableRandom(1234567), and bit by bit on every device."""
+    assert _split_mix(1234567, 3) == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+    ]
+    streams = _streams(SplitMix, [seed, seed + 1], device)
+    starts = streams._starts.cpu().numpy().view(np.uint64).ravel()
+    words = torch.cat([streams.words(5), streams.words(2)], dim=1).cpu().numpy()
+    expected = [_split_mix(int(start), 7) for start in starts]
+    np.testing.assert_array_equal(words.view(np.uint64), expected)
+
+
+def test_words_are_one_sequence(kind, seed):
+    """However many at once; a seed's are the same beside other seeds."""
+    at_once = _streams(kind, [seed, seed + 7]).words(20)
+    streams = _streams(kind, [seed, seed + 7])
+    in_turn = torch.cat([streams.words(n) for n in (3, 16, 1)], dim=1)
+    assert torch.equal(in_turn, at_once)
+    assert torch.equal(_streams(kind, [seed + 7]).words(20)[0], at_once[1])
+    assert not torch.equal(at_once[0], at_once[1])
+
+
+@pytest.mark.parametrize("name", ["normal", "uniform", "permutations"])
+def test_numbers_of_a_seed_do_not_depend_on_the_others(kind, name, seed):
+    options = () if name == "permutations" else (torch.float64,)
+    together = getattr(_streams(kind, [seed, seed + 7]), name)(31, *options)
+    alone = getattr(_streams(kind, [seed + 7]), name)(31, *options)
+    assert together.shape == (2, 31)
+    assert torch.equal(alone[0], together[1])
+    assert not torch.equal(together[0], together[1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", ["normal", "uniform"])
+def test_distribution(kind, name, dtype, seed):
+    """Of seeds next to each other, over and over again: Kolmogorov and Smirnov."""
+    streams = _streams(kind, seed + np.arange(50))
+    values = torch.cat([getattr(streams, name)(401, dtype) for _ in range(3)], dim=1)
+    assert values.dtype == dtype
+    law = norm if name == "normal" else uniform
+    distance = kstest(values.flatten().double(), law.cdf).statistic
+    # Beyond this once in 10^8 times (Massart's bound), at any seed.
+    assert distance < np.sqrt(np.log(2e8) / (2 * values.numel()))
+    correlation = np.corrcoef(values.double().numpy())
+    np.fill_diagonal(correlation, 0)
+    # Seven standard errors: 1,225 pairs.
+    assert np.abs(correlation).max() < 7 / np.sqrt(values.shape[1])
+
+
+def test_every_bit_is_fair(kind, seed):
+    """Also the four parts of 16 bits that masks are made of."""
+    words = _streams(kind, [seed, seed + 1]).words(20_000).numpy()
+    bits = np.unpackbits(words.view(np.uint8).reshape(-1, 8), axis=1)
+    # Seven standard errors.
+    assert np.abs(bits.mean(0) - 0.5).max() < 7 / (2 * np.sqrt(len(bits)))
+
+
+def test_permutations_are_fair(kind, seed):
+    """Every number is as often in every place."""
+    orders = _streams(kind, seed + np.arange(2_000)).permutations(5)
+    assert torch.equal(orders.sort(1).values, torch.arange(5).expand(2_000, -1))
+    counts = np.stack([np.bincount(place, minlength=5) for place in orders.T.numpy()])
+    assert np.abs(counts - 400).max() < 7 * np.sqrt(2_000 * 0.2 * 0.8)
