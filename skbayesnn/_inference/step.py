@@ -11,7 +11,7 @@ from skbayesnn._inference.penalty import Penalty
 from skbayesnn._inference.plan import Members, Plan, Rows
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._inference.priors import priors_of
-from skbayesnn._inference.schedule import Schedule
+from skbayesnn._inference.schedule import Schedule, StepNumbers
 from skbayesnn._inference.unequal_noise import noise_of
 
 
@@ -19,8 +19,7 @@ class Step:
     """Adam on F / (N tau) of all members: called with a batch, it moves them.
 
     What changes from step to step is held here: parameters, moments, noise, and as
-    tensors the step size and the weight of the KL. A step that is compiled or captured
-    is another class with these methods.
+    tensors the step size and the weight of the KL.
 
     Parameters
     ----------
@@ -44,7 +43,7 @@ class Step:
         # Its parameters are views of those in training.
         self.posterior = self.parameters.posterior()
         values = self.parameters.values
-        self.noise = noise_of(
+        self.noise = self._noise_of(
             members.seeds, rows.n_rows, plan.n_batches, values.device, values.dtype
         )
         objective = Objective.of(
@@ -89,12 +88,19 @@ class Step:
 
     def __call__(self, batch: Batch) -> torch.Tensor:
         """Move all members; returns the nll of their rows, (members, batch rows)."""
-        numbers = next(self._numbers)
+        nll = self._move(batch, next(self._numbers))
+        self.noise.next_step()
+        self._n_done += 1
+        return nll
+
+    def _noise_of(self, *args):
+        """See ``noise_of``."""
+        return noise_of(*args)
+
+    def _move(self, batch: Batch, numbers: StepNumbers) -> torch.Tensor:
         nll, gradient = self._of_draws(batch)
         self.penalty.add_gradient(gradient, numbers.kl_weight)
         self._optimizer.step(gradient, numbers.step_size, numbers.epsilon)
-        self.noise.next_step()
-        self._n_done += 1
         return nll
 
     def _of_draws(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:

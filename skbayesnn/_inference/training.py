@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from skbayesnn._inference.batches import Batches
+from skbayesnn._inference.captured import step_class
 from skbayesnn._inference.held_out import validation_score
 from skbayesnn._inference.hooks import Hook
 from skbayesnn._inference.memory import keep_freed_memory
@@ -130,7 +131,8 @@ def train(
             keep=tuple(p.clone() for p in posterior.keep),
             likelihood_params=plan.likelihood.in_training(posterior.likelihood_params),
         )
-        step = Step(plan, members, rows, posterior, optimizer_state)
+        kind = step_class(plan, members, rows.mean_weight.device)
+        step = kind(plan, members, rows, posterior, optimizer_state)
         record = Record(len(members.seeds))
         best = Best(step.parameters, members.n_epochs, plan.patience, plan.tol)
         run = _Run(plan, members, rows, batches, step, record, best)

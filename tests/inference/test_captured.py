@@ -1,0 +1,151 @@
+"""The captured step moves the members as the step does that is not."""
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn._families import MeanField
+from skbayesnn._inference import captured
+from skbayesnn._inference.replayed_noise import ReplayedNoise
+from skbayesnn._inference.step import Step
+from skbayesnn._inference.training_noise import TrainingNoise
+from skbayesnn._inference.unequal_noise import UnequalNoise
+from tests.inference.test_training import KINDS, _program, of_every_case
+
+# Three steps each.
+EPOCHS = [5, 3, 5, 4]
+SEEDS = np.array([4, 0, 4, 1])
+CPU = torch.device("cpu")
+on_a_gpu = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="torch sees no CUDA device"
+)
+
+
+class Rehearsed:
+    """In place of a CUDA graph: the function itself."""
+
+    def __init__(self, device):
+        self.replay = None
+
+    def warm_up(self, function):
+        return function()
+
+    def capture(self, function):
+        self.replay = function
+
+
+def _both(engine, monkeypatch, plan, members, rows):
+    """Parameters and losses with the step and with the captured one."""
+    found = []
+    for kind in (Step, captured.CapturedStep):
+        monkeypatch.setattr(
+            "skbayesnn._inference.training.step_class", lambda *_, kind=kind: kind
+        )
+        trained = engine.train(plan, members, rows)
+        parameters = engine.parameters(trained.posterior)
+        found.append(parameters | {"nll": trained.nll, "kl": trained.kl})
+    return found
+
+
+@of_every_case
+def test_same_as_the_step(engine, case, seed, monkeypatch):
+    """Bit by bit, with weights, the KL's weight, and members that end before others."""
+    monkeypatch.setattr(captured, "Graph", Rehearsed)
+    plan, members = _program(engine, case, seed, kl_warm_up=0.5, n_epochs=EPOCHS)
+    rows = engine.rows(plan, len(members.seeds), seed, shared=False, weighted=True)
+    step, replayed = _both(engine, monkeypatch, plan, members, rows)
+    for name, value in step.items():
+        np.testing.assert_array_equal(replayed[name], value, err_msg=name)
+
+
+@pytest.mark.cuda
+@on_a_gpu
+@of_every_case
+def test_same_as_the_step_on_a_gpu(engine, case, seed, monkeypatch):
+    plan, members = _program(engine, case, seed, kl_warm_up=0.5, n_epochs=EPOCHS)
+    rows = engine.rows(
+        plan, len(members.seeds), seed, shared=False, weighted=True, device="cuda"
+    )
+    step, replayed = _both(engine, monkeypatch, plan, members, rows)
+    for name, value in step.items():
+        # Products may be taken in another order: float64 rounding, grown by the steps.
+        np.testing.assert_allclose(replayed[name], value, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.cuda
+@on_a_gpu
+@pytest.mark.parametrize("kind", KINDS)
+def test_likelihoods_on_a_gpu(engine, kind, seed, monkeypatch):
+    """Also those whose gradients autograd finds, and several draws at a time."""
+    plan = engine.plan(kind, family=MeanField(), n_training_draws=2)
+    members = engine.members(plan, SEEDS + seed, 0.8, 1.0, 2.0, 20)
+    rows = engine.rows(plan, len(SEEDS), seed, device="cuda")
+    step, replayed = _both(engine, monkeypatch, plan, members, rows)
+    for name, value in step.items():
+        np.testing.assert_allclose(replayed[name], value, rtol=1e-8, atol=1e-8)
+
+
+def _noises(seed):
+    """The same noise twice, for members with and without the same rows."""
+    alike = [TrainingNoise(SEEDS + seed, CPU, torch.float64) for _ in range(2)]
+    sizes = np.array([12, 9, 12, 9])
+    unequal = [
+        UnequalNoise(SEEDS + seed, sizes, 3, CPU, torch.float64) for _ in range(2)
+    ]
+    return {"alike": alike, "unequal": unequal}
+
+
+@pytest.mark.parametrize("rows", ["alike", "unequal"])
+def test_noise_is_that_of_the_step_that_comes(rows, seed):
+    """In the memory of the first one, whatever a family has done to it."""
+    plain, other = _noises(seed)[rows]
+    replayed = ReplayedNoise(other)
+    keep = torch.linspace(0.4, 0.7, len(SEEDS), dtype=torch.float64)
+
+    def requests(noise):
+        return [
+            noise.bernoulli(keep, 4, 3),
+            noise.of_weights.normal(5, 3),
+            noise.uniform(4, 2),
+            noise.bernoulli(keep, 4, 6),
+        ]
+
+    memory = set()
+    for epoch in range(2):
+        for noise in (plain, replayed):
+            noise.start_epoch(epoch, 3)
+        for step in range(3):
+            expected = requests(plain)
+            if (epoch, step) == (0, 0):
+                with replayed.recorded():
+                    found = requests(replayed)
+            else:
+                replayed.prepare()
+                with replayed.replayed():
+                    found = requests(replayed)
+                memory.add(tuple(value.data_ptr() for value in found))
+            for one, another in zip(found, expected, strict=True):
+                assert torch.equal(one, another)
+                one.fill_(np.nan)
+            plain.next_step()
+            replayed.next_step()
+        # What is asked for between the steps belongs to none of them.
+        assert torch.equal(plain.normal(3), replayed.normal(3))
+    assert len(memory) == 1
+
+
+@pytest.mark.parametrize(
+    ("device", "gradient", "n_epochs", "expected"),
+    [
+        ("cuda", "pathwise", 30, captured.CapturedStep),
+        ("cuda", "pathwise", 10, Step),
+        ("cuda", "score", 30, Step),
+        ("cpu", "pathwise", 30, Step),
+        ("mps", "pathwise", 30, Step),
+    ],
+)
+def test_which_step(engine, device, gradient, n_epochs, expected):
+    """Captured where there are graphs, and steps enough to pay for one."""
+    plan = engine.plan(gradient=gradient, n_batches=3)
+    members = engine.members(plan, SEEDS, 0.8, 1.0, 2.0, n_epochs)
+    assert captured.step_class(plan, members, torch.device(device)) is expected
