@@ -1,12 +1,19 @@
 """Noise per row, for one training step after the other."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
 
 from skbayesnn._inference.noise import EPOCH, philox, threshold_of
-from skbayesnn._inference.streams import Streams, streams_on
+from skbayesnn._inference.streams import (
+    Generators,
+    SplitMix,
+    Streams,
+    normal_of,
+    uniform_of,
+)
 
 # Epochs whose generators' seeds are made at once.
 _EPOCHS_AT_ONCE = 64
@@ -14,6 +21,11 @@ _EPOCHS_AT_ONCE = 64
 # made of them stay in a core's cache, or a GPU has something to do.
 _WORDS_AT_ONCE = 1 << 16
 _WORDS_AT_ONCE_ON_A_GPU = 1 << 21
+
+
+def _suits_generators(device: torch.device) -> bool:
+    """Where it costs next to nothing to go from one generator to the next."""
+    return device.type == "cpu"
 
 
 class TrainingNoise:
@@ -32,13 +44,19 @@ class TrainingNoise:
         self._of_member: torch.Tensor | None = None
         if 1 < len(distinct) and not np.array_equal(of_member, np.arange(len(seeds))):
             self._of_member = torch.as_tensor(of_member, device=device)
-        self._numbers = streams_on(device, len(distinct))
         lead = len(distinct) if self._of_member is None else len(seeds)
-        at_once = _WORDS_AT_ONCE if device.type == "cpu" else _WORDS_AT_ONCE_ON_A_GPU
-        self._words = _Words(streams_on(device, len(distinct)), at_once // lead)
-        self._epoch_words: tuple[int, np.ndarray] | None = None
-        # By request: masks of the steps drawn, or integers to be compared in each.
-        self._masks: dict[int, torch.Tensor] = {}
+        # On a CPU: where numbers come from that are not made of words.
+        self._generators: Generators | None = None
+        if _suits_generators(device):
+            self._generators = Generators(len(distinct))
+            self._orders: Streams = self._generators
+            self._words = _Words(Generators(len(distinct)), _WORDS_AT_ONCE // lead)
+        else:
+            self._orders = SplitMix(device)
+            self._words = _Words(SplitMix(device), _WORDS_AT_ONCE_ON_A_GPU // lead)
+        self._epochs_prepared: int | None = None
+        # By request, of the steps drawn: what is asked for, or integers to be compared.
+        self._made: dict[int, torch.Tensor] = {}
         self._integers_of: dict[int, torch.Tensor] = {}
         self._thresholds: dict[tuple, tuple[torch.Tensor, torch.Tensor]] = {}
 
@@ -47,9 +65,11 @@ class TrainingNoise:
 
         The requests that follow are those of its first step.
         """
-        seeds_of_words, seeds_of_numbers = self._seeds_of_streams(epoch)
-        self._numbers.start(seeds_of_numbers)
-        self._words.start_epoch(seeds_of_words)
+        block, place = divmod(epoch, _EPOCHS_AT_ONCE)
+        if block != self._epochs_prepared:
+            self._prepare(block)
+        self._orders.start(place)
+        self._words.streams.start(place)
         self._steps_left, self._steps_made, self._step = n_steps, 0, 0
         self._start_step()
 
@@ -61,7 +81,7 @@ class TrainingNoise:
 
     def permutations(self, n: int) -> torch.Tensor:
         """A random order of range(n) per member, (members or 1, n), int64."""
-        return self._spread(self._numbers.permutations(n))
+        return self._spread(self._orders.permutations(n))
 
     def order(self, n_rows: np.ndarray, n_batches: int) -> torch.Tensor:
         """The rows of an epoch's batches one after the other, (members or 1, rows).
@@ -91,14 +111,14 @@ class TrainingNoise:
         """
         request = self._request
         self._request += 1
-        masks = self._masks.get(request)
+        masks = self._made.get(request)
         if masks is not None:
             return masks[self._step]
         threshold = self._cached_threshold(probability, len(shape))
         if request not in self._integers_of:
             numbers = self._integers(request, shape)
             if numbers.shape[1] >= len(threshold):
-                self._masks[request] = numbers.ge_(threshold)
+                self._made[request] = numbers.ge_(threshold)
                 return numbers[self._step]
             self._integers_of[request] = numbers
         numbers = self._integers_of[request][self._step]
@@ -107,33 +127,47 @@ class TrainingNoise:
 
     def normal(self, *shape: int) -> torch.Tensor:
         """Standard normal numbers, (members or 1, *shape)."""
-        values = self._numbers.normal(math.prod(shape), self.dtype)
+        if self._generators is None:
+            return self._of_words(normal_of, shape)
+        values = self._generators.normal(math.prod(shape), self.dtype)
         return self._spread(values.unflatten(1, shape))
 
     def uniform(self, *shape: int) -> torch.Tensor:
         """Uniform numbers in [0, 1), (members or 1, *shape)."""
-        values = self._numbers.uniform(math.prod(shape), self.dtype)
+        if self._generators is None:
+            return self._of_words(uniform_of, shape)
+        values = self._generators.uniform(math.prod(shape), self.dtype)
         return self._spread(values.unflatten(1, shape))
 
     def _start_step(self) -> None:
         """Masks of several steps are made at once where they are small."""
         self._request = 0
         if self._step == self._steps_made:
-            self._masks.clear()
+            self._made.clear()
             self._integers_of.clear()
             self._step = 0
             self._steps_made = self._words.draw(self._steps_left)
 
-    def _seeds_of_streams(self, epoch: int) -> np.ndarray:
-        """Of the words, and of the other numbers, of every seed: (2, seeds)."""
-        block, place = divmod(epoch, _EPOCHS_AT_ONCE)
-        if self._epoch_words is None or self._epoch_words[0] != block:
-            words = [
-                philox(seed, EPOCH, block).random_raw(_EPOCHS_AT_ONCE)
-                for seed in self._seeds
-            ]
-            self._epoch_words = block, np.stack(words).view(np.uint32)
-        return self._epoch_words[1][:, 2 * place : 2 * place + 2].T
+    def _prepare(self, block: int) -> None:
+        """The streams of so many epochs: seeds of the words', and of the others'."""
+        words = [
+            philox(seed, EPOCH, block).random_raw(_EPOCHS_AT_ONCE)
+            for seed in self._seeds
+        ]
+        seeds = np.stack(words).view(np.uint32).T
+        self._words.streams.prepare(seeds[::2])
+        self._orders.prepare(seeds[1::2])
+        self._epochs_prepared = block
+
+    def _of_words(self, law: Callable, shape: tuple[int, ...]) -> torch.Tensor:
+        """One number per word, or two of every two, (members or 1, *shape)."""
+        request, n = self._request, math.prod(shape)
+        self._request += 1
+        if request not in self._made:
+            words = self._words.of_request(request, n + n % 2)
+            values = self._spread(law(words, self.dtype)[..., :n]).transpose(0, 1)
+            self._made[request] = values.contiguous().unflatten(2, shape)
+        return self._made[request][self._step]
 
     def _integers(self, request: int, shape: tuple[int, ...]) -> torch.Tensor:
         """Of 16 bits, for the steps drawn, (steps, members or 1, *shape).
@@ -181,14 +215,10 @@ class _Words:
     """
 
     def __init__(self, streams: Streams, at_once: int):
-        self._streams, self._at_once = streams, at_once
+        self.streams, self._at_once = streams, at_once
         # Of the requests of a step: known after the first one.
         self._ends = [0]
         self._recording = self._known = False
-
-    def start_epoch(self, seeds: np.ndarray) -> None:
-        """New sequences, of these seeds."""
-        self._streams.start(seeds)
 
     def draw(self, n_steps: int) -> int:
         """Draw for the next steps, so many at most; returns for how many.
@@ -201,7 +231,7 @@ class _Words:
         if not self._known:
             return 1
         n_steps = min(n_steps, max(1, self._at_once // per_step))
-        words = self._streams.words(n_steps * per_step)
+        words = self.streams.words(n_steps * per_step)
         self._stock = words.unflatten(1, (n_steps, per_step))
         return n_steps
 
@@ -212,4 +242,4 @@ class _Words:
             return self._stock[..., start:end]
         if self._recording:
             self._ends.append(self._ends[-1] + n)
-        return self._streams.words(n).unsqueeze(1)
+        return self.streams.words(n).unsqueeze(1)

@@ -5,12 +5,21 @@ import pytest
 import torch
 from scipy.stats import kstest, norm, uniform
 
+from skbayesnn._inference import training_noise
 from skbayesnn._inference.noise import DrawNoise, initial_normal
 from skbayesnn._inference.training_noise import TrainingNoise
 
 ROWS, UNITS = 5, 3
 CPU = torch.device("cpu")
 F64 = torch.float64
+
+
+@pytest.fixture(params=["generators", "hashed"])
+def made_by(request, monkeypatch):
+    """The numbers of a CPU, and those of a GPU, made here."""
+    if request.param == "hashed":
+        monkeypatch.setattr(training_noise, "_suits_generators", lambda device: False)
+    return request.param
 
 
 def _p(value, n=1):
@@ -52,7 +61,7 @@ def _one(noise, i, n_members):
 
 
 @pytest.mark.parametrize("pattern", [[0, 1, 2, 3], [3, 0, 3, 1], [2, 2, 2, 2]], ids=str)
-def test_member_alone_has_the_noise_it_has_among_others(seed, pattern, device):
+def test_member_alone_has_the_noise_it_has_among_others(seed, pattern, device, made_by):
     seeds = seed + np.array(pattern)
     together = _requests(_training(seeds, device=device), len(seeds))
     for i in range(len(seeds)):
@@ -61,7 +70,7 @@ def test_member_alone_has_the_noise_it_has_among_others(seed, pattern, device):
             assert torch.equal(of_all[i], of_one[0])
 
 
-def test_members_of_one_seed_share_their_noise(seed):
+def test_members_of_one_seed_share_their_noise(seed, made_by):
     """Common random numbers, at different probabilities too: masks are nested."""
     noise = _training([seed + 1, seed, seed + 1])
     order = noise.permutations(11)
@@ -76,7 +85,7 @@ def test_members_of_one_seed_share_their_noise(seed):
     assert not torch.equal(number[0], number[1])
 
 
-def test_one_seed_for_all_is_made_once(seed):
+def test_one_seed_for_all_is_made_once(seed, made_by):
     noise = _training([seed, seed, seed])
     assert noise.permutations(11).shape == (1, 11)
     assert noise.bernoulli(_p(0.5, 3), ROWS, UNITS).shape == (1, ROWS, UNITS)
@@ -84,12 +93,12 @@ def test_one_seed_for_all_is_made_once(seed):
     assert noise.uniform(ROWS, UNITS).shape == (1, ROWS, UNITS)
 
 
-def test_permutations_are_orders_of_all_rows(seed):
+def test_permutations_are_orders_of_all_rows(seed, made_by):
     order = _training([seed, seed + 1]).permutations(11)
     assert torch.equal(order.sort(1).values, torch.arange(11).expand(2, -1))
 
 
-def test_different_seeds_epochs_and_layers_are_uncorrelated(seed):
+def test_different_seeds_epochs_and_layers_are_uncorrelated(seed, made_by):
     n = 40_000
     noise = _training([seed, seed + 1])
     streams = [*noise.normal(n, 1), *noise.normal(n, 1)]
@@ -156,7 +165,7 @@ def test_distribution(seed, source, kind, dtype, device):
     assert distance < np.sqrt(np.log(2e8) / (2 * values.numel()))
 
 
-def test_requests_have_memory_of_their_own(seed):
+def test_requests_have_memory_of_their_own(seed, made_by):
     """A family may work in place on its noise: later requests do not see it."""
     noise, changed = _training([seed, seed + 1]), _training([seed, seed + 1])
     for _ in range(2):
@@ -169,7 +178,7 @@ def test_requests_have_memory_of_their_own(seed):
         found.fill_(float("nan"))
 
 
-def test_resumed_at_an_epoch_is_run_through(seed):
+def test_resumed_at_an_epoch_is_run_through(seed, made_by):
     seeds = seed + np.array([4, 0, 4])
     through = _training(seeds)
     for epoch in range(3):
@@ -181,46 +190,55 @@ def test_resumed_at_an_epoch_is_run_through(seed):
     assert not any(torch.equal(a, b) for a, b in zip(earlier, resumed, strict=True))
 
 
-def _epochs(seeds, keep, monkeypatch, words_at_once, *, first=0):
-    """Masks of every request of the steps of some epochs, and of one after each."""
-    monkeypatch.setattr(
-        "skbayesnn._inference.training_noise._WORDS_AT_ONCE", words_at_once
-    )
+def _epochs(seeds, keep, monkeypatch, words_at_once, *, first=0, kinds=("mask",)):
+    """What every request of the steps of some epochs gives, and one after each."""
+    for name in ("_WORDS_AT_ONCE", "_WORDS_AT_ONCE_ON_A_GPU"):
+        monkeypatch.setattr(training_noise, name, words_at_once)
     noise = TrainingNoise(np.asarray(seeds), CPU, F64)
     found = []
+
+    def ask(*shape):
+        for kind in kinds:
+            given = (keep, *shape) if kind == "mask" else shape
+            values = getattr(noise, "bernoulli" if kind == "mask" else kind)(*given)
+            found.append(values.expand(len(seeds), *values.shape[1:]).clone())
+
     for epoch in range(first, 3):
         noise.start_epoch(epoch, 4)
+        found.append(noise.permutations(7).expand(len(seeds), -1).clone())
         for _ in range(4):
             for units in (UNITS, UNITS + 1):
-                mask = noise.bernoulli(keep, ROWS, units)
-                found.append(mask.expand(len(seeds), -1, -1).clone())
+                ask(ROWS, units)
             noise.next_step()
-        after = noise.bernoulli(keep, ROWS)
-        found.append(after.expand(len(seeds), -1).clone())
+        ask(ROWS)
     return found
 
 
 @pytest.mark.parametrize("pattern", [[0, 1, 2], [1, 0, 1], [2, 2, 2]], ids=str)
 @pytest.mark.parametrize("same", [True, False], ids=["one p", "p of their own"])
 def test_steps_drawn_at_once_are_those_drawn_one_by_one(
-    seed, monkeypatch, pattern, same
+    seed, monkeypatch, pattern, same, made_by
 ):
     """However many are drawn at once: none, two of four steps, or all of them."""
     seeds = seed + np.array(pattern)
     keep = _p(0.6, 3) if same else torch.tensor([0.3, 0.6, 0.8], dtype=F64)
-    one_by_one = _epochs(seeds, keep, monkeypatch, 1)
-    words_of_a_step = 4 + 5  # of 15 and 20 variables, four to a word
+    kinds, words_of_a_step = ("mask",), 4 + 5  # of 15 and 20 variables, four to a word
+    if made_by == "hashed":
+        # Of two words each two normal numbers, and of one word one that is uniform.
+        kinds, words_of_a_step = ("mask", "normal", "uniform"), 9 + 2 * (16 + 20)
+    one_by_one = _epochs(seeds, keep, monkeypatch, 1, kinds=kinds)
     for steps in (2, 100):
         lead = 1 if pattern == [2, 2, 2] else 3
-        at_once = _epochs(seeds, keep, monkeypatch, steps * words_of_a_step * lead)
+        words = steps * words_of_a_step * lead
+        at_once = _epochs(seeds, keep, monkeypatch, words, kinds=kinds)
         assert all(torch.equal(a, b) for a, b in zip(one_by_one, at_once, strict=True))
-    assert len({tuple(mask.flatten().tolist()) for mask in one_by_one}) > 20
+    assert len({tuple(values.flatten().tolist()) for values in one_by_one}) > 20
 
 
-def test_steps_drawn_at_once_can_be_resumed(seed, monkeypatch):
-    keep = _p(0.5, 2)
-    through = _epochs([seed, seed + 1], keep, monkeypatch, 1000)
-    resumed = _epochs([seed, seed + 1], keep, monkeypatch, 1000, first=2)
+def test_steps_drawn_at_once_can_be_resumed(seed, monkeypatch, made_by):
+    keep, kinds = _p(0.5, 2), ("mask", "normal", "uniform")
+    through = _epochs([seed, seed + 1], keep, monkeypatch, 1000, kinds=kinds)
+    resumed = _epochs([seed, seed + 1], keep, monkeypatch, 1000, first=2, kinds=kinds)
     for expected, found in zip(through[-len(resumed) :], resumed, strict=True):
         assert torch.equal(expected, found)
 

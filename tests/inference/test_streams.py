@@ -5,15 +5,31 @@ import pytest
 import torch
 from scipy.stats import kstest, norm, uniform
 
-from skbayesnn._inference.streams import Generators, SplitMix
+from skbayesnn._inference.streams import (
+    Generators,
+    SplitMix,
+    normal_of,
+    uniform_of,
+)
 
 CPU = torch.device("cpu")
 
 
 def _streams(kind, seeds, device=CPU):
+    """Started with the second of two sequences."""
     streams = SplitMix(device) if kind is SplitMix else Generators(len(seeds))
-    streams.start(np.asarray(seeds, dtype=np.uint32))
+    seeds = np.asarray(seeds, dtype=np.uint32)
+    streams.prepare(np.stack([seeds + 1_000, seeds]))
+    streams.start(1)
     return streams
+
+
+def _numbers(streams, name, n, *dtype):
+    """By name; of words where a stream has nothing else."""
+    if name == "permutations" or isinstance(streams, Generators):
+        return getattr(streams, name)(n, *dtype)
+    law = {"normal": normal_of, "uniform": uniform_of}[name]
+    return law(streams.words(n + n % 2), *dtype)[:, :n]
 
 
 @pytest.fixture(params=[Generators, SplitMix], ids=lambda kind: kind.__name__)
@@ -59,8 +75,8 @@ def test_words_are_one_sequence(kind, seed):
 @pytest.mark.parametrize("name", ["normal", "uniform", "permutations"])
 def test_numbers_of_a_seed_do_not_depend_on_the_others(kind, name, seed):
     options = () if name == "permutations" else (torch.float64,)
-    together = getattr(_streams(kind, [seed, seed + 7]), name)(31, *options)
-    alone = getattr(_streams(kind, [seed + 7]), name)(31, *options)
+    together = _numbers(_streams(kind, [seed, seed + 7]), name, 31, *options)
+    alone = _numbers(_streams(kind, [seed + 7]), name, 31, *options)
     assert together.shape == (2, 31)
     assert torch.equal(alone[0], together[1])
     assert not torch.equal(together[0], together[1])
@@ -71,7 +87,7 @@ def test_numbers_of_a_seed_do_not_depend_on_the_others(kind, name, seed):
 def test_distribution(kind, name, dtype, seed):
     """Of seeds next to each other, over and over again: Kolmogorov and Smirnov."""
     streams = _streams(kind, seed + np.arange(50))
-    values = torch.cat([getattr(streams, name)(401, dtype) for _ in range(3)], dim=1)
+    values = torch.cat([_numbers(streams, name, 401, dtype) for _ in range(3)], dim=1)
     assert values.dtype == dtype
     law = norm if name == "normal" else uniform
     distance = kstest(values.flatten().double(), law.cdf).statistic
