@@ -9,6 +9,7 @@ import sklearn
 import torch
 
 import skbayesnn  # noqa: F401  joblib draws from Python's generator at its import
+from skbayesnn._inference import captured
 
 SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 
@@ -34,6 +35,13 @@ def device(request):
     if request.param == "cuda" and not torch.cuda.is_available():
         pytest.skip("torch sees no CUDA device")
     return torch.device(request.param)
+
+
+@pytest.fixture(autouse=True)
+def short_trainings_are_captured_too(request, monkeypatch):
+    """On a GPU: tests train for fewer steps than a graph pays for."""
+    if request.node.get_closest_marker("cuda") is not None:
+        monkeypatch.setattr(captured, "_FEWEST_STEPS", 0)
 
 
 def _global_state():
