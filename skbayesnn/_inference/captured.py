@@ -4,7 +4,7 @@ A step of a small network is some thirty kernels of a few microseconds each. To 
 them one after the other takes Python ten times as long; a CUDA graph launches them all.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 
@@ -54,7 +54,10 @@ class CapturedStep(Step):
     def _move(self, batch: Batch, numbers: StepNumbers) -> torch.Tensor:
         if self._n_done == 0:
             self._batch, self._step_numbers = _own(batch), _own(numbers)
-        _copy((*batch, *numbers), (*self._batch, *self._step_numbers))
+        inputs = (*self._batch, *self._step_numbers)
+        for there, value in zip(inputs, (*batch, *numbers), strict=True):
+            if there is not None and value is not None:
+                there.copy_(value)
         if self._n_done < _WARM_UP:
             return self._graph.warm_up(self._recorded)
         self.noise.prepare()
@@ -73,15 +76,7 @@ class CapturedStep(Step):
 
 def _own(values):
     """Named tensors, or None, in memory of their own."""
-    return values._make(None if value is None else value.clone() for value in values)
-
-
-def _copy(values: Sequence, there: Sequence) -> None:
-    """Tensors, or None in both, into others' memory."""
-    torch._foreach_copy_(
-        [value for value in there if value is not None],
-        [value for value in values if value is not None],
-    )
+    return type(values)(*(None if value is None else value.clone() for value in values))
 
 
 class Graph:

@@ -75,9 +75,9 @@ class ReplayedNoise(_Requests):
         """Make what was noted for the step that comes."""
         values = [request(*asked) for request, asked in self._requests]
         if not self._values:
-            self._values = [value.clone() for value in values]
-        elif values:
-            torch._foreach_copy_(self._values, values)
+            self._values = [torch.empty_like(value) for value in values]
+        for there, value in zip(self._values, values, strict=True):
+            there.copy_(value)
 
     @contextmanager
     def replayed(self):
