@@ -4,6 +4,7 @@ A step of a small network is some thirty kernels of a few microseconds each. To 
 them one after the other takes Python ten times as long; a CUDA graph launches them all.
 """
 
+import contextlib
 from collections.abc import Callable
 
 import torch
@@ -105,8 +106,12 @@ class Graph:
             self._graph.capture_begin(capture_error_mode="thread_local")
             try:
                 self._value = function()
-            finally:
-                self._graph.capture_end()
+            except BaseException:
+                # The end of a capture that went wrong is an error of its own.
+                with contextlib.suppress(RuntimeError):
+                    self._graph.capture_end()
+                raise
+            self._graph.capture_end()
 
     def replay(self) -> torch.Tensor:
         """Do it; returns a copy of the function's value."""

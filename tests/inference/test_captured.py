@@ -1,5 +1,8 @@
 """The captured step moves the members as the step does that is not."""
 
+import contextlib
+from unittest.mock import MagicMock
+
 import numpy as np
 import pytest
 import torch
@@ -56,6 +59,29 @@ def test_same_as_the_step(engine, case, seed, monkeypatch):
     step, replayed = _both(engine, monkeypatch, plan, members, rows)
     for name, value in step.items():
         np.testing.assert_array_equal(replayed[name], value, err_msg=name)
+
+
+def test_what_went_wrong_is_told(monkeypatch):
+    """Too little memory, not that the capture could not be ended: searches ask."""
+
+    class Broken:
+        def capture_begin(self, **options):
+            pass
+
+        def capture_end(self):
+            raise RuntimeError("the capture was invalidated")
+
+    cuda = captured.torch.cuda
+    monkeypatch.setattr(cuda, "CUDAGraph", Broken)
+    monkeypatch.setattr(cuda, "Stream", lambda device: MagicMock())
+    monkeypatch.setattr(cuda, "current_stream", lambda device: MagicMock())
+    monkeypatch.setattr(cuda, "stream", lambda stream: contextlib.nullcontext())
+
+    def step():
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        captured.Graph(torch.device("cuda")).capture(step)
 
 
 @pytest.mark.cuda
