@@ -1,4 +1,7 @@
-"""Is a learned noise the noise? In training, and made anew of the residuals.
+"""Is a learned noise the noise? As trained, and as it is made anew after the training.
+
+It is made of rows that others than the network have seen, where these also choose its
+prior length scale, and of the network's own residuals elsewhere.
 
 First where the truth is known: sin(x1) + x2 and noise of standard deviation 0.5.
 Printed are the noise as a share of the truth, and how many of 2,000 other rows the 90 %
@@ -28,7 +31,7 @@ NETWORKS = {
 
 
 def as_trained(model) -> tuple[float, float]:
-    """The noise's std as trained, and of the residuals, in y's units."""
+    """The noise's std as trained, and as made anew, in y's units."""
     variances = np.exp(-model.parameters_["likelihood/log_tau"][:, 0])
     return np.sqrt(variances.mean()) * float(model.y_scale_[0]), float(model.noise_std_)
 
@@ -90,15 +93,15 @@ def on_tables(options) -> list[list]:
                         random_state=seed, device="cpu", **parameters
                     ).fit(X[train], y[train])
                     found.append(losses(model, X[test[:500]], y[test[:500]]))
-            of_trained, of_residuals = np.mean(found, axis=0)
-            line = [f"{loss:.2f}" for loss in (of_trained[0], of_residuals[0])]
-            line += [f"{share:.0%}" for share in (of_trained[1], of_residuals[1])]
+            of_trained, of_new = np.mean(found, axis=0)
+            line = [f"{loss:.2f}" for loss in (of_trained[0], of_new[0])]
+            line += [f"{share:.0%}" for share in (of_trained[1], of_new[1])]
             lines.append([name, n_rows, *line])
     return lines
 
 
 def losses(model, X, y):
-    """Excess loss and coverage, by the noise of training and by that of residuals."""
+    """Excess loss and coverage, by the noise as trained and as made anew."""
     squares = (y - model.predict(X)) ** 2
     epistemic = model.predict_uncertainty(X, "epistemic")
     best = 0.5 + 0.5 * np.log(squares.mean())
@@ -118,11 +121,11 @@ def main() -> None:
     options = parser.parse_args()
     header = ["columns", "rate"]
     for n_rows in options.rows:
-        header += [f"{n_rows:,} rows: trained", "residuals", "in 90 %"]
+        header += [f"{n_rows:,} rows: trained", "anew", "in 90 %"]
     print(environment())
     print(table(header, where_it_is_known(options)))
-    header = ["network", "rows", "trained", "residuals"]
-    header += ["trained: in 90 %", "residuals: in 90 %"]
+    header = ["network", "rows", "trained", "anew"]
+    header += ["trained: in 90 %", "anew: in 90 %"]
     print(table(header, on_tables(options)))
 
 
