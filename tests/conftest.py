@@ -23,6 +23,12 @@ def pytest_report_header():
     ]
 
 
+def pytest_runtest_setup(item):
+    """Tests that need a GPU are skipped without one."""
+    if item.get_closest_marker("cuda") and not torch.cuda.is_available():
+        pytest.skip("torch sees no CUDA device")
+
+
 @pytest.fixture(params=[SEED], ids=lambda seed: f"seed{seed}")
 def seed(request):
     """A seed for what a test draws; a test holds for any (set SKBAYESNN_SEED)."""
@@ -32,15 +38,13 @@ def seed(request):
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
 def device(request):
     """Every device there can be; those that this machine lacks are skipped."""
-    if request.param == "cuda" and not torch.cuda.is_available():
-        pytest.skip("torch sees no CUDA device")
     return torch.device(request.param)
 
 
 @pytest.fixture(autouse=True)
 def short_trainings_are_captured_too(request, monkeypatch):
     """On a GPU: tests train for fewer steps than a graph pays for."""
-    if request.node.get_closest_marker("cuda") is not None:
+    if request.node.get_closest_marker("cuda"):
         monkeypatch.setattr(captured, "_FEWEST_STEPS", 0)
 
 

@@ -593,7 +593,6 @@ def test_a_tenth_of_few_epochs_is_one_at_least(seed):
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 @pytest.mark.parametrize("kind", [MCDropoutClassifier, MCDropoutRegressor])
 def test_devices_choose_alike(kind, table, seed):
     """Held-out rows say on a GPU what they say on a CPU, and so do the fits.
@@ -619,7 +618,6 @@ def test_devices_choose_alike(kind, table, seed):
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 @pytest.mark.parametrize("kind", [*KINDS, *REGRESSORS])
 def test_defaults_on_a_gpu(kind, table, seed):
     """What nobody has set, but for the device: it repeats, and says so on a CPU."""

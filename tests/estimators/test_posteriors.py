@@ -10,7 +10,6 @@ import pickle
 import numpy as np
 import pytest
 import sklearn
-import torch
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
@@ -559,7 +558,6 @@ def test_grid_search_over_tau(case, data, small):
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 @of_every_case
 def test_devices_agree(case, data, small):
     """Fits on a GPU repeat bit by bit; what they gave predicts alike on a CPU."""
@@ -579,7 +577,6 @@ def test_devices_agree(case, data, small):
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 @of_every_case
 def test_member_of_a_program_is_the_estimator_alone_on_a_gpu(case, data, small):
     models = [

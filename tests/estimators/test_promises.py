@@ -298,7 +298,6 @@ def test_prediction_on_a_machine_without_the_device(fitted, data, device, monkey
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 def test_devices_agree(data, small):
     """The same model predicts the same on a GPU, to rounding in float64."""
     model = MCDropoutRegressor(**small | {"device": "cuda"}).fit(data.X, data.y)

@@ -19,9 +19,6 @@ from tests.inference.test_training import KINDS, _program, of_every_case
 EPOCHS = [5, 3, 5, 4]
 SEEDS = np.array([4, 0, 4, 1])
 CPU = torch.device("cpu")
-on_a_gpu = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="torch sees no CUDA device"
-)
 
 
 class Rehearsed:
@@ -85,7 +82,6 @@ def test_what_went_wrong_is_told(monkeypatch):
 
 
 @pytest.mark.cuda
-@on_a_gpu
 @of_every_case
 def test_same_as_the_step_on_a_gpu(engine, case, seed, monkeypatch):
     plan, members = _program(engine, case, seed, kl_warm_up=0.5, n_epochs=EPOCHS)
@@ -99,7 +95,6 @@ def test_same_as_the_step_on_a_gpu(engine, case, seed, monkeypatch):
 
 
 @pytest.mark.cuda
-@on_a_gpu
 @pytest.mark.parametrize("kind", KINDS)
 def test_likelihoods_on_a_gpu(engine, kind, seed, monkeypatch):
     """Also those whose gradients autograd finds, and several draws at a time."""

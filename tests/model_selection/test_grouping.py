@@ -342,8 +342,6 @@ def test_unknown_device(data, device):
 
 @pytest.mark.cuda
 def test_members_on_a_gpu(data):
-    if not torch.cuda.is_available():
-        pytest.skip("torch sees no CUDA device")
     grid = {"tau": [0.5, 2.0], "hidden_layer_sizes": [3, 4]}
     of_gpu = BatchedGridSearchCV(
         regressor(device="cuda"), grid, cv=EQUAL, refit=False

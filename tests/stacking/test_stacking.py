@@ -7,7 +7,6 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 from scipy import sparse
 from scipy.special import logsumexp
 from sklearn import config_context
@@ -1208,7 +1207,6 @@ def test_it_says_what_it_does(table, capsys):
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 @pytest.mark.parametrize("kind", ["auto", "given", "classes"])
 def test_stacks_on_a_gpu(kind, table, labelled):
     """A fit repeats bit by bit, and a CPU predicts what the GPU predicts."""
