@@ -199,30 +199,30 @@ class Likelihood(ABC):
             name: others[name] for name in self.noise_of_predictions if name in others
         }
 
-    def held_out_moments(
+    def held_out_draws(
         self, params: Params, outputs: torch.Tensor, y: torch.Tensor
     ) -> torch.Tensor:
-        """What rows that are held out tell of the ``noise_of_predictions``.
+        """What ``likeliest_noise`` needs of held-out rows, from every posterior draw.
 
         outputs : (draws, members, rows, n_outputs); y : (members or 1, rows, targets)
-        returns : (members, rows, numbers, targets)
+        returns : (members, rows, ..., targets)
         """
         raise NotImplementedError(f"{type(self).__name__} has no noise of its own.")
 
     def likeliest_noise(
-        self, moments: np.ndarray, weights: np.ndarray
+        self, draws: np.ndarray, weights: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """The ``noise_of_predictions`` under which rows are the likeliest.
+        """Estimate the ``noise_of_predictions`` by the density of held-out rows.
 
-        Rows that are held out: what is learned of the noise with the weights by eq. 1
-        is that of the rows that these were fitted to. Where q(W) has a width of its own
-        that is learned, no count of parameters says what the weights have taken up (as
-        in `_inference/residual_noise.py`), nor where the noise is not Gaussian.
+        The noise that eq. 1 learns with the weights is that of the rows that the
+        weights were fitted to. No count of parameters corrects it (as in
+        `_inference/residual_noise.py`) where q(W) learns a width of its own, nor where
+        the noise is not Gaussian.
 
-        moments : (numbers, rows, targets), as of ``held_out_moments``
+        draws : (rows, ..., targets), of ``held_out_draws``
         weights : (rows,)
-        returns : log densities (rows, targets), nats, of outliers as far as they count,
-            and arrays (targets,)
+        returns : log densities (rows, targets), nats, bounded for outliers; and arrays
+            (targets,) by parameter
         """
         raise NotImplementedError(f"{type(self).__name__} has no noise of its own.")
 
@@ -270,15 +270,14 @@ class Precision(Likelihood):
         """1 / tau, of predictions."""
         return self.predictive_log_tau(params)[:, 0].double().neg().exp()
 
-    def held_out_moments(self, params, outputs, y):
-        """The residual from the mean of the draws, their variance, and the noise.
+    def held_out_draws(self, params, outputs, y):
+        """Residuals, and what the components have after the mean, of every draw.
 
-        The latter as the components have it beside their mean, on average over draws.
+        returns : (members, rows, fields, draws, targets)
         """
         mean, *noise = self.components(params, outputs)
-        of_noise = [values.mean(0) for values in noise]
-        said = y - mean.mean(0), mean.var(0, correction=0), *of_noise
-        return torch.stack(said, dim=2)
+        fields = torch.stack([y - mean, *noise])
+        return fields.permute(2, 3, 0, 1, 4)
 
 
 class Tempered(Likelihood):

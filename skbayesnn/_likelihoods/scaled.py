@@ -1,13 +1,16 @@
-"""Noise that is, in predictions, the one of the training but for a factor.
+"""Gaussian noise whose variance in predictions is that of the training times a factor.
 
-The factor is on the variance, and is kept beside tau, within the same limits. Rows that
-are held out tell it: draws and noise are taken for normal, v is the variance of the
-noise as it was trained, and
+The factor is estimated on held-out rows. It maximises the density that the predictive
+distribution gives them, the exact mixture of T posterior draws:
 
-      sum_n w_n max(log N(y_n; E f_n, var f_n + s^2 v_n), c) + log N(log s; 0, 0.5^2)
+      sum_n w_n max(log mean_t N(y_n; f_tn, s^2 v_tn), c) + log N(log s; 0, 0.5^2)
 
-is maximised in the factor s on the std of the noise; c is 30 nats below most rows. The
-noise is not made sharper than a kernel on the draws would be.
+f_tn and v_tn are mean and noise variance of draw t at row n, s is the factor on the
+standard deviation, and c is 30 nats below most rows. A normal approximation to the
+draws would not do: under dropout a few draws lie far out, their variance covers the
+residuals by itself, and the noise then comes out too small.
+
+The factor is stored as a parameter of its own, and keeps tau within the same limits.
 """
 
 from dataclasses import dataclass
@@ -16,9 +19,10 @@ from functools import partial
 import numpy as np
 import torch
 
+from skbayesnn._distributions.crps import HALF_LOG_2PI
 from skbayesnn._distributions.likeliest import (
+    log_mean_exp,
     map_factor,
-    median,
     without_outliers,
 )
 from skbayesnn._likelihoods.base import (
@@ -28,12 +32,9 @@ from skbayesnn._likelihoods.base import (
     Precision,
 )
 
-# Of the noise's std, that are looked at, and by how many nats a row is an outlier: more
-# than of a mixture of networks, which has tails (benchmarks/STUDY.md).
+# The range of factors on the standard deviation, and by how many nats a row is an
+# outlier: more than for a mixture of networks, which has tails (benchmarks/STUDY.md).
 FACTORS, OUTLIER = (1e-4, 1e4), 30.0
-# The noise's std in units of the draws' at least, as of a kernel on 200 normal draws
-# [Silverman 1986, eq. 3.28]: sharper ones leave gaps between draws.
-BANDWIDTH = 1.06 * 200**-0.2
 
 
 @dataclass(frozen=True)
@@ -66,28 +67,29 @@ class ScaledPrecision(Precision):
         """With the factor."""
         return self.log_tau(params) - self.log_noise_factor(params)
 
-    def likeliest_noise(self, moments, weights):
-        """moments : residuals, and the variance of the draws and of the noise"""
+    def likeliest_noise(self, draws, weights):
+        """draws : residuals and noise variances, (rows, 2, draws, targets)"""
         densities, factors = [], []
-        for of_target in np.moveaxis(moments, 2, 0):
-            density = partial(_log_density_scaled, of_target)
-            least, most = FACTORS
-            least = np.clip(_smooth_factor(of_target, weights), least, most)
-            factor = map_factor(density, weights, least, most, OUTLIER)
-            found = density(np.log(factor))
-            densities.append(without_outliers(found, weights, OUTLIER))
+        for residual, variance in draws.transpose(3, 1, 2, 0):
+            density = partial(
+                _log_density_scaled,
+                np.square(residual) / variance,
+                0.5 * np.log(variance) + HALF_LOG_2PI,
+            )
+            factor = map_factor(density, weights, *FACTORS, OUTLIER)
+            estimated = density(np.log(factor))
+            densities.append(without_outliers(estimated, weights, OUTLIER))
             factors.append(factor)
         return np.stack(densities, axis=1), {"log_factor": 2 * np.log(factors)}
 
 
-def _smooth_factor(moments: np.ndarray, weights: np.ndarray) -> float:
-    """Of the noise under which the density of most rows' draws is smooth."""
-    _, of_draws, of_noise = moments
-    return BANDWIDTH * np.sqrt(median(of_draws / of_noise, weights))
+def _log_density_scaled(
+    squares: np.ndarray, constants: np.ndarray, log_factor: float
+) -> np.ndarray:
+    """Log density of every row, (rows,), with the std of the noise times a factor.
 
-
-def _log_density_scaled(moments: np.ndarray, log_factor: float) -> np.ndarray:
-    """Of every row (3, rows), with the std of the noise times a factor."""
-    residual, of_draws, of_noise = moments
-    variance = of_draws + of_noise * np.exp(2 * log_factor)
-    return -0.5 * (np.square(residual) / variance + np.log(2 * np.pi * variance))
+    squares : (draws, rows), squared residuals in units of the noise's variance
+    constants : (draws, rows), logarithms of the normalising constants
+    """
+    density = squares * (-0.5 * np.exp(-2 * log_factor)) - constants
+    return log_mean_exp(density) - log_factor
