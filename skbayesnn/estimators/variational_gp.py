@@ -35,8 +35,14 @@ class _VariationalGP(BayesianNetwork):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))
         scales = self._length_scales(fan_ins, np.inf)
         families = tuple(map(_family, rates, self._widths(), scales))
+        # A width that is given is too narrow where features interpolate the rows:
+        # held-out rows then estimate the noise of predictions.
+        of_given_width = any(isinstance(one, FixedWidth) for one in families)
         return VariationalSpec(
-            rates, families, n_training_draws=_validation.training_draws(self)
+            rates,
+            families,
+            n_training_draws=_validation.training_draws(self),
+            noise_from="held_out" if of_given_width else "residuals",
         )
 
     def _widths(self) -> list[float | str]:
