@@ -184,7 +184,7 @@ class Likelihood(ABC):
     def with_noise(self, params: Params, noise: Params) -> Params:
         """Params whose predictions have a noise of their own; training has its own.
 
-        noise : the ``noise_of_predictions``, (members, targets) each
+        noise : what ``likeliest_noise`` has estimated, (members, targets) each
         """
         return params | noise
 
@@ -212,7 +212,7 @@ class Likelihood(ABC):
     def likeliest_noise(
         self, draws: np.ndarray, weights: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Estimate the ``noise_of_predictions`` by the density of held-out rows.
+        """Estimate the noise of predictions by the density of held-out rows.
 
         The noise that eq. 1 learns with the weights is that of the rows that the
         weights were fitted to. No count of parameters corrects it (as in
@@ -222,7 +222,7 @@ class Likelihood(ABC):
         draws : (rows, ..., targets), of ``held_out_draws``
         weights : (rows,)
         returns : log densities (rows, targets), nats, bounded for outliers; and arrays
-            (targets,) by parameter
+            (targets,) for ``with_noise``
         """
         raise NotImplementedError(f"{type(self).__name__} has no noise of its own.")
 
@@ -269,15 +269,6 @@ class Precision(Likelihood):
     def noise_level(self, params):
         """1 / tau, of predictions."""
         return self.predictive_log_tau(params)[:, 0].double().neg().exp()
-
-    def held_out_draws(self, params, outputs, y):
-        """Residuals, and what the components have after the mean, of every draw.
-
-        returns : (members, rows, fields, draws, targets)
-        """
-        mean, *noise = self.components(params, outputs)
-        fields = torch.stack([y - mean, *noise])
-        return fields.permute(2, 3, 0, 1, 4)
 
 
 class Tempered(Likelihood):

@@ -1,16 +1,19 @@
-"""Gaussian noise whose variance in predictions is that of the training times a factor.
+"""Gaussian noise whose level in predictions is not that of the training.
 
-The factor is estimated on held-out rows. It maximises the density that the predictive
-distribution gives them, the exact mixture of T posterior draws:
+Held-out rows estimate the level: the variance, or what it varies about where it depends
+on the row. The estimate maximises the density that the predictive distribution gives
+these rows, the exact mixture of T posterior draws:
 
       sum_n w_n max(log mean_t N(y_n; f_tn, s^2 v_tn), c) + log N(log s; 0, 0.5^2)
 
-f_tn and v_tn are mean and noise variance of draw t at row n, s is the factor on the
+f_tn and v_tn are mean and noise variance of draw t at row n, s is a factor on the
 standard deviation, and c is 30 nats below most rows. A normal approximation to the
 draws would not do: under dropout a few draws lie far out, their variance covers the
 residuals by itself, and the noise then comes out too small.
 
-The factor is stored as a parameter of its own, and keeps tau within the same limits.
+Networks that are fitted to other rows have learned other levels: v_tn is in units of
+each network's level, times the mean level of all. The parameters hold a factor on
+1 / tau, within the limits of tau.
 """
 
 from dataclasses import dataclass
@@ -47,10 +50,16 @@ class ScaledPrecision(Precision):
         return ("log_factor",) if self.learned else ()
 
     def with_noise(self, params, noise):
-        """noise : log of the factor on the variance, (members, targets)"""
+        """noise : log of a factor on the variance, or of the variance itself
+
+        "log_factor" or "log_variance", (members, targets).
+        """
         log_tau = self.log_tau(params)[:, 0]
+        log_factor = noise.get("log_factor")
+        if log_factor is None:
+            log_factor = noise["log_variance"] + log_tau
         limits = log_tau - LARGEST_LOG_TAU, log_tau - SMALLEST_LOG_TAU
-        return params | {"log_factor": noise["log_factor"].clamp(*limits)}
+        return params | {"log_factor": log_factor.clamp(*limits)}
 
     def with_noise_of(self, params, others):
         """By another factor, since tau is another."""
@@ -67,20 +76,33 @@ class ScaledPrecision(Precision):
         """With the factor."""
         return self.log_tau(params) - self.log_noise_factor(params)
 
+    def held_out_draws(self, params, outputs, y):
+        """Residuals, noise variances and noise levels, 1 / tau.
+
+        returns : (members, rows, 3, draws, targets)
+        """
+        mean, variance = self.components(params, outputs)
+        level = self.predictive_log_tau(params).neg().exp().expand_as(variance)
+        fields = torch.stack([y - mean, variance, level])
+        return fields.permute(2, 3, 0, 1, 4)
+
     def likeliest_noise(self, draws, weights):
-        """draws : residuals and noise variances, (rows, 2, draws, targets)"""
-        densities, factors = [], []
-        for residual, variance in draws.transpose(3, 1, 2, 0):
+        """draws : residuals, noise variances and levels, (rows, 3, draws, targets)"""
+        densities, log_variance = [], []
+        for residual, variance, level in draws.transpose(3, 1, 2, 0):
+            log_level = np.average(np.log(level[0]), weights=weights)
+            at_level = variance / level * np.exp(log_level)
             density = partial(
                 _log_density_scaled,
-                np.square(residual) / variance,
-                0.5 * np.log(variance) + HALF_LOG_2PI,
+                np.square(residual) / at_level,
+                0.5 * np.log(at_level) + HALF_LOG_2PI,
             )
             factor = map_factor(density, weights, *FACTORS, OUTLIER)
             estimated = density(np.log(factor))
             densities.append(without_outliers(estimated, weights, OUTLIER))
-            factors.append(factor)
-        return np.stack(densities, axis=1), {"log_factor": 2 * np.log(factors)}
+            log_variance.append(log_level + 2 * np.log(factor))
+        noise = {"log_variance": np.array(log_variance)}
+        return np.stack(densities, axis=1), noise
 
 
 def _log_density_scaled(

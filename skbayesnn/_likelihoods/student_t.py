@@ -178,6 +178,14 @@ class StudentT(Precision):
         scale = ((df - 2) / df * variance).sqrt()
         return outputs, scale.expand_as(outputs), df.to(outputs).expand_as(outputs)
 
+    def held_out_draws(self, params, outputs, y):
+        """Residuals, scales and degrees of freedom.
+
+        returns : (members, rows, 3, draws, targets)
+        """
+        mean, scale, df = self.components(params, outputs)
+        return torch.stack([y - mean, scale, df]).permute(2, 3, 0, 1, 4)
+
     def likeliest_noise(self, draws, weights):
         """draws : residuals, scales and dfs, (rows, 3, draws, targets)"""
         densities, estimates = [], []

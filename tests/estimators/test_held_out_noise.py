@@ -72,6 +72,13 @@ def as_trained(model, X, y):
     ).numpy()
 
 
+def kept_noise(model, name):
+    """What a fitted model holds of an estimate, (networks, targets)."""
+    if name == "log_variance":
+        return model.parameters_[FACTOR] - model.parameters_["likelihood/log_tau"]
+    return model.parameters_[f"likelihood/{name}"]
+
+
 @pytest.fixture
 def table(seed):
     """X, and y of noise 0.5."""
@@ -102,9 +109,9 @@ def test_factor_is_the_mode_of_its_posterior(seed):
     noise = random.uniform(0.5, 2, size=(n_rows, TARGETS))
     residuals = [0.3, 2.0] * np.sqrt(noise) * random.uniform(-2, 2, (n_rows, TARGETS))
     weights = random.uniform(0.5, 1.5, size=n_rows)
-    draws = np.stack([residuals, noise], axis=1)[:, :, None]
+    draws = np.stack([residuals, noise, np.ones_like(noise)], axis=1)[:, :, None]
     _, estimated = of_kind("gaussian", TARGETS).likeliest_noise(draws, weights)
-    factor = np.exp(estimated["log_factor"])
+    factor = np.exp(estimated["log_variance"])
     squares = weights @ (residuals**2 / noise)
     x = 0.5 * np.log(factor)
     slope = squares / factor - weights.sum() - x / PRIOR_STD**2
@@ -130,13 +137,30 @@ def test_noise_is_estimated_under_the_mixture_of_draws(likelihood, seed):
     y = means[which, of_row]
     y = y + np.sqrt(0.25 * noise[which, of_row]) * random.normal(size=n_rows)
     kind = of_kind(likelihood)
-    draws = draws_of(y - means, noise)
+    draws = draws_of(y - means, noise, 2.0)
     density, estimated = kind.likeliest_noise(draws, np.ones(n_rows))
-    [factor] = np.exp(estimated["log_factor"])
+    [factor] = np.exp(estimated["log_variance"]) / 2.0
     # The variance is known to sqrt(2 / rows) of itself, were the draw known: 5 times.
     assert factor == pytest.approx(0.25, rel=5 * np.sqrt(2 / n_rows))
     expected = stats.norm.pdf(y, means, np.sqrt(noise * factor)).mean(0)
     np.testing.assert_allclose(density[:, 0], np.log(expected))
+
+
+def test_networks_of_other_levels_estimate_one_variance(seed):
+    """Two folds, whose networks have learned other noises, and residuals of one.
+
+    As over all rows in one: their variance, to the sum's rounding and the prior.
+    """
+    random = np.random.default_rng(seed)
+    n_rows = 500
+    residual = 0.7 * random.normal(size=(1, n_rows))
+    level = np.where(np.arange(n_rows) < 200, 0.1, 0.9)
+    kind = of_kind("gaussian")
+    draws = draws_of(residual, level, level)
+    _, estimated = kind.likeliest_noise(draws, np.ones(n_rows))
+    expected = np.mean(residual**2)
+    # The prior of log s has the weight of 1 / (2 rows 0.25) of the data's.
+    assert np.exp(estimated["log_variance"]) == pytest.approx(expected, rel=0.02)
 
 
 def test_of_two_fits_the_ordinary_rows_say_which_is_better(seed):
@@ -146,7 +170,7 @@ def test_of_two_fits_the_ordinary_rows_say_which_is_better(seed):
     residual[:, 0] = 1e3
     found = []
     for spread in (1.0, 0.5):
-        draws = draws_of(spread * residual, 1e-3)
+        draws = draws_of(spread * residual, 1e-3, 1e-3)
         density, _ = of_kind("gaussian").likeliest_noise(draws, np.ones(40))
         found.append(density[:, 0])
         ordinary = np.sort(found[-1][1:])
@@ -279,7 +303,7 @@ def test_a_weight_of_two_is_two_rows(likelihood, seed):
         fields = np.full_like(residual, 0.5), residual, np.full_like(residual, 0.2)
         draws = np.stack(fields).transpose(2, 0, 1)[:, :, None, :, None]
     else:
-        draws = draws_of(residual, 1.0, *([5.0] if likelihood == "student_t" else []))
+        draws = draws_of(residual, 1.0, 5.0)
     counts = random.integers(1, 6, size=n_rows)
     repeated = np.repeat(draws, counts, axis=0)
     _, weighted = kind.likeliest_noise(draws, counts.astype(float))
@@ -350,8 +374,7 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
     model.fit(X, y, weights)
     chosen = judged[_held_out_choice.best_setting(task, judged)]
     for name, values in chosen.noise.items():
-        kept = model.parameters_[f"likelihood/{name}"]
-        np.testing.assert_allclose(kept, [values], rtol=1e-12)
+        np.testing.assert_allclose(kept_noise(model, name), [values], rtol=1e-12)
 
 
 @pytest.mark.parametrize("model", KINDS)
@@ -370,8 +393,7 @@ def test_together_each_has_its_own_noise(model, table, seed):
     for one, kept, noise in zip(models, rows, found, strict=True):
         one.fit(X[kept], y[kept])
         for name, values in noise.items():
-            alone = one.parameters_[f"likelihood/{name}"]
-            np.testing.assert_allclose(alone, [values], atol=4e-3)
+            np.testing.assert_allclose(kept_noise(one, name), [values], atol=4e-3)
 
 
 def test_every_target_has_its_own(table, seed):
@@ -397,16 +419,19 @@ def test_a_constant_target_has_no_say(table, seed):
     assert len(judged) == 3 and max(one.score for one in judged) < 0
 
 
-def test_the_noise_is_its_factor_times_that_of_the_training(table, seed):
+def test_ensemble_members_share_the_noise(table, seed):
+    """Whatever each has learned in training."""
     X, y = table
     model = VariationalDropoutRegressor(**EXACT, n_estimators=2, random_state=seed)
     model.fit(X, y)
+    trained = model.parameters_["likelihood/log_tau"]
     factor = np.exp(model.parameters_[FACTOR])
-    assert factor.shape == (2, 1) and factor[0] == factor[1]
-    variance = (factor / np.exp(model.parameters_["likelihood/log_tau"])).mean()
-    assert model.noise_std_ == pytest.approx(np.sqrt(variance))
+    assert factor.shape == (2, 1) and trained[0] != trained[1]
+    variance = factor / np.exp(trained)
+    np.testing.assert_allclose(variance[0], variance[1])
+    assert model.noise_std_ == pytest.approx(np.sqrt(variance[0, 0]))
     noise = model.predict_uncertainty(X, "aleatoric")
-    np.testing.assert_allclose(noise, np.sqrt(variance))
+    np.testing.assert_allclose(noise, np.sqrt(variance[0, 0]))
 
 
 # ---- what users get
