@@ -14,7 +14,7 @@ gives the results of separate fits.
 
     python benchmarks/coverage.py
     python benchmarks/coverage.py --regressors "MC dropout" --rows 150 600
-    python benchmarks/coverage.py --regressors stack --jobs 16
+    python benchmarks/coverage.py --regressors stack --jobs 16 --seeds 1
 """
 
 import itertools
@@ -95,18 +95,17 @@ def sample(function, n_columns, noise, n_rows, seed):
 
 def scores(model, X, f, y, noise):
     """Of new rows: shares in intervals, nats lost, RMSE to f."""
-    inside = [interval_coverage(y, model.predict_interval(X, coverage=0.5))]
-    inside.append(interval_coverage(y, model.predict_interval(X, coverage=0.9)))
+    intervals = model.predict_interval(X, coverage=[0.5, 0.9])
+    half, inside = (interval_coverage(y, one) for one in np.moveaxis(intervals, 1, 0))
     truth = -0.5 * np.square((y - f) / noise) - np.log(noise * np.sqrt(2 * np.pi))
     lost = (truth - model.log_predictive_density(X, y)).mean()
     error = np.sqrt(np.square(model.predict(X) - f).mean())
-    return [*map(float, inside), float(lost), float(error)]
+    return [float(value) for value in (half, inside, lost, error)]
 
 
-def of_size(name, n_rows, n_columns, device):
-    """Scores of all tables of a size, by (noise, function, seed)."""
+def fitted_and_scored(name, n_rows, n_columns, cases, device):
+    """Scores of tables of one size, by (noise, function, seed)."""
     torch.set_num_threads(1)
-    cases = list(itertools.product(NOISES, FUNCTIONS, range(SEEDS)))
     tables = [
         sample(function, n_columns, noise, n_rows, seed)
         for noise, function, seed in cases
@@ -130,23 +129,62 @@ def of_size(name, n_rows, n_columns, device):
         ]
 
 
-def as_rows(name, n_rows, found):
-    """found : (columns, noises, functions, seeds, scores)"""
-    half, inside, lost, error = np.moveaxis(found, -1, 0)
-    cells = inside.mean((2, 3))
-    alone = inside.mean(3)
-    i, j = np.unravel_index(cells.argmin(), cells.shape)
+def work_of(names, rows, n_seeds):
+    """Arguments of ``fitted_and_scored``, the longest first."""
+    work = []
+    for name, n_rows, n_columns in itertools.product(names, rows, COLUMNS):
+        for noise in NOISES:
+            cases = list(itertools.product([noise], FUNCTIONS, range(n_seeds)))
+            # A stack trains its networks in programs of its own.
+            parts = [[case] for case in cases] if name == "stack" else [cases]
+            work += [(name, n_rows, n_columns, part) for part in parts]
+    return sorted(work, key=lambda one: -one[1])
+
+
+def collected(work, jobs, device, file):
+    """Scores by (regressor, rows, columns, noise, function, seed)."""
+    tasks = (joblib.delayed(fitted_and_scored)(*one, device) for one in work)
+    parallel = joblib.Parallel(jobs, return_as="generator", pre_dispatch="all")
+    found = {}
+    for (*size, cases), of_cases in zip(work, parallel(tasks), strict=True):
+        found |= {(*size, *c): s for c, s in zip(cases, of_cases, strict=True)}
+        if file:
+            file.write_text(json.dumps([[*key, s] for key, s in found.items()]))
+    return found
+
+
+def as_row(name, n_rows, found):
+    """What is printed of a regressor and a number of rows.
+
+    found : dict of scores by (columns, noise, function, seed)
+    """
+    keys, of_keys = list(found), np.array(list(found.values()))
+    half, inside, lost, error = of_keys.T
+
+    def means(n_first):
+        groups = {}
+        for key, value in zip(keys, inside, strict=True):
+            groups.setdefault(key[:n_first], []).append(value)
+        return {key: np.mean(values) for key, values in groups.items()}
+
+    cells, alone = means(2), means(3)
+    lowest = min(cells, key=cells.get)
     return [
         name,
         n_rows,
+        len(found),
         f"{half.mean():.3f}",
         f"{inside.mean():.3f}",
-        f"{cells.min():.3f} ({COLUMNS[i]} columns, noise {NOISES[j]:g})",
-        f"{cells.max():.3f}",
-        f"{alone.min():.3f}",
+        f"{cells[lowest]:.3f} ({lowest[0]} columns, noise {lowest[1]:g})",
+        f"{max(cells.values()):.3f}",
+        f"{min(alone.values()):.3f}",
         f"{lost.mean():.3f}",
         f"{error.mean():.3f}",
     ]
+
+
+HEADS = ["regressor", "rows", "fits", "in 50 %", "in 90 %", "lowest cell"]
+HEADS += ["highest cell", "lowest of one function", "nats lost", "RMSE to f"]
 
 
 def main():
@@ -154,31 +192,24 @@ def main():
     parser = command_line(__doc__)
     parser.add_argument("--regressors", nargs="+", default=list(REGRESSORS))
     parser.add_argument("--rows", nargs="+", type=int, default=list(ROWS))
+    parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--json", type=Path, help="also write all scores to this file")
+    parser.add_argument("--json", type=Path, help="a file of all scores, as they come")
     options = parser.parse_args()
     print(environment(options.device))
-    sizes = list(itertools.product(options.regressors, options.rows, COLUMNS))
-    # The longest first, so that no processor is left with one at the end.
-    order = sorted(range(len(sizes)), key=lambda i: -sizes[i][1])
-    work = (joblib.delayed(of_size)(*sizes[i], options.device) for i in order)
-    done = dict(zip(order, joblib.Parallel(options.jobs)(work), strict=True))
-    shape = len(COLUMNS), len(NOISES), len(FUNCTIONS), SEEDS, -1
-    by_size = np.array([done[i] for i in range(len(sizes))])
-    by_size = by_size.reshape(len(options.regressors), len(options.rows), *shape)
-    if options.json:
-        options.json.write_text(
-            json.dumps([vars(options) | {"json": None}, by_size.tolist()])
-        )
+    work = work_of(options.regressors, options.rows, options.seeds)
+    found = collected(work, options.jobs, options.device, options.json)
     lines = [
-        as_rows(name, n_rows, by_size[i, j])
-        for i, name in enumerate(options.regressors)
-        for j, n_rows in enumerate(options.rows)
+        as_row(
+            name,
+            n_rows,
+            {key[2:]: s for key, s in found.items() if key[:2] == (name, n_rows)},
+        )
+        for name in options.regressors
+        for n_rows in options.rows
     ]
-    heads = ["regressor", "rows", "in 50 %", "in 90 %", "lowest cell", "highest cell"]
-    heads += ["lowest of one function", "nats lost", "RMSE to f"]
-    print(table(heads, lines))
+    print(table(HEADS, lines))
 
 
 if __name__ == "__main__":
