@@ -124,21 +124,25 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         given l. Where a tau is given, or searched, it is the rule: ``weight_decay_``
         goes with l^2 / tau, and tau does what choosing l would.
     tau : "auto", float > 0 or sequence of float, default="auto"
-        Model precision, 1 / variance of the observation noise, in y's own units
-        (noise of standard deviation s is 1 / s^2); one value, or one per target.
-        ``"auto"`` learns it with the weights, one per target. In the end Gaussian noise
-        (``"heteroscedastic"`` too) is made anew of the residuals of the predictive
-        mean: by the degrees of freedom that the weights have left, as in linear
-        smoothing [8]_, and without the masks' spread, which predictions add. It stays
-        as it was learned with early stopping, in ``partial_fit`` and in the candidates
-        of a stack. Where ``length_scale="auto"`` holds rows out, they tell the noise,
-        too. With ``dropout="auto"``, Student's t and mixtures no degrees of freedom can
-        be counted, whatever l is: it is the noise under which rows are the likeliest
-        that networks have not seen, each trained without a fifth of the rows; all are
-        held out so, two fifths from 700 rows on (sum of their weights), one from 5,000
-        (tables of up to 4 million numbers; of larger ones it stays). Of several
-        networks it is what one of them needs, which is a little much. A warm start
-        keeps it, also on other rows; of mixtures what it adds to theirs.
+        Model precision: 1 / variance of the observation noise, in y's own units, one
+        value or one per target. Leave it at ``"auto"`` unless the noise is known or a
+        search selects it. It is then learned with the weights, one per target, and the
+        noise of predictions is estimated again after training:
+
+        - On held-out rows, where these choose the length scale, and always with
+          ``dropout="auto"``, Student's t and mixtures. Networks are trained without a
+          fifth of the rows each. The noise maximises the density that the mixture of
+          their draws gives these rows. Every row is held out once; two fifths are from
+          700 rows on (sum of their weights), one fifth from 5,000, and none where X has
+          more than 4 million entries.
+        - On the training rows otherwise: the variance of the residuals of the
+          predictive mean, corrected for the degrees of freedom that the weights use, as
+          in linear smoothing [8]_.
+        - Not at all with early stopping, in ``partial_fit`` and in the candidates of a
+          stack.
+
+        Several networks share the noise that one of them needs, which is slightly too
+        large. A warm start keeps the noise.
     likelihood : str, default="gaussian"
         Noise of y. ``"gaussian"`` is equal everywhere; ``"heteroscedastic"`` depends on
         the input (a second output of the network, learned after a warm-up; ``tau`` is

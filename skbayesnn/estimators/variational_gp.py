@@ -100,7 +100,10 @@ class VariationalGPRegressor(_VariationalGP, BayesianRegressor):
         l, for standardised columns: features change slowly where it is large. The
         precision of their weights is K.
     tau : "auto", float > 0 or sequence of float, default="auto"
-        Precision of the noise, 1 / variance in y's own units, as in
+        Precision of the noise, 1 / variance in y's own units. Leave it at ``"auto"``
+        unless the noise is known or a search selects it. Held-out rows then estimate
+        the noise of predictions where ``sigma`` is a number > 0, for some two to three
+        times the time, and the residuals of the training rows otherwise; see
         :class:`MCDropoutRegressor`.
     sigma : float >= 0, "auto", or two of these, default=0.1
         s, as a share of the prior's standard deviation; two are of w and b, and of v.
