@@ -30,7 +30,9 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         of a ``Pipeline``.
     cv : int, cross-validation generator or iterable, default=None
         Folds, stratified. None is five with fewer than 700 rows, and one held-out
-        fifth from there on. Numbers mean shuffled folds.
+        fifth from there on. Numbers mean shuffled folds. Rows in time order need
+        ``TimeSeriesSplit``: with shuffled folds ``summary_`` says nothing about the
+        future.
     n_refits : int, default=2
         Networks of each candidate with weight, from different starts, fitted to all
         rows; its own ``n_estimators`` where that is more.

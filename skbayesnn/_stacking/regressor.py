@@ -51,7 +51,9 @@ class BayesianStackingRegressor(
         ``Pipeline``, and noise of one kind.
     cv : int, cross-validation generator or iterable, default=None
         Folds. None is five with fewer than 700 rows, and one held-out fifth from there
-        on. Numbers mean shuffled folds.
+        on. Numbers mean shuffled folds. Rows in time order need
+        ``TimeSeriesSplit``: with shuffled folds ``summary_`` says nothing about the
+        future.
     n_refits : int, default=4
         Networks of each candidate with weight, from different starts, fitted to all
         rows; its own ``n_estimators`` where that is more.
