@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._fitted_state import become, prediction
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._sklearn_compat import safe_indexing, safe_split
-from skbayesnn._warnings import warn
+from skbayesnn._warnings import one_call, warn
 from skbayesnn.estimators._validation import check_number
 from skbayesnn.estimators.anchored_ensemble import (
     AnchoredEnsembleClassifier,
@@ -134,6 +134,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         self.cv = cv
         self.random_state = random_state
 
+    @one_call
     def fit(self, X, y):
         """Fit a model without each of the folds.
 
