@@ -63,7 +63,8 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         the heaviest first; without pandas a dict of
         dicts, ``weights_["weight"][name]`` in both.
     estimators_ : list of estimator
-        The candidates with weight, fitted to all rows.
+        The candidates with weight, fitted to all rows. As the trees of a forest, they
+        take X as an array: ``X.to_numpy()`` for a frame.
     n_draws_ : ndarray of int
         Of each of these in the mixture, 200 in all.
     spread_factor_ : ndarray of shape (1,)
