@@ -259,9 +259,10 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     def _of_models(self, X) -> list[np.ndarray]:
         """Uncertainty of the rows to the model of every fold."""
         check_is_fitted(self)
+        of_models = [self._uncertainty(model, X) for model in self.estimators_]
         # Monitors of earlier versions do not have them.
         _warn_of_rows_beyond(X, getattr(self, "one_way_columns_", ()))
-        return [self._uncertainty(model, X) for model in self.estimators_]
+        return of_models
 
     def _estimator(self, y):
         if self.estimator is not None:
@@ -306,11 +307,11 @@ def _one_way_columns(X) -> np.ndarray:
     columns : ndarray of shape (n_one_way, 3)
         Position, first value and last value of each.
     """
-    if sparse.issparse(X):
+    shape = np.shape(X)
+    if sparse.issparse(X) or len(shape) != 2:
         return np.empty((0, 3))
-    X = X if hasattr(X, "shape") else np.asarray(X)
     found = []
-    for j in range(X.shape[1] if len(X.shape) == 2 else 0):
+    for j in range(shape[1]):
         values = _numbers(X, j)
         steps = np.diff(values)
         one_way = (steps >= 0).all() or (steps <= 0).all()
@@ -321,7 +322,7 @@ def _one_way_columns(X) -> np.ndarray:
 
 def _numbers(X, j: int) -> np.ndarray:
     """Values of a column of numbers or times that are not missing; of others none."""
-    column = safe_indexing(X, j, axis=1)
+    column = safe_indexing(X if hasattr(X, "shape") else np.asarray(X), j, axis=1)
     # What pandas makes of times with a zone are objects.
     dtype = _TIMES.get(getattr(column.dtype, "kind", ""))
     try:

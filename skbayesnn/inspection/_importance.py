@@ -13,23 +13,28 @@ from skbayesnn.estimators._validation import check_number, random_source
 
 # Characters of a name that is shown.
 LONGEST_NAME = 32
+# Columns of a table that is printed.
+MOST_PRINTED = 20
 
 
 class Importances(Bunch):
     """What ``uncertainty_importance`` returns; printed as a table."""
 
     def __repr__(self):
-        order = np.argsort(-self.importances_mean, kind="stable")
+        mean = self.importances_mean
+        order = np.argsort(-np.abs(mean), kind="stable")[:MOST_PRINTED]
+        order = order[np.argsort(-mean[order], kind="stable")]
         names = short_names([self.feature_names[i] for i in order])
         width = max(map(len, ("column", *names)))
         lines = [f"{'column':<{width}}  importance       std"]
         lines += [
-            f"{name:<{width}}  {self.importances_mean[i]:>10.3g}"
-            f"{self.importances_std[i]:>10.2g}"
+            f"{name:<{width}}  {mean[i]:>10.3g}{self.importances_std[i]:>10.2g}"
             for name, i in zip(names, order, strict=True)
         ]
-        mean = f"{self.uncertainty.mean():.3g}"
-        return "\n".join([*lines, f"mean uncertainty of the rows: {mean}"])
+        if len(order) < len(mean):
+            lines.append(f"{len(mean) - len(order)} more columns are nearer to zero")
+        lines.append(f"mean uncertainty of the rows: {self.uncertainty.mean():.3g}")
+        return "\n".join(lines)
 
     __str__ = __repr__
 
@@ -101,8 +106,8 @@ def uncertainty_importance(
         (n_features, n_repeats), of the mean over rows, in the uncertainty's units, as
         :func:`sklearn.inspection.permutation_importance` has them; ``per_row``
         (n_samples, n_features), mean over repeats; ``uncertainty`` (n_samples,);
-        ``feature_names`` (n_features,). Printed it is a table, the largest importance
-        first.
+        ``feature_names`` (n_features,). Printed it is a table of the columns that
+        matter most, the largest importance first.
 
     References
     ----------

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skbayesnn import AnchoredEnsembleRegressor, MCDropoutClassifier
 from skbayesnn.inspection import uncertainty_importance
-from skbayesnn.inspection._importance import short_names
+from skbayesnn.inspection._importance import Importances, short_names
 
 ROWS, COLUMNS, FAR = 80, 3, 13
 
@@ -63,6 +63,24 @@ def test_names_and_a_table(model, rows, seed):
     assert max(map(len, lines)) < 60 and len(lines) == 5
     with pytest.raises(ValueError, match="one name for each of the 3 columns"):
         uncertainty_importance(model, far, feature_names=names[:2], **how)
+
+
+def test_a_table_of_many_columns():
+    """Those that are farthest from zero, in order."""
+    mean = np.array([0.5, -7.0, 3.0] + [0.1] * 30)
+    found = Importances(
+        importances_mean=mean,
+        importances_std=mean / 10,
+        uncertainty=np.ones(2),
+        feature_names=[f"x{i}" for i in range(33)],
+    )
+    lines = repr(found).split("\n")
+    assert [line.split()[0] for line in lines[1:4]] == ["x2", "x0", "x3"]
+    assert lines[20].split() == ["x1", "-7", "-0.7"]
+    assert lines[21:] == [
+        "13 more columns are nearer to zero",
+        "mean uncertainty of the rows: 1",
+    ]
 
 
 def test_short_names_differ():
