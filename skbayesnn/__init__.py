@@ -3,6 +3,7 @@
 from skbayesnn._meta.abstention import Abstainer
 from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
 from skbayesnn._meta.conformal import ConformalClassifier, ConformalRegressor
+from skbayesnn._meta.find import find_estimator
 from skbayesnn._meta.functions import (
     crps,
     log_predictive_density,
@@ -49,6 +50,7 @@ __all__ = [
     "VariationalDropoutRegressor",
     "VariationalGPRegressor",
     "crps",
+    "find_estimator",
     "from_torch",
     "load",
     "log_predictive_density",

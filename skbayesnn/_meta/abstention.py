@@ -16,7 +16,7 @@ from skbayesnn._parameters import check_number, check_option
 from skbayesnn._predictive.labels import check_known
 from skbayesnn._predictive.summaries import CLASSIFICATION_KINDS, REGRESSION_KINDS
 from skbayesnn._sklearn_compat import safe_indexing
-from skbayesnn._warnings import warn
+from skbayesnn._warnings import one_call, warn
 from skbayesnn.metrics import risk_coverage_curve
 from skbayesnn.metrics._validation import present
 
@@ -103,6 +103,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         self.cv = cv
         self.n_jobs = n_jobs
 
+    @one_call
     def fit(self, X, y, sample_weight=None, **fit_params):
         """Fit the estimator, and find the threshold on held-out rows.
 

@@ -22,10 +22,14 @@ one), or one inside of these, nested as one likes:
 Others are refused with a TypeError.
 """
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
+from skbayesnn._meta.bounds import bounds, has_bounds_only
 from skbayesnn._meta.walk import open_predictive, unwrap
+from skbayesnn._parameters import check_option
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin
+from skbayesnn._predictive.summaries import checked_coverages
 from skbayesnn.estimators._base import BayesianNetwork
 
 
@@ -76,21 +80,41 @@ def predict_quantile(model, X, q):
     return method(X, q)
 
 
-def predict_interval(model, X, coverage=0.9, kind="equal_tailed"):
+def predict_interval(model, X, coverage=0.9, kind="equal_tailed", method="mixture"):
     """Intervals of y; see the method of the same name.
+
+    Behind a target transform the bounds are transformed back, the lower one first,
+    which is exact for a monotone transform of each target.
 
     Parameters
     ----------
     model, X : as in ``predict_uncertainty``
+        Also a :class:`ConformalRegressor`, alone, behind a target transform or in a
+        ``MultiOutputRegressor``.
     coverage : float or sequence of float in (0, 1), default=0.9
     kind : {"equal_tailed", "highest_density"}, default="equal_tailed"
+        Conformal and ``"cv+"`` intervals have only the former.
+    method : {"mixture", "cv+"}, default="mixture"
+        ``"cv+"`` takes the interval from out-of-fold residuals, as
+        :meth:`BayesianStackingRegressor.predict_interval` describes it. Only for a
+        stack inside.
 
     Returns
     -------
     interval : ndarray of shape (n_samples[, n_targets][, n_coverages], 2)
+        Lower and upper bound in y's units.
+
+    Raises
+    ------
+    TypeError
+        For ``"cv+"`` without a stack inside, or an ensemble around it.
     """
-    method, X = _predictive(model, X, "predict_interval")
-    return method(X, coverage, kind)
+    check_option("method", method, ("mixture", "cv+"))
+    if method == "mixture" and not has_bounds_only(model):
+        of_model, X = _predictive(model, X, "predict_interval")
+        return of_model(X, coverage, kind)
+    interval = bounds(model, X, checked_coverages(coverage), kind, method)
+    return interval if np.ndim(coverage) else interval[..., 0, :]
 
 
 def predictive_cdf(model, X, y):

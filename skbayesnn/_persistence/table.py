@@ -218,7 +218,7 @@ def _decisions() -> Iterator[Kind]:
         "skbayesnn.inspection",
         "DriftMonitor",
         fitted,
-        {"kind": kind},
+        {"kind": kind, "one_way_columns_": FLOATS},
         agreement.of_monitor,
     )
 

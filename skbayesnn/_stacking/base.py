@@ -18,6 +18,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._data.outliers import FAR_ROWS, warn_of_far_rows
 from skbayesnn._data.validate import check_inputs, check_weights
 from skbayesnn._fitted_state import become, prediction
 from skbayesnn._meta.walk import open_predictive
@@ -37,6 +38,7 @@ from skbayesnn._stacking.candidates import (
 from skbayesnn._stacking.folds import folds_of
 from skbayesnn._stacking.mixture import OutOfFold, Stacked, corrected, pooled
 from skbayesnn._stacking.summary import Summary
+from skbayesnn._warnings import warn_no_more
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._prepared import prepare
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
@@ -267,6 +269,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             X = check_inputs(self, X, reset=False)
             if sparse.issparse(X) and not self.fitted_to_sparse_:
                 X = X.toarray()
+            names = getattr(self, "feature_names_in_", None)
+            warn_of_far_rows(X, *_scale_of_columns(self.estimators_[0]), names)
+            # Encoded columns have other numbers, and no names.
+            warn_no_more(FAR_ROWS)
         return X
 
     def _opened(self, estimators, X) -> OpenPredictive:
@@ -350,6 +356,19 @@ class _Unfinished:
                 del known[key]
 
 
+def _scale_of_columns(candidate) -> tuple[np.ndarray, np.ndarray, float]:
+    """Mean and standard deviation of each column, and N, from a default candidate."""
+    network = network_of(candidate)
+    mean, scale = network.x_mean_, network.x_scale_
+    if network is not candidate:
+        # Each column stands before its encoding.
+        encoder = candidate[0].estimator
+        widths = 1 + encoder.n_bins_ + [len(values) for values in encoder.values_]
+        columns = np.cumsum(widths) - widths
+        mean, scale = mean[columns], scale[columns]
+    return mean, scale, network.total_weight_
+
+
 def _with_weight(candidates, stacked: Stacked) -> tuple[list[Candidate], dict]:
     """The candidates that have draws of the mixture, and how many, by name."""
     n_draws = {
@@ -368,6 +387,8 @@ def _work_off(trained: Iterator[int], say: Callable[[str], None], of: str) -> No
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", message=".*columns of X are constant")
         warnings.filterwarnings("ignore", message="y is constant")
+        # An outlier among the rows of a fold; what follows from it is looked at later.
+        warn_no_more(FAR_ROWS)
         for n_done in trained:
             say(f"{n_done} {of}")
 

@@ -30,7 +30,9 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         of a ``Pipeline``.
     cv : int, cross-validation generator or iterable, default=None
         Folds, stratified. None is five with fewer than 700 rows, and one held-out
-        fifth from there on. Numbers mean shuffled folds.
+        fifth from there on. Numbers mean shuffled folds. Rows in time order need
+        ``TimeSeriesSplit``: with shuffled folds ``summary_`` says nothing about the
+        future.
     n_refits : int, default=2
         Networks of each candidate with weight, from different starts, fitted to all
         rows; its own ``n_estimators`` where that is more.
@@ -61,7 +63,8 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         the heaviest first; without pandas a dict of
         dicts, ``weights_["weight"][name]`` in both.
     estimators_ : list of estimator
-        The candidates with weight, fitted to all rows.
+        The candidates with weight, fitted to all rows. As the trees of a forest, they
+        take X as an array: ``X.to_numpy()`` for a frame.
     n_draws_ : ndarray of int
         Of each of these in the mixture, 200 in all.
     spread_factor_ : ndarray of shape (1,)

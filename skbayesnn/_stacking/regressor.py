@@ -51,7 +51,9 @@ class BayesianStackingRegressor(
         ``Pipeline``, and noise of one kind.
     cv : int, cross-validation generator or iterable, default=None
         Folds. None is five with fewer than 700 rows, and one held-out fifth from there
-        on. Numbers mean shuffled folds.
+        on. Numbers mean shuffled folds. Rows in time order need
+        ``TimeSeriesSplit``: with shuffled folds ``summary_`` says nothing about the
+        future.
     n_refits : int, default=4
         Networks of each candidate with weight, from different starts, fitted to all
         rows; its own ``n_estimators`` where that is more.
@@ -79,7 +81,8 @@ class BayesianStackingRegressor(
         candidate, the heaviest first; without pandas a dict of
         dicts, ``weights_["weight"][name]`` in both.
     estimators_ : list of estimator
-        The candidates with weight, fitted to all rows.
+        The candidates with weight, fitted to all rows. As the trees of a forest, they
+        take X as an array: ``X.to_numpy()`` for a frame.
     n_draws_ : ndarray of int
         Of each of these in the mixture, 200 in all.
     fold_estimators_ : list of list of estimator

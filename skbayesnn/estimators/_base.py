@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._data.outliers import ordinary_rows
+from skbayesnn._data.outliers import ordinary_rows, warn_of_far_rows
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validate import Table, check_inputs
 from skbayesnn._fitted_state import changed_at_once
@@ -292,7 +292,12 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         _validation.check_number(
             "n_draws", self.n_draws, kind=_validation.Integral, low=1
         )
-        return check_inputs(self, X, reset=False)
+        X = check_inputs(self, X, reset=False)
+        if self.standardize is not False:
+            names = getattr(self, "feature_names_in_", None)
+            of_columns = self.x_mean_, self.x_scale_, self.total_weight_
+            warn_of_far_rows(X, *of_columns, names)
+        return X
 
     @property
     def _scaling(self) -> Scaling:

@@ -8,7 +8,7 @@ from scipy import sparse
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validate import Table
 from skbayesnn._likelihoods import likelihood_named
-from skbayesnn._warnings import warn
+from skbayesnn._warnings import warn, warn_once
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def prepare(
     likelihood = likelihood_named(estimator.likelihood)
     has_noise = likelihood is not None and not likelihood.tempered
     if estimator.network is None or not estimator.network.row_shapes:
-        _warn_of_constant_columns(table)
+        _warn_of_constant_columns(table, getattr(estimator, "feature_names_in_", None))
     if has_noise:
         _warn_of_constant_targets(table)
     rows = np.flatnonzero(table.sample_weight > 0)
@@ -111,8 +111,8 @@ def _given(value):
     return None if value is None else type(value).__name__
 
 
-def _warn_of_constant_columns(table: Table) -> None:
-    """They can be fitted, but what they tell is doubtful."""
+def _warn_of_constant_columns(table: Table, names) -> None:
+    """They can be fitted, but tell nothing; of all folds of a call it is said once."""
     used = table.sample_weight > 0
     X = table.X if used.all() else table.X[used]
     ends = X.max(axis=0), X.min(axis=0)
@@ -120,11 +120,14 @@ def _warn_of_constant_columns(table: Table) -> None:
         ends = tuple(end.toarray().ravel() for end in ends)
     columns = np.flatnonzero(ends[0] == ends[1])
     if len(columns):
-        warn(
-            f"{len(columns)} columns of X are constant in the training rows (numbers "
-            f"{columns[:10].tolist()}): nothing can be learned from them, and other "
-            "values at prediction give arbitrary results. Remove them, for instance "
-            "with sklearn.feature_selection.VarianceThreshold.",
+        which = columns.tolist() if names is None else [str(names[j]) for j in columns]
+        shown = ", ".join(map(repr, which[:10])) + ", ..." * (len(which) > 10)
+        warn_once(
+            "constant columns",
+            f"{len(columns)} columns of X are constant in the training rows ({shown}): "
+            "nothing can be learned from them, and where they have other values at "
+            "prediction the prior alone decides. Remove them, for instance with "
+            "sklearn.feature_selection.VarianceThreshold.",
         )
 
 

@@ -21,6 +21,7 @@ from skbayesnn._sklearn_compat import (
     routing_enabled,
     safe_split,
 )
+from skbayesnn._warnings import one_call
 from skbayesnn.model_selection._cross_fit import cross_fitted
 
 # Methods, the options of each, and whether it is of y, too.
@@ -34,6 +35,7 @@ METHODS: dict[str, tuple[Callable, tuple[str, ...], bool]] = {
 }
 
 
+@one_call
 def cross_val_predict_uncertainty(
     estimator,
     X,

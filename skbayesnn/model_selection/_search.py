@@ -33,7 +33,7 @@ from skbayesnn._sklearn_compat import (
     routed_fit_params,
     scorers_of_search,
 )
-from skbayesnn._warnings import warn
+from skbayesnn._warnings import one_call, warn
 from skbayesnn.model_selection._executor import Executor, Resources
 from skbayesnn.model_selection._jobs import JobBuilder, network_of
 from skbayesnn.model_selection._progress import SearchProgress
@@ -111,6 +111,7 @@ class _Batched(BaseSearchCV):
         """The settings to be tried, as dicts."""
 
     @fit_context(prefer_skip_nested_validation=False)
+    @one_call
     def fit(self, X, y=None, **params):
         """Train all candidates of all folds together, score and refit.
 

@@ -18,6 +18,7 @@ from sklearn.utils.metaestimators import available_if
 
 from skbayesnn._fitted_state import changed_at_once
 from skbayesnn._sklearn_compat import num_samples, safe_indexing, with_callbacks
+from skbayesnn._warnings import one_call
 from skbayesnn.estimators import _program, _task, _validation
 from skbayesnn.estimators._base import BayesianNetwork, adopt, warn_if_doubtful
 from skbayesnn.estimators._prepared import Prepared, prepare
@@ -49,6 +50,7 @@ class TauPathCV(BayesianNetwork):
     random_state: Any
 
     @with_callbacks
+    @one_call
     def fit(self, X, y, sample_weight=None, X_val=None, y_val=None, groups=None):
         """Choose tau by cross-validation, and fit the posterior to all rows with it.
 

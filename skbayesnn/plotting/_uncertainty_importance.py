@@ -3,7 +3,7 @@
 import numpy as np
 
 from skbayesnn.inspection import uncertainty_importance
-from skbayesnn.inspection._importance import default_kind
+from skbayesnn.inspection._importance import default_kind, short_names
 from skbayesnn.plotting._shared import BLUE, GREY, axes_for, require_matplotlib
 
 # Columns that are shown where there are more.
@@ -13,10 +13,12 @@ MOST_COLUMNS = 20
 class UncertaintyImportanceDisplay:
     """The columns whose values make rows uncertain, the most important one on top.
 
-    It is made by :meth:`from_estimator` or :meth:`from_importances`. A bar is the part
-    of the rows' mean uncertainty that goes when a column's values are replaced by those
-    of other rows; the line on it is one standard deviation over the repeats. Bars to
-    the left: the column's values make the rows less uncertain than others would.
+    It is made by :meth:`from_estimator` or :meth:`from_importances`. A bar is the mean
+    uncertainty of the rows minus what it is with the column's values replaced by those
+    of reference rows; the line on it is one standard deviation over the repeats. Bars
+    to the right: the column's values make the rows uncertain. Bars to the left: other
+    values would make them more uncertain, as is usual for important columns of ordinary
+    rows. Long names are shortened.
 
     Parameters
     ----------
@@ -48,6 +50,8 @@ class UncertaintyImportanceDisplay:
         kind=None,
         n_repeats=5,
         random_state=None,
+        target=None,
+        feature_names=None,
         ax=None,
         **kwargs,
     ):
@@ -55,9 +59,8 @@ class UncertaintyImportanceDisplay:
 
         Parameters
         ----------
-        estimator, X, background, kind, n_repeats, random_state
-            As in :func:`skbayesnn.inspection.uncertainty_importance`. Columns of a
-            frame have their names.
+        estimator, X, background, kind, n_repeats, random_state, target, feature_names
+            As in :func:`skbayesnn.inspection.uncertainty_importance`.
         ax, **kwargs
             As in :meth:`plot`.
 
@@ -73,10 +76,11 @@ class UncertaintyImportanceDisplay:
             kind=kind,
             n_repeats=n_repeats,
             random_state=random_state,
+            target=target,
+            feature_names=feature_names,
         )
-        names = getattr(X, "columns", None)
         kind = f"{kind or default_kind(estimator)} uncertainty".replace("_", " ")
-        return cls.from_importances(result, names=names, kind=kind, ax=ax, **kwargs)
+        return cls.from_importances(result, kind=kind, ax=ax, **kwargs)
 
     @classmethod
     def from_importances(
@@ -88,7 +92,7 @@ class UncertaintyImportanceDisplay:
         ----------
         result : Bunch
         names : sequence of str, default=None
-            Of the columns; None numbers them.
+            Of the columns; None is the ``feature_names`` of the result.
         kind : str, default="uncertainty"
             For the label of the axis.
         ax, **kwargs
@@ -101,7 +105,8 @@ class UncertaintyImportanceDisplay:
         require_matplotlib(f"{cls.__name__}.from_importances")
         importances = np.asarray(result.importances)
         if names is None:
-            names = [f"column {i}" for i in range(len(importances))]
+            numbered = [f"column {i}" for i in range(len(importances))]
+            names = getattr(result, "feature_names", numbered)
         names = [str(name) for name in names]
         if len(names) != len(importances):
             raise ValueError(
@@ -132,6 +137,8 @@ class UncertaintyImportanceDisplay:
         places = np.arange(len(chosen))
         self.bars_ = ax.barh(places, mean[chosen], **style)
         ax.axvline(0, color=GREY, linewidth=0.8)
-        ax.set_xlabel(f"mean {self.kind} that is due to the column")
-        ax.set_yticks(places, [self.names[i] for i in chosen])
+        ax.set_xlabel(f"mean {self.kind}:\nas it is minus with the column replaced")
+        ax.set_yticks(places, short_names([self.names[i] for i in chosen]))
+        if len(chosen) < len(mean):
+            ax.set_ylabel(f"{len(chosen)} of {len(mean)} columns")
         return self
