@@ -55,7 +55,9 @@ class TauPathCV(BayesianNetwork):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers; float32 stays so in predictions, all else is float64.
+            Numbers. Predictions of float32 are float32, unless that cannot resolve y
+            (its mean is more than 800 standard deviations from zero); all others are
+            float64.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets, or labels.
         sample_weight : array-like of shape (n_samples,), default=None
