@@ -261,7 +261,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         _continuation.check_same_network(self, task, of_y)
 
     @abstractmethod
-    def _check_held_out(self, X, y, of_y) -> Table:
+    def _check_held_out(self, X, y, table: Table, of_y) -> Table:
         """Validation rows as a table of the same kind as the training rows."""
 
     def _adopt(self, fitted, of_y: dict, *, seen: float) -> None:

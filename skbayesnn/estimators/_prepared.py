@@ -93,7 +93,7 @@ def _with_validation(estimator, table, X_val, y_val, of_y):
             f"y_val={_given(y_val)}, early_stopping={estimator.early_stopping!r}."
         )
     try:
-        held_out = estimator._check_held_out(X_val, y_val, of_y)
+        held_out = estimator._check_held_out(X_val, y_val, table, of_y)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"of `X_val` and `y_val`: {error}") from error

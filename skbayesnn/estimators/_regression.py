@@ -56,7 +56,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         table, y_ndim = check_regression(self, X, y, sample_weight, reset=reset)
         return table, {"y_ndim_": y_ndim}
 
-    def _check_held_out(self, X, y, of_y):
+    def _check_held_out(self, X, y, table, of_y):
         return check_regression(self, X, y, None, reset=False)[0]
 
     def _row_weights(self, table, rows, classes):
