@@ -31,6 +31,11 @@ def declared_order(y) -> list | None:
     return None
 
 
+def if_ordered(y):
+    """y as it is, if its categories have an order; else None."""
+    return None if declared_order(y) is None else y
+
+
 def warn_of_sorted_text(classes) -> None:
     """Say that labels which are texts are in the order of the alphabet."""
     texts = [label for label in classes.tolist() if isinstance(label, str)]

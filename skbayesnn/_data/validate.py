@@ -1,7 +1,9 @@
 """Frame -> table: what came in from outside, checked and in plain arrays."""
 
 import numbers
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +30,20 @@ _LEAST_N, _MOST_N = 1e-30, 1e30
 _SMALL_MEAN_WEIGHT = 0.1
 # Beyond it fractions are no counts of rows, and whole numbers hardly.
 _LARGE_MEAN_WEIGHT, _LARGE_MEAN_COUNT = 10.0, 1000.0
+
+
+@contextmanager
+def named_after(estimator, inner) -> Iterator[None]:
+    """Errors of ``inner``, which no user knows of, in the name of ``estimator``."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        own, outer = type(inner).__name__, type(estimator).__name__
+        said = re.sub(rf"\b{own}\b", outer, str(error))
+        if said == str(error):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(said) from error
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from skbayesnn._data.class_order import if_ordered
 from skbayesnn._fitted_state import prediction
 from skbayesnn._meta import functions
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator, one_target
@@ -120,6 +121,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         self : object
         """
         self._check_parameters()
+        given = if_ordered(y)
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
         y = one_target(
             y,
@@ -127,10 +129,11 @@ class Abstainer(BaseHeldOutMetaEstimator):
             "per target.",
         )
         label = self._checked_label(y)
+        to_fit = y if given is None else given
         found: dict[str, Any] = {"threshold_": self.threshold}
         if self.target_error is not None:
-            found = self._search(X, y, weights, self._cross_fit(X, y, routed))
-        model = clone(self.estimator).fit(X, y, **routed.estimator.fit)
+            found = self._search(X, y, weights, self._cross_fit(X, to_fit, routed))
+        model = clone(self.estimator).fit(X, to_fit, **routed.estimator.fit)
         if is_classifier(model):
             found["classes_"] = model.classes_
         return self._become(model, estimator_=model, abstain_label_=label, **found)

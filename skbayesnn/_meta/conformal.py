@@ -10,6 +10,7 @@ from sklearn.base import (
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._data.class_order import if_ordered
 from skbayesnn._fitted_state import prediction
 from skbayesnn._meta.abstention import Abstainer
 from skbayesnn._meta.functions import predict_with_std
@@ -301,10 +302,12 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
                 "ConformalRegressor."
             )
         engine = _crepes(self)
+        given = if_ordered(y)
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
         y = one_target(y, "Label sets are of one target.")
         check_classification_targets(y)
-        model, rows = self._split_fit(X, y, routed)
+        to_fit = y if given is None else given
+        model, rows = self._split_fit(X, to_fit, routed)
         rows = rows[weights[rows] > 0]
         unlikely = 1 - model.predict_proba(safe_indexing(X, rows))
         unknown = np.setdiff1d(y[rows], model.classes_)

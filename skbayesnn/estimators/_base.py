@@ -133,7 +133,9 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             Targets, or labels.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows in the likelihood (the prior has none): weight 2
-            counts as a row that is there twice, weight 0 as a row that is absent.
+            counts as a row that is there twice, weight 0 as a row that is absent. A
+            class all of whose rows have weight 0 stays in ``classes_`` and has
+            probability 0.
         X_val, y_val : array-like, default=None
             Rows that decide when to stop, with ``early_stopping=True``; by default
             ``validation_fraction`` of the training rows.

@@ -96,7 +96,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         """The table, with weight zero for rows of classes whose weight is zero."""
         if not isinstance(self.class_weight, dict):
             return table
-        by_class = _validation.weights_of_classes(self.class_weight, classes[table.y])
+        by_class = self._weights_by_class(classes[table.y])
         return replace(table, sample_weight=table.sample_weight * (by_class > 0))
 
     def _refuse_left_out(self, table, classes, ranks) -> None:
@@ -117,8 +117,13 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         weights = table.sample_weight[rows]
         if self.class_weight is None:
             return weights
-        labels = classes[table.y[rows]]
-        return weights * _validation.weights_of_classes(self.class_weight, labels)
+        labels = classes[table.y]
+        if isinstance(self.class_weight, dict):  # it may name labels without rows
+            return weights * self._weights_by_class(labels)[rows]
+        return weights * self._weights_by_class(labels[rows])
+
+    def _weights_by_class(self, labels) -> np.ndarray:
+        return _validation.weights_of_classes(self.class_weight, labels)
 
     def partial_fit(
         self, X, y, classes=None, sample_weight=None, *, n_epochs=1, n_replay=0

@@ -80,6 +80,11 @@ class TauPathCV(BayesianNetwork):
             prepared = prepare(new, X, y, sample_weight, X_val, y_val)
             taus = self._path(prepared)
             network = self._network().set_params(tau=taus[0])
+            by_class = getattr(self, "class_weight", None)
+            if isinstance(by_class, dict):
+                # scikit-learn refuses one that names labels which a fold has not.
+                of_all = dict.fromkeys(prepared.of_y["classes_"].tolist(), 1.0)
+                network.set_params(class_weight=of_all | by_class)
             # What is wrong is told here once, and not for every member.
             task = _task.task_of(network, prepared)
             # tau goes with the width: folds have that of all rows.

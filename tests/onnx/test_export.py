@@ -4,6 +4,7 @@ import json
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -92,6 +93,15 @@ def test_other_noise_has_moments_only(likelihood, data, small):
     assert_same_numbers(model, data.X_new, y, q=())
     with pytest.raises(TypeError, match=rf"`q` must be \(\).*{likelihood}"):
         to_onnx(model)
+
+
+@pytest.mark.parametrize("likelihood", ["categorical", "ordinal"])
+def test_classes_in_another_order_and_one_without_rows(likelihood, data, small):
+    labels = pd.Categorical(data.labels, categories=[2, 0, 1], ordered=True)
+    for absent in (None, 0):
+        model = MCDropoutClassifier(**small, likelihood=likelihood)
+        model.fit(data.X, labels, sample_weight=1.0 * (data.labels != absent))
+        assert_same_classes(model, data.X_new)
 
 
 @pytest.mark.parametrize("likelihood", ["categorical", "ordinal"])
