@@ -138,7 +138,8 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             probability 0.
         X_val, y_val : array-like, default=None
             Rows that decide when to stop, with ``early_stopping=True``; by default
-            ``validation_fraction`` of the training rows.
+            ``validation_fraction`` of the training rows. A ``Pipeline`` transforms
+            ``X_val`` only with metadata routing and ``transform_input=["X_val"]``.
 
         Returns
         -------
