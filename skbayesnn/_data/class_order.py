@@ -5,6 +5,7 @@ where y has an order of its own, and leaves out classes without training rows.
 """
 
 import re
+from typing import Any
 
 import numpy as np
 
@@ -20,15 +21,15 @@ def declared_order(y) -> list | None:
     y : a pandas Series (or frame of one column) of an ordered ``Categorical``, or a
         polars Series of an ``Enum``, has an order; all else has none
     """
-    if len(getattr(y, "shape", ())) == 2 and hasattr(y, "dtypes"):
-        [dtype, *others] = y.dtypes
-        dtype = None if others else dtype
-    else:
-        dtype = getattr(y, "dtype", None)
-    # pandas says whether it is ordered, an Enum always is.
-    if getattr(dtype, "ordered", type(dtype).__name__ == "Enum"):
-        return list(dtype.categories)
-    return None
+    is_frame = len(getattr(y, "shape", ())) == 2 and hasattr(y, "dtypes")
+    dtypes: list[Any] = list(y.dtypes) if is_frame else [getattr(y, "dtype", None)]
+    # pandas has it as an attribute; an Enum is always ordered.
+    ordered = [
+        list(dtype.categories)
+        for dtype in dtypes
+        if getattr(dtype, "ordered", type(dtype).__name__ == "Enum")
+    ]
+    return ordered[0] if len(dtypes) == len(ordered) == 1 else None
 
 
 def if_ordered(y):

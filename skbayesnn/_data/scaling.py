@@ -119,8 +119,8 @@ class Scaling:
     def dtype_of_y(self, dtype) -> np.dtype:
         """The precision of predictions of y, where X has this one.
 
-        float32 stays float32, as in scikit-learn, unless it cannot resolve y: its steps
-        at y's mean are too coarse, or y's scale is out of its range. Then it is float64.
+        float32 stays float32, as in scikit-learn, unless it cannot resolve y: steps at
+        y's mean are too coarse, or y's scale is out of range. Then it is float64.
         """
         step = np.finfo(np.float32).eps * np.abs(self.y_mean)
         low, high = _SINGLE_SCALES

@@ -82,9 +82,9 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
 
     def _check_held_out(self, X, y, table, of_y):
         classes = of_y["classes_"]
-        held_out = check_classification(
-            self, X, y, None, reset=False, classes=classes
-        )[0]
+        held_out = check_classification(self, X, y, None, reset=False, classes=classes)[
+            0
+        ]
         self._refuse_left_out(held_out, classes, table.ranks)
         return held_out
 

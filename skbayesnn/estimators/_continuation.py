@@ -126,8 +126,8 @@ def _check_same_targets(estimator, task: _task.Task, of_y: dict) -> None:
         now, before = task.scaling.n_targets, len(estimator.y_mean_)
         if now != before:
             raise ValueError(
-                "training that goes on (warm_start, partial_fit) must keep the targets; "
-                f"y has {_counted(now, 'target')}, the model has {before}. Set "
+                "training that goes on (warm_start, partial_fit) must keep the "
+                f"targets; y has {_counted(now, 'target')}, the model has {before}. Set "
                 "warm_start=False, or fit a clone."
             )
         return

@@ -230,7 +230,9 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
 
         def of_rows(rows):
             components = opened.whole(rows)
-            return MixturePredictive(components, self.y_ndim_ == 1, scaling, dtype=dtype)
+            return MixturePredictive(
+                components, self.y_ndim_ == 1, scaling, dtype=dtype
+            )
 
         return OpenPredictive(X.shape[0], of_rows, opened.row_step)
 

@@ -61,7 +61,7 @@ def tables(random):
         "wine": random.permutation(load_wine().data),
         "cancer": random.permutation(load_breast_cancer().data),
         "diabetes": random.permutation(load_diabetes().data),
-        "digits": random.permutation(load_digits().data),
+        "digits": random.permutation(load_digits().data)[:400],
     }
 
 

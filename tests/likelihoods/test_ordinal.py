@@ -362,7 +362,7 @@ def test_a_stream_keeps_the_order(rows):
             atol=1e-12,
         )
     other = y.cat.reorder_categories(NAMES[::-1].tolist(), ordered=True)
-    with pytest.raises(ValueError, match="'poor' < 'fair' < .* y has 'excellent' < "):
+    with pytest.raises(ValueError, match=r"'poor' < 'fair' < .* y has 'excellent' < "):
         model.partial_fit(X, other)
 
 
