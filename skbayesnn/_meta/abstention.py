@@ -33,7 +33,8 @@ class Abstainer(BaseHeldOutMetaEstimator):
     ----------
     estimator : estimator
         A classifier or regressor of this package, or a meta-estimator around one (see
-        :mod:`skbayesnn`).
+        :mod:`skbayesnn`). In a ``FrozenEstimator`` it is taken as fitted, and all rows
+        given to ``fit`` choose the threshold: it must not have seen them.
     kind : str, default=None
         The uncertainty, as in ``predict_uncertainty``; None is ``"entropy"`` for
         classifiers and ``"total"`` for regressors.
@@ -114,7 +115,8 @@ class Abstainer(BaseHeldOutMetaEstimator):
         sample_weight : array-like of shape (n_samples,), default=None
             For the estimator, and for the error and the share of accepted rows.
         **fit_params : dict
-            For the estimator's ``fit``; with metadata routing also for the splitter.
+            For the estimator's ``fit``; ``groups`` for a ``cv`` of groups. With
+            metadata routing what the estimator and the splitter ask for.
 
         Returns
         -------

@@ -111,7 +111,9 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
             For the estimator. Calibration rows count alike, as exchangeability asks;
             those of weight zero are left out.
         **fit_params : dict
-            For the estimator's ``fit``; with metadata routing also for the splitter.
+            For the estimator's ``fit``; ``groups`` for a ``cv`` of groups, with
+            ``method="cv+"``. With metadata routing what the estimator and the splitter
+            ask for.
 
         Returns
         -------

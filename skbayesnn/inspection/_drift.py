@@ -1,14 +1,17 @@
 """Have rows drifted away from those that a model was fitted to?"""
 
+from contextlib import AbstractContextManager, nullcontext
+
 import numpy as np
 from scipy.stats import norm, rankdata
-from sklearn.base import BaseEstimator, OutlierMixin, is_classifier
-from sklearn.model_selection import check_cv
+from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._data.validate import named_after
 from skbayesnn._fitted_state import become, prediction
 from skbayesnn._meta.functions import predict_uncertainty
+from skbayesnn._meta.held_out import index_splits
 from skbayesnn._sklearn_compat import safe_split
 from skbayesnn._warnings import warn
 from skbayesnn.estimators._validation import check_number
@@ -37,7 +40,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     ----------
     estimator : estimator, default=None
         One that :func:`skbayesnn.predict_uncertainty` takes once it is fitted, of one
-        target. None is :class:`~skbayesnn.AnchoredEnsembleRegressor`, or its classifier
+        target; not in a ``FrozenEstimator``, which may have seen the rows. None is :class:`~skbayesnn.AnchoredEnsembleRegressor`, or its classifier
         for labels that are strings or booleans; give it for labels that are numbers.
     kind : str, default=None
         A kind of :func:`skbayesnn.predict_uncertainty`; None is ``"epistemic"`` for
@@ -113,14 +116,13 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         )
         X, y = indexable(X, y)
         estimator = self._estimator(y)
-        splits = list(
-            check_cv(self.cv, y, classifier=is_classifier(estimator)).split(X, y)
-        )
-        models = cross_fitted(estimator, X, y, splits)
-        of_folds = [
-            self._uncertainty(model, safe_split(model, X, y, test, train)[0])
-            for model, (train, test) in zip(models, splits, strict=True)
-        ]
+        splits = index_splits(self.cv, estimator, X, y)
+        with self._named_after_default(estimator):
+            models = cross_fitted(estimator, X, y, splits)
+            of_folds = [
+                self._uncertainty(model, safe_split(model, X, y, test, train)[0])
+                for model, (train, test) in zip(models, splits, strict=True)
+            ]
         of_rows = np.concatenate(of_folds)
         if np.ptp(of_rows) == 0:
             raise ValueError(
@@ -131,7 +133,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         fitted = {
             "estimators_": models,
             "uncertainty_": of_rows,
-            "held_out_": [np.arange(len(y))[test] for _, test in splits],
+            "held_out_": [test for _, test in splits],
             "offset_": -_threshold(of_rows, rate),
         }
         become(self, fitted)
@@ -216,7 +218,12 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     def _of_models(self, X) -> list[np.ndarray]:
         """Uncertainty of the rows to the model of every fold."""
         check_is_fitted(self)
-        return [self._uncertainty(model, X) for model in self.estimators_]
+        with self._named_after_default(self.estimators_[0]):
+            return [self._uncertainty(model, X) for model in self.estimators_]
+
+    def _named_after_default(self, inner) -> AbstractContextManager[None]:
+        """Errors are the monitor's own where nobody has given the estimator inside."""
+        return named_after(self, inner) if self.estimator is None else nullcontext()
 
     def _estimator(self, y):
         if self.estimator is not None:
