@@ -42,7 +42,6 @@ from skbayesnn._sklearn_compat import (
 )
 from skbayesnn.estimators._validation import random_source
 
-
 _SPLIT_AT_RANDOM = (
     "cannot be kept together where the rows are split at random. Split them by "
     "sklearn.model_selection.GroupShuffleSplit, fit a model to one part, and calibrate "
@@ -87,7 +86,8 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         """Groups go to a splitter that was given, all else to the estimator's fit."""
         to_fit = {name: v for name, v in fit_params.items() if v is not None}
         to_split = {}
-        if "groups" in to_fit and not (self.cv is None or isinstance(self.cv, Integral)):
+        own_folds = self.cv is None or isinstance(self.cv, Integral)
+        if "groups" in to_fit and not own_folds:
             to_split["groups"] = to_fit.pop("groups")
         for name in to_fit:
             self._check_takes(name)
@@ -133,9 +133,7 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def _cross_fit(self, X, y, routed) -> list[tuple]:
         """A model fitted without each fold, and the rows of the fold."""
-        folds = index_splits(
-            self.cv, self.estimator, X, y, routed.splitter.split
-        )
+        folds = index_splits(self.cv, self.estimator, X, y, routed.splitter.split)
         if not folds or any(len(test) == 0 for _, test in folds):
             raise ValueError(
                 "`cv` must give folds that hold out some rows each; got "
@@ -234,8 +232,8 @@ def refuse_fitted(estimator) -> None:
             named += f"({type(part.estimator).__name__})"
         raise ValueError(
             "rows are held out to be predicted by models that have not seen them; got "
-            f"{named}, which is fitted already, stays so, and may have seen them all. "
-            "Give the estimator unfitted. Of rows that a fitted model has not seen, ask "
+            f"{named}, which is fitted already and may have seen them all. Give the "
+            "estimator unfitted; for rows that a fitted model has not seen, take "
             "predict_uncertainty(model, X)."
         )
 

@@ -127,8 +127,8 @@ def _check_same_targets(estimator, task: _task.Task, of_y: dict) -> None:
         if now != before:
             raise ValueError(
                 "training that goes on (warm_start, partial_fit) must keep the "
-                f"targets; y has {_counted(now, 'target')}, the model has {before}. Set "
-                "warm_start=False, or fit a clone."
+                f"targets; y has {_counted(now, 'target')}, the model has {before}. "
+                "Set warm_start=False, or fit a clone."
             )
         return
     now, before = of_y["classes_"], estimator.classes_

@@ -40,7 +40,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     ----------
     estimator : estimator, default=None
         One that :func:`skbayesnn.predict_uncertainty` takes once it is fitted, of one
-        target; not in a ``FrozenEstimator``, which may have seen the rows. None is :class:`~skbayesnn.AnchoredEnsembleRegressor`, or its classifier
+        target. None is :class:`~skbayesnn.AnchoredEnsembleRegressor`, or its classifier
         for labels that are strings or booleans; give it for labels that are numbers.
     kind : str, default=None
         A kind of :func:`skbayesnn.predict_uncertainty`; None is ``"epistemic"`` for
@@ -110,6 +110,11 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         Returns
         -------
         self : object
+
+        Raises
+        ------
+        ValueError
+            For an estimator that is fitted already, as in a ``FrozenEstimator``.
         """
         rate = check_number(
             "false_alarm_rate", self.false_alarm_rate, low=0, high=1, open_low=True

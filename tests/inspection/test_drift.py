@@ -218,3 +218,21 @@ def test_too_few_rows_for_the_rate(distances, table):
     with pytest.warns(UserWarning, match=message):
         monitor.fit(X[:18], y[:18])
     assert monitor.offset_ == -monitor.uncertainty_.max()
+
+
+def test_errors_are_in_the_name_of_what_was_called(table):
+    """The monitor's own where the estimator inside is nobody's choice."""
+    X, y = table
+    X, y = X[:60], y[:60]
+    with_gap = np.where(np.arange(60)[:, None] == 3, np.nan, X)
+    with pytest.raises(ValueError, match=r"^Input X contains NaN.\nDriftMonitor does"):
+        DriftMonitor().fit(with_gap, y)
+    with pytest.raises(
+        ValueError, match=r"^Input X .*\nAnchoredEnsembleRegressor does"
+    ):
+        DriftMonitor(_model(0)).fit(with_gap, y)
+    monitor = DriftMonitor(cv=2, false_alarm_rate=0.1, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match=r"^Input X contains NaN.\nDriftMonitor does"):
+        monitor.p_value(with_gap)
+    with pytest.raises(ValueError, match="3 features, but DriftMonitor is expecting 4"):
+        monitor.predict(X[:, :3])
