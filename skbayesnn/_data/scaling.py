@@ -128,10 +128,6 @@ class Scaling:
         resolved &= (self.y_scale >= low) & (self.y_scale <= high)
         return np.dtype(dtype if resolved.all() else np.float64)
 
-    def largest_y(self, n_stds: float) -> float:
-        """Of values of y that lie so many standard deviations from their mean."""
-        return float((np.abs(self.y_mean) + n_stds * self.y_scale).max())
-
     def moments_from_network(self, mean, variance):
         """Of y, with the targets on the last axis; whatever can be multiplied."""
         return mean * self.y_scale + self.y_mean, variance * np.square(self.y_scale)

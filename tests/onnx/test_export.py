@@ -233,10 +233,21 @@ def test_outputs_are_described(data, small):
     assert said == {"q": list(Q)}
 
 
-def test_y_beyond_single_precision_is_refused(seed):
-    X = np.random.default_rng(seed).normal(size=(12, 3))
-    model = MCDropoutRegressor((4,), max_iter=1, random_state=seed).fit(
-        X, 1e120 * X[:, 0]
-    )
-    with pytest.raises(ValueError, match=r"ends at 3e38.*may reach"):
+def test_y_that_a_runtime_takes_for_zero_is_refused(data, small):
+    model = MCDropoutRegressor(**small).fit(data.X, 1e-60 * data.y)
+    with pytest.raises(ValueError, match=r"not zero in float32; got .*e-[56]"):
         to_onnx(model)
+
+
+@pytest.mark.parametrize("unit, shift", [(1.0, 2.0**31), (1e120, 0.0), (1e-40, 0.0)])
+def test_y_that_single_precision_cannot_resolve(unit, shift, data, small):
+    """The graph's outputs are double then, as predictions of float32 X are."""
+    y = data.y * unit + shift
+    model = MCDropoutRegressor(**small).fit(data.X, y)
+    X = data.X_new.astype(np.float32)
+    for name, values in outputs(to_onnx(model, q=Q), X).items():
+        assert values.dtype == np.float64, name
+    assert_same_numbers(model, X, y)
+    ordinary = MCDropoutRegressor(**small).fit(data.X, data.y)
+    for name, values in outputs(to_onnx(ordinary, q=Q), X).items():
+        assert values.dtype == np.float32, name
