@@ -1,4 +1,4 @@
-"""Columns of X that single precision cannot resolve, as an exported model knows them."""
+"""Columns of X that single precision rounds, as an exported model knows them."""
 
 from collections.abc import Iterator
 
@@ -26,8 +26,8 @@ def warn_of_rounded_columns(model) -> None:
         rounded |= set(np.flatnonzero(error > _LARGEST_ROUNDING * spread).tolist())
     if rounded:
         warn(
-            f"the graph takes float32, which rounds columns {sorted(rounded)[:10]} of X "
-            "by more than a hundredth of their standard deviation: they lie far from "
+            f"the graph takes float32, which rounds columns {sorted(rounded)[:10]} of "
+            "X by more than a hundredth of their standard deviation: they lie far from "
             "zero. Take inputs in double precision, initial_types=[('X', "
             "skl2onnx.common.data_types.DoubleTensorType([None, n_features]))], or "
             "subtract a constant from these columns before fit."

@@ -108,8 +108,8 @@ def check_same_network(estimator, task: _task.Task, of_y: dict) -> None:
         )
         raise ValueError(
             "training that goes on (warm_start, partial_fit) must keep the network; "
-            f"it had {before}, and is asked to have {now}. Set the parameters back, set "
-            "warm_start=False, or fit a clone."
+            f"it had {before}, and is asked to have {now}. Set the parameters back, "
+            "set warm_start=False, or fit a clone."
         )
     if task.n_members != len(estimator.seeds_):
         raise ValueError(
