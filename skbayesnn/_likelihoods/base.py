@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from skbayesnn._distributions.labels import Labels
+
 Params = dict[str, torch.Tensor]
 # Gradient of the rows' nll (members or 1, rows or 1) -> gradients of the outputs, and
 # of the learned parameters by name.
@@ -292,6 +294,53 @@ class Tempered(Likelihood):
     @abstractmethod
     def log_density(self, params, outputs, y):
         """log p(y | f), (..., members, rows)."""
+
+
+@dataclass(frozen=True)
+class OfLabels(Tempered):
+    """Of classes, with a probability for each label.
+
+    Parameters
+    ----------
+    n_classes : int
+        Classes that y has, numbered from 0.
+    ranks : tuple of int, optional
+        The class of every label, in the order of ``classes_``; -1 for a label without
+        training rows, whose probability is 0. None: label k is class k.
+    """
+
+    of_classes = True
+    standardizes_y = False
+    components_class = Labels
+
+    n_classes: int
+    ranks: tuple[int, ...] | None = None
+
+    def __post_init__(self):
+        if self.ranks is None:
+            return
+        used = sorted(rank for rank in self.ranks if rank != -1)
+        if used != list(range(self.n_classes)):
+            raise ValueError(
+                f"`ranks` must hold each of {self.n_classes} classes once, and -1 for "
+                f"labels without a class; got {self.ranks}."
+            )
+
+    @property
+    def n_labels(self) -> int:
+        """Labels that have a probability."""
+        return self.n_classes if self.ranks is None else len(self.ranks)
+
+    def describe(self):
+        """Without ``ranks`` where labels are classes."""
+        return {k: v for k, v in super().describe().items() if v is not None}
+
+    def of_labels(self, probability: torch.Tensor) -> torch.Tensor:
+        """Probabilities of classes, (..., classes), as those of labels."""
+        if self.ranks is None:
+            return probability
+        nothing = probability.new_zeros(*probability.shape[:-1], 1)
+        return torch.cat([probability, nothing], dim=-1)[..., list(self.ranks)]
 
 
 def check_same_shape(mean: torch.Tensor, y: torch.Tensor) -> None:

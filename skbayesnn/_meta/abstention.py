@@ -9,6 +9,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from skbayesnn._data.class_order import if_ordered
 from skbayesnn._fitted_state import prediction
 from skbayesnn._meta import functions
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator, one_target
@@ -32,7 +33,8 @@ class Abstainer(BaseHeldOutMetaEstimator):
     ----------
     estimator : estimator
         A classifier or regressor of this package, or a meta-estimator around one (see
-        :mod:`skbayesnn`).
+        :mod:`skbayesnn`). In a ``FrozenEstimator`` it is taken as fitted, and all rows
+        given to ``fit`` choose the threshold: it must not have seen them.
     kind : str, default=None
         The uncertainty, as in ``predict_uncertainty``; None is ``"entropy"`` for
         classifiers and ``"total"`` for regressors.
@@ -114,13 +116,15 @@ class Abstainer(BaseHeldOutMetaEstimator):
         sample_weight : array-like of shape (n_samples,), default=None
             For the estimator, and for the error and the share of accepted rows.
         **fit_params : dict
-            For the estimator's ``fit``; with metadata routing also for the splitter.
+            For the estimator's ``fit``; ``groups`` for a ``cv`` of groups. With
+            metadata routing what the estimator and the splitter ask for.
 
         Returns
         -------
         self : object
         """
         self._check_parameters()
+        given = if_ordered(y)
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
         y = one_target(
             y,
@@ -128,10 +132,11 @@ class Abstainer(BaseHeldOutMetaEstimator):
             "per target.",
         )
         label = self._checked_label(y)
+        to_fit = y if given is None else given
         found: dict[str, Any] = {"threshold_": self.threshold}
         if self.target_error is not None:
-            found = self._search(X, y, weights, self._cross_fit(X, y, routed))
-        model = clone(self.estimator).fit(X, y, **routed.estimator.fit)
+            found = self._search(X, y, weights, self._cross_fit(X, to_fit, routed))
+        model = clone(self.estimator).fit(X, to_fit, **routed.estimator.fit)
         if is_classifier(model):
             found["classes_"] = model.classes_
         return self._become(model, estimator_=model, abstain_label_=label, **found)

@@ -100,7 +100,8 @@ class CalibratedUncertaintyRegressor(
         sample_weight : array-like of shape (n_samples,), default=None
             For the estimator and for the correction.
         **fit_params : dict
-            For the estimator's ``fit``; with metadata routing also for the splitter.
+            For the estimator's ``fit``; ``groups`` for a ``cv`` of groups. With
+            metadata routing what the estimator and the splitter ask for.
 
         Returns
         -------

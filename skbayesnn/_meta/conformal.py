@@ -10,6 +10,7 @@ from sklearn.base import (
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._data.class_order import if_ordered
 from skbayesnn._fitted_state import prediction
 from skbayesnn._meta.abstention import Abstainer
 from skbayesnn._meta.functions import predict_with_std
@@ -110,7 +111,9 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
             For the estimator. Calibration rows count alike, as exchangeability asks;
             those of weight zero are left out.
         **fit_params : dict
-            For the estimator's ``fit``; with metadata routing also for the splitter.
+            For the estimator's ``fit``; ``groups`` for a ``cv`` of groups, with
+            ``method="cv+"``. With metadata routing what the estimator and the splitter
+            ask for.
 
         Returns
         -------
@@ -301,10 +304,12 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
                 "ConformalRegressor."
             )
         engine = _crepes(self)
+        given = if_ordered(y)
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
         y = one_target(y, "Label sets are of one target.")
         check_classification_targets(y)
-        model, rows = self._split_fit(X, y, routed)
+        to_fit = y if given is None else given
+        model, rows = self._split_fit(X, to_fit, routed)
         rows = rows[weights[rows] > 0]
         unlikely = 1 - model.predict_proba(safe_indexing(X, rows))
         unknown = np.setdiff1d(y[rows], model.classes_)

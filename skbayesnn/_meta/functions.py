@@ -192,8 +192,8 @@ def log_predictive_density(model, X, y):
 def crps(model, X, y):
     """Continuous ranked probability score of a regression; smaller is better.
 
-    Exact for the Gaussian mixture, by quadrature behind a target transform [Gneiting &
-    Raftery 2007].
+    Exact for the Gaussian mixture; behind a monotone, smooth target transform by
+    quadrature, within 2e-4 of its value [Gneiting & Raftery 2007].
 
     Parameters
     ----------

@@ -4,9 +4,17 @@ The base of the meta-estimators that calibrate on rows their model has not seen.
 """
 
 from inspect import signature
+from numbers import Integral
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import (
+    BaseEstimator,
+    MetaEstimatorMixin,
+    clone,
+    is_classifier,
+    is_regressor,
+)
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv, train_test_split
 from sklearn.pipeline import Pipeline
@@ -17,17 +25,29 @@ from sklearn.utils.metadata_routing import (
     process_routing,
 )
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
 
 from skbayesnn._data.validate import check_labels, check_numbers
 from skbayesnn._fitted_state import become
 from skbayesnn._sklearn_compat import (
     check_method_params,
     check_sample_weight,
+    num_samples,
     routing_enabled,
     safe_indexing,
 )
 from skbayesnn.estimators._validation import random_source
+
+_SPLIT_AT_RANDOM = (
+    "cannot be kept together where the rows are split at random. Split them by "
+    "sklearn.model_selection.GroupShuffleSplit, fit a model to one part, and calibrate "
+    "FrozenEstimator(model) on the other; or, of numbers, take method='cv+' and "
+    "cv=GroupKFold()."
+)
 
 
 class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
@@ -51,12 +71,9 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
                 self, "fit", sample_weight=sample_weight, **fit_params
             )
         else:
-            routed = Bunch(
-                estimator=Bunch(fit=dict(fit_params)), splitter=Bunch(split={})
-            )
             if sample_weight is not None:
-                self._check_takes_weights()
-                routed.estimator.fit["sample_weight"] = sample_weight
+                fit_params = {**fit_params, "sample_weight": sample_weight}
+            routed = self._without_routing(fit_params)
         weights = check_sample_weight(
             sample_weight, X, dtype=np.float64, ensure_non_negative=True
         )
@@ -65,6 +82,17 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         check_consistent_length(X, y)
         return X, y, weights, routed
 
+    def _without_routing(self, fit_params) -> Bunch:
+        """Groups go to a splitter that was given, all else to the estimator's fit."""
+        to_fit = {name: v for name, v in fit_params.items() if v is not None}
+        to_split = {}
+        own_folds = self.cv is None or isinstance(self.cv, Integral)
+        if "groups" in to_fit and not own_folds:
+            to_split["groups"] = to_fit.pop("groups")
+        for name in to_fit:
+            self._check_takes(name)
+        return Bunch(estimator=Bunch(fit=to_fit), splitter=Bunch(split=to_split))
+
     def _checked_target(self, y) -> np.ndarray:
         """Numbers, finite, or labels, none of them missing."""
         if is_classifier(self.estimator):
@@ -72,23 +100,40 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
             return check_labels(y) if y.ndim == 1 else y
         return check_numbers(self, y)
 
-    def _check_takes_weights(self):
+    def _check_takes(self, name: str) -> None:
+        """Refuse a fit parameter that the estimator's fit does not take."""
         taken = signature(self.estimator.fit).parameters.values()
-        by_name = any(parameter.name == "sample_weight" for parameter in taken)
-        # A search, for one, hands on whatever it gets; a Pipeline does not.
+        by_name = any(parameter.name == name for parameter in taken)
+        # A search, for one, hands on whatever it gets; a Pipeline by names of steps.
         handed_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken)
-        if not by_name and (isinstance(self.estimator, Pipeline) or not handed_on):
-            raise TypeError(
-                f"`fit` of {type(self.estimator).__name__} takes no `sample_weight`. "
-                "In a Pipeline weights reach the last step by metadata routing: "
-                "sklearn.set_config(enable_metadata_routing=True) and "
-                "set_fit_request(sample_weight=True) on that step."
+        if isinstance(self.estimator, Pipeline):
+            handed_on = "__" in name
+        if by_name or handed_on:
+            return
+        if name == "groups":
+            raise ValueError(f"`groups` {self._way_out_of_groups()}")
+        way_out = (
+            " In a Pipeline it reaches the last step by metadata routing: "
+            "sklearn.set_config(enable_metadata_routing=True) and "
+            f"set_fit_request({name}=True) on that step."
+        )
+        raise TypeError(
+            f"`fit` of {type(self.estimator).__name__} takes no `{name}`."
+            f"{way_out if isinstance(self.estimator, Pipeline) else ''}"
+        )
+
+    def _way_out_of_groups(self) -> str:
+        splits = getattr(self, "method", None) == "split"
+        if "cv" in self.get_params(deep=False) and not splits:
+            return (
+                f"need a `cv` that keeps them together; got cv={self.cv!r}. Give "
+                "sklearn.model_selection.GroupKFold(), or another one of groups."
             )
+        return _SPLIT_AT_RANDOM
 
     def _cross_fit(self, X, y, routed) -> list[tuple]:
         """A model fitted without each fold, and the rows of the fold."""
-        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
-        folds = list(cv.split(X, y, **routed.splitter.split))
+        folds = index_splits(self.cv, self.estimator, X, y, routed.splitter.split)
         if not folds or any(len(test) == 0 for _, test in folds):
             raise ValueError(
                 "`cv` must give folds that hold out some rows each; got "
@@ -102,6 +147,8 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def _split_fit(self, X, y, routed) -> tuple:
         """A model fitted to some rows, and the others; all, where it is frozen."""
+        if routed.splitter.split.get("groups") is not None:
+            raise ValueError(f"`groups` {_SPLIT_AT_RANDOM}")
         rows = np.arange(len(y))
         if isinstance(self.estimator, FrozenEstimator):
             return self.estimator, rows
@@ -147,6 +194,54 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         tags.target_tags.multi_output = False
         tags.non_deterministic = inner.non_deterministic
         return tags
+
+
+def index_splits(cv, estimator, X, y, split_params=None) -> list[tuple]:
+    """(train, test) of every fold, numbers of rows.
+
+    cv : as scikit-learn takes it; of an iterable also lists, or masks of the rows
+    split_params : of the splitter's ``split``, as ``groups``
+    """
+    splitter = check_cv(cv, y, classifier=is_classifier(estimator))
+    rows = np.arange(num_samples(X))
+    return [
+        (rows[train], rows[test])
+        for train, test in splitter.split(X, y, **split_params or {})
+    ]
+
+
+def refuse_fitted(estimator) -> None:
+    """Refuse a predictor that ``fit`` leaves as it was, anywhere inside.
+
+    Models of folds are to be fitted without the rows that are held out. A transformer
+    may be frozen: it says nothing of y.
+
+    Raises
+    ------
+    ValueError
+    """
+    for part in (*_parts_of(estimator), estimator):
+        if not (is_classifier(part) or is_regressor(part)):
+            continue
+        try:
+            check_is_fitted(clone(part))
+        except NotFittedError:
+            continue
+        named = type(part).__name__
+        if hasattr(part, "estimator"):
+            named += f"({type(part.estimator).__name__})"
+        raise ValueError(
+            "rows are held out to be predicted by models that have not seen them; got "
+            f"{named}, which is fitted already and may have seen them all. Give the "
+            "estimator unfitted; for rows that a fitted model has not seen, take "
+            "predict_uncertainty(model, X)."
+        )
+
+
+def _parts_of(estimator) -> list:
+    """Estimators inside of one, at any depth."""
+    values = estimator.get_params(deep=True).values()
+    return [one for one in values if hasattr(one, "get_params") and hasattr(one, "fit")]
 
 
 def one_target(y, way_out: str):

@@ -18,8 +18,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._data.class_order import if_ordered
 from skbayesnn._data.outliers import FAR_ROWS, warn_of_far_rows
-from skbayesnn._data.validate import check_inputs, check_weights
+from skbayesnn._data.validate import check_inputs, check_weights, named_after
 from skbayesnn._fitted_state import become, prediction
 from skbayesnn._meta.walk import open_predictive
 from skbayesnn._predictive.mixin import OpenPredictive, PredictiveMixin
@@ -77,12 +78,13 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             ``fit`` to the same data goes on from there.
         """
         say = partial(self._say, time.perf_counter())
-        y = self._checked_targets(y)
+        given, y = y, self._checked_targets(y)
         _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
         _validation.check_bool("verbose", self.verbose)
-        before = self._unfinished_of(X, y, sample_weight, groups)
+        before = self._unfinished_of(X, (y, if_ordered(given)), sample_weight, groups)
         try:
             rows, pool = self._rows_and_pool(X, y, sample_weight, before.seed)
+            rows = replace(rows, ordered_y=if_ordered(given))
             fitted = self._fitted(rows, pool, groups, before, say)
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
@@ -148,6 +150,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _class_weights(self, y) -> np.ndarray | None:
         """By which the weights of the rows are multiplied."""
 
+    def _check_weighted(self, y) -> None:
+        """Refuse y of the rows of positive weight, where it is not enough."""
+        return None
+
     def _rows_and_pool(self, X, y, sample_weight, seed):
         """The rows as the candidates get them, and the pool."""
         X, y = indexable(X, y)
@@ -155,12 +161,14 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if sample_weight is not None or by_class is not None:
             sample_weight = check_weights(sample_weight, X)
             sample_weight = sample_weight * (1.0 if by_class is None else by_class)
+            self._check_weighted(y[sample_weight > 0])
         if not isinstance(self.estimators, str):
             return Rows(X, y, sample_weight), default.given_pool(self.estimators, seed)
         _validation.check_option("estimators", self.estimators, ["auto"])
         # What is wrong is told here once, and not for every candidate.
         probe = MCDropoutClassifier() if self._of_classes else MCDropoutRegressor()
-        table = prepare(probe, X, y, sample_weight).table
+        with named_after(self, probe):
+            table = prepare(probe, X, y, sample_weight).table
         names = getattr(probe, "feature_names_in_", None)
         X = default.dense_if_small(table.X)
         return Rows(X, y, sample_weight, names), default.default_pool(

@@ -166,8 +166,11 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     def _checked_targets(self, y):
         check_target_given(self, y)
         y = check_labels(y)
-        refuse_one_class(self, np.unique(y))
+        self._check_weighted(y)
         return y
+
+    def _check_weighted(self, y):
+        refuse_one_class(self, np.unique(y))
 
     def _class_weights(self, y):
         if self.class_weight is None:

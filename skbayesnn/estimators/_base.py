@@ -126,15 +126,20 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers; float32 stays so in predictions, all else is float64.
+            Numbers. Predictions of float32 are float32, unless that cannot resolve y
+            (its mean is more than 800 standard deviations from zero); all others are
+            float64.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets, or labels.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows in the likelihood (the prior has none): weight 2
-            counts as a row that is there twice, weight 0 as a row that is absent.
+            counts as a row that is there twice, weight 0 as a row that is absent. A
+            class all of whose rows have weight 0 stays in ``classes_`` and has
+            probability 0.
         X_val, y_val : array-like, default=None
             Rows that decide when to stop, with ``early_stopping=True``; by default
-            ``validation_fraction`` of the training rows.
+            ``validation_fraction`` of the training rows. A ``Pipeline`` transforms
+            ``X_val`` only with metadata routing and ``transform_input=["X_val"]``.
 
         Returns
         -------
@@ -259,7 +264,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         _continuation.check_same_network(self, task, of_y)
 
     @abstractmethod
-    def _check_held_out(self, X, y, of_y) -> Table:
+    def _check_held_out(self, X, y, table: Table, of_y) -> Table:
         """Validation rows as a table of the same kind as the training rows."""
 
     def _adopt(self, fitted, of_y: dict, *, seen: float) -> None:

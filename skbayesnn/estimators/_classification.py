@@ -1,10 +1,13 @@
 """Classification: what the draws of the predictive are turned into."""
 
+from dataclasses import replace
+
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from skbayesnn._data.validate import check_classification
+from skbayesnn._data import class_order
+from skbayesnn._data.validate import check_classification, refuse_one_class
 from skbayesnn._distributions.labels import labels_at
 from skbayesnn._fitted_state import prediction
 from skbayesnn._inference.threads import slots
@@ -58,20 +61,69 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return [np.full(len(fan_ins), scale) for scale in scales]
 
     def _check(self, X, y, sample_weight, *, reset, classes=None):
-        table, classes = check_classification(
+        order = self._declared_order(y)
+        table, found = check_classification(
             self, X, y, sample_weight, reset=reset, classes=classes
         )
-        return table, {"classes_": classes}
+        table = self._without_left_out(table, found)
+        present = np.ones(len(found), dtype=bool)
+        if classes is None:
+            present = np.bincount(table.y, table.sample_weight, len(found)) > 0
+            refuse_one_class(self, found[present])
+        if reset or not np.array_equal(found, self.classes_):
+            ranks = class_order.class_ranks(found, order, present)
+            if self.likelihood == "ordinal" and order is None:
+                class_order.warn_of_sorted_text(found[present])
+        else:
+            before = self.network_["likelihood"].get("ranks")
+            ranks = class_order.ranks_going_on(found, order, before)
+            self._refuse_left_out(table, found, ranks)
+        return replace(table, ranks=ranks), {"classes_": found}
 
-    def _check_held_out(self, X, y, of_y):
-        return self._check(X, y, None, reset=False, classes=of_y["classes_"])[0]
+    def _check_held_out(self, X, y, table, of_y):
+        classes = of_y["classes_"]
+        held_out = check_classification(self, X, y, None, reset=False, classes=classes)[
+            0
+        ]
+        self._refuse_left_out(held_out, classes, table.ranks)
+        return held_out
+
+    def _declared_order(self, y) -> list | None:
+        """Of the categories of y, where the likelihood takes classes in order."""
+        return class_order.declared_order(y) if self.likelihood == "ordinal" else None
+
+    def _without_left_out(self, table, classes):
+        """The table, with weight zero for rows of classes whose weight is zero."""
+        if not isinstance(self.class_weight, dict):
+            return table
+        by_class = self._weights_by_class(classes[table.y])
+        return replace(table, sample_weight=table.sample_weight * (by_class > 0))
+
+    def _refuse_left_out(self, table, classes, ranks) -> None:
+        """Refuse rows of positive weight whose class had none in the fit."""
+        if ranks is None:
+            return
+        codes = np.unique(table.y[table.sample_weight > 0])
+        unknown = codes[np.array(ranks)[codes] < 0]
+        if len(unknown):
+            raise ValueError(
+                "`y` must hold only labels with training rows of positive weight; got "
+                f"{classes[unknown].tolist()}, all of whose training rows have weight "
+                "zero. Give some of them a weight, or name all labels in `classes` of "
+                "the first `partial_fit`."
+            )
 
     def _row_weights(self, table, rows, classes):
         weights = table.sample_weight[rows]
         if self.class_weight is None:
             return weights
-        labels = classes[table.y[rows]]
-        return weights * _validation.weights_of_classes(self.class_weight, labels)
+        labels = classes[table.y]
+        if isinstance(self.class_weight, dict):  # it may name labels without rows
+            return weights * self._weights_by_class(labels)[rows]
+        return weights * self._weights_by_class(labels[rows])
+
+    def _weights_by_class(self, labels) -> np.ndarray:
+        return _validation.weights_of_classes(self.class_weight, labels)
 
     def partial_fit(
         self, X, y, classes=None, sample_weight=None, *, n_epochs=1, n_replay=0

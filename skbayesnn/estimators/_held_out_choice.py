@@ -204,7 +204,7 @@ def _without_folds(task: Task) -> list[Task]:
     weights = np.zeros(table.n_rows)
     weights[rows] = share.weights
     of_classes = task.plan.likelihood.of_classes
-    fold = folds_of(table.X[rows], table.y[rows] if of_classes else None)
+    fold = folds_of(table.X[rows], table.codes[rows] if of_classes else None)
     held_out = [fold == i for i in np.unique(fold[fold >= 0])[: _n_folds(task)]]
     plan = replace(
         task.plan,

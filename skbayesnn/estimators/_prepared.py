@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import sparse
 
+from skbayesnn._data.other_units import THROUGH_STEPS, warn_of_other_units
 from skbayesnn._data.scaling import Scaling
-from skbayesnn._data.validate import Table
+from skbayesnn._data.validate import Table, check_inputs
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._warnings import warn, warn_once
 
@@ -92,16 +93,20 @@ def _with_validation(estimator, table, X_val, y_val, of_y):
             f"early_stopping=True; got X_val={_given(X_val)}, "
             f"y_val={_given(y_val)}, early_stopping={estimator.early_stopping!r}."
         )
+    way_out = f" {THROUGH_STEPS}"
     try:
-        held_out = estimator._check_held_out(X_val, y_val, of_y)
+        check_inputs(estimator, X_val, reset=False)
+        way_out = ""
+        held_out = estimator._check_held_out(X_val, y_val, table, of_y)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"of `X_val` and `y_val`: {error}") from error
+        raise kind(f"of `X_val` and `y_val`: {error}{way_out}") from error
     if held_out.y.shape[1:] != table.y.shape[1:]:
         raise ValueError(
             "`y_val` must have as many targets as `y`; got "
             f"{held_out.y.shape[1]} targets, y has {table.y.shape[1]}."
         )
+    warn_of_other_units(table.X, held_out.X)
     n = len(table.sample_weight)
     both = table.append(held_out)
     return both, np.arange(n, len(both.sample_weight))

@@ -56,7 +56,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         table, y_ndim = check_regression(self, X, y, sample_weight, reset=reset)
         return table, {"y_ndim_": y_ndim}
 
-    def _check_held_out(self, X, y, of_y):
+    def _check_held_out(self, X, y, table, of_y):
         return check_regression(self, X, y, None, reset=False)[0]
 
     def _row_weights(self, table, rows, classes):
@@ -127,7 +127,8 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         if return_cov:
             _validation.check_one_of_std_and_cov(return_std)
             mean, cov = mean_and_covariance(self._opened(X, posterior))
-            return mean.astype(X.dtype), cov.astype(X.dtype)
+            dtype = self._scaling.dtype_of_y(X.dtype)
+            return mean.astype(dtype), cov.astype(dtype)
         mean, stds = self._mean_and_stds(X, posterior)
         return (mean, stds["total"]) if return_std else mean
 
@@ -224,11 +225,13 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     def _opened(self, X, posterior=None) -> OpenPredictive:
         """X is checked."""
         opened = open_posterior(self, X, posterior)
+        scaling = self._scaling
+        dtype = scaling.dtype_of_y(X.dtype)
 
         def of_rows(rows):
             components = opened.whole(rows)
             return MixturePredictive(
-                components, self.y_ndim_ == 1, self._scaling, dtype=X.dtype
+                components, self.y_ndim_ == 1, scaling, dtype=dtype
             )
 
         return OpenPredictive(X.shape[0], of_rows, opened.row_step)
@@ -239,6 +242,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Predictive mean, and the stds of all kinds, in y's units; X is checked."""
         scaling = self._scaling
+        dtype = scaling.dtype_of_y(X.dtype)
         shape = (X.shape[0], scaling.n_targets)
         mean, stds = np.empty(shape), np.empty((3, *shape))
         total, epistemic, aleatoric = stds
@@ -250,9 +254,9 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             epistemic[chunk] = np.sqrt(moments.epistemic)
             aleatoric[chunk] = np.sqrt(moments.aleatoric)
         np.hypot(epistemic, aleatoric, out=total)
-        mean = self._one_target_flat(scaling.y_from_network(mean)).astype(X.dtype)
+        mean = self._one_target_flat(scaling.y_from_network(mean)).astype(dtype)
         warn_of_nan(mean)
-        stds = scaling.std_from_network(stds).astype(X.dtype)
+        stds = scaling.std_from_network(stds).astype(dtype)
         kinds = zip(REGRESSION_KINDS, stds, strict=True)
         return mean, {kind: self._one_target_flat(std) for kind, std in kinds}
 
@@ -297,7 +301,8 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     def _values_of_y(self, values):
         """(samples, rows, targets), network's scale -> (rows[, targets], samples)."""
         last = self._scaling.y_from_network(np.moveaxis(values, 0, -1))
-        return self._one_target_flat(last).astype(values.dtype)
+        dtype = self._scaling.dtype_of_y(values.dtype)
+        return self._one_target_flat(last).astype(dtype)
 
     def _one_target_flat(self, values):
         """Drop the target axis where y had none."""

@@ -150,7 +150,7 @@ def _likelihood(estimator, prepared) -> tuple[Likelihood, np.ndarray | None]:
     kind = likelihood_class(estimator.likelihood, of_classes=classes is not None)
     for y in prepared.targets_apart:
         kind.check_y(y)
-    n = prepared.table.y.shape[1] if classes is None else len(classes)
+    n, ranks = _n_targets(prepared.table, classes), prepared.table.ranks
     tau = _validation.precisions(estimator.tau, 1 if kind.tempered else n)
     if kind.tempered and tau is None:
         if kind.of_classes:
@@ -162,7 +162,16 @@ def _likelihood(estimator, prepared) -> tuple[Likelihood, np.ndarray | None]:
     options = _validation.options_of(
         "likelihood_options", estimator.likelihood_options, kind
     )
+    if ranks is not None:
+        options["ranks"] = ranks
     return kind.build(n, tau is None, options), tau
+
+
+def _n_targets(table, classes) -> int:
+    """Targets, or classes that have training rows."""
+    if classes is None:
+        return table.y.shape[1]
+    return len(classes) if table.ranks is None else max(table.ranks) + 1
 
 
 def _network(
@@ -270,7 +279,7 @@ def _validation_rows(estimator, prepared, random_state):
         return rows, np.empty(0, dtype=int)
     if given is not None:
         return rows, given[table.sample_weight[given] > 0]
-    stratify = None if prepared.classes is None else table.y[rows]
+    stratify = None if prepared.classes is None else table.codes[rows]
     try:
         return train_test_split(
             rows, test_size=fraction, random_state=random_state, stratify=stratify

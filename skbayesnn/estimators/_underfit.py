@@ -195,7 +195,8 @@ def explained_variance(X, y, weights, prediction, noise=0.0) -> Explained | None
         return None
     linear, margin = -np.inf, 0.0
     if n_free >= n_rows / 2:
-        X = divided(X, magnitude(X))
+        # scikit-learn takes y in the precision of X, which may not resolve it.
+        X = divided(X, magnitude(X)).astype(np.float64)
         line = LinearRegression().fit(X, y, sample_weight=weights)
         of_line = residual(line.predict(X).reshape(y.shape)) * n_rows / n_free
         linear = float(1 - (of_line / spread).mean())

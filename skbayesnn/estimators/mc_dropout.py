@@ -383,12 +383,17 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
         Inverse temperature of the likelihood, p(y | f)^tau: it stands where the
         precision stands in weight_decay_ = p l^2 / (2 N tau).
     likelihood : str, default="categorical"
-        ``"categorical"``: a softmax over the classes. ``"ordinal"``: classes in the
-        order of their sorted labels, by cumulative logits [2]_. Strings sort by the
-        alphabet: encode them with ``OrdinalEncoder(categories=...)``. The cut points
-        are learned without a prior.
+        ``"categorical"``: a softmax over the classes. ``"ordinal"``: ordered classes,
+        by cumulative logits [2]_, whose cut points are learned without a prior. The
+        order is that of the categories where y is an ordered ``pandas.Categorical`` or
+        a polars ``Enum``, and otherwise that of the sorted labels; of texts, which
+        sort by the alphabet, ``fit`` warns. Meta-estimators of scikit-learn that
+        replace labels by numbers (votes, bagging) lose the order of categories: give
+        them integers. ``classes_`` and the columns of ``predict_proba`` are sorted in
+        any case.
     class_weight : dict, "balanced" or None, default=None
-        Weights of the classes in the likelihood, as in scikit-learn.
+        Weights of the classes in the likelihood, as in scikit-learn. Weight 0 leaves a
+        class out: its probability is 0.
     n_estimators : int, default=1
         Independently initialised networks, trained side by side; the predictive is
         their equal-weight mixture.

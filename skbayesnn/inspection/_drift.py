@@ -1,15 +1,18 @@
 """Have rows drifted away from those that a model was fitted to?"""
 
+from contextlib import AbstractContextManager, nullcontext
+
 import numpy as np
 from scipy import sparse
 from scipy.stats import norm, rankdata
-from sklearn.base import BaseEstimator, OutlierMixin, is_classifier
-from sklearn.model_selection import check_cv
+from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._data.validate import named_after
 from skbayesnn._fitted_state import become, prediction
 from skbayesnn._meta.functions import predict_uncertainty
+from skbayesnn._meta.held_out import index_splits
 from skbayesnn._sklearn_compat import safe_indexing, safe_split
 from skbayesnn._warnings import one_call, warn
 from skbayesnn.estimators._validation import check_number
@@ -147,6 +150,11 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         Returns
         -------
         self : object
+
+        Raises
+        ------
+        ValueError
+            For an estimator that is fitted already, as in a ``FrozenEstimator``.
         """
         rate = check_number(
             "false_alarm_rate", self.false_alarm_rate, low=0, high=1, open_low=True
@@ -155,14 +163,13 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         estimator = self._estimator(y)
         one_way = _one_way_columns(X)
         _warn_of_one_way(X, one_way)
-        splits = list(
-            check_cv(self.cv, y, classifier=is_classifier(estimator)).split(X, y)
-        )
-        models = cross_fitted(estimator, X, y, splits)
-        of_folds = [
-            self._uncertainty(model, safe_split(model, X, y, test, train)[0])
-            for model, (train, test) in zip(models, splits, strict=True)
-        ]
+        splits = index_splits(self.cv, estimator, X, y)
+        with self._named_after_default(estimator):
+            models = cross_fitted(estimator, X, y, splits)
+            of_folds = [
+                self._uncertainty(model, safe_split(model, X, y, test, train)[0])
+                for model, (train, test) in zip(models, splits, strict=True)
+            ]
         of_rows = np.concatenate(of_folds)
         if np.ptp(of_rows) == 0:
             raise ValueError(
@@ -173,7 +180,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         fitted = {
             "estimators_": models,
             "uncertainty_": of_rows,
-            "held_out_": [np.arange(len(y))[test] for _, test in splits],
+            "held_out_": [test for _, test in splits],
             "offset_": -_threshold(of_rows, rate),
             "one_way_columns_": one_way,
         }
@@ -259,10 +266,15 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     def _of_models(self, X) -> list[np.ndarray]:
         """Uncertainty of the rows to the model of every fold."""
         check_is_fitted(self)
-        of_models = [self._uncertainty(model, X) for model in self.estimators_]
+        with self._named_after_default(self.estimators_[0]):
+            of_models = [self._uncertainty(model, X) for model in self.estimators_]
         # Monitors of earlier versions do not have them.
         _warn_of_rows_beyond(X, getattr(self, "one_way_columns_", ()))
         return of_models
+
+    def _named_after_default(self, inner) -> AbstractContextManager[None]:
+        """Errors are the monitor's own where nobody has given the estimator inside."""
+        return named_after(self, inner) if self.estimator is None else nullcontext()
 
     def _estimator(self, y):
         if self.estimator is not None:

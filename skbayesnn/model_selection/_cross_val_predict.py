@@ -3,8 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-from sklearn.base import is_classifier
-from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch, indexable
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
@@ -13,7 +11,7 @@ from sklearn.utils.metadata_routing import (
 )
 
 from skbayesnn._meta import functions
-from skbayesnn._meta.held_out import check_each_row_once
+from skbayesnn._meta.held_out import check_each_row_once, index_splits
 from skbayesnn._parameters import check_option
 from skbayesnn._sklearn_compat import (
     check_method_params,
@@ -57,7 +55,8 @@ def cross_val_predict_uncertainty(
     Parameters
     ----------
     estimator : estimator
-        Of this package, or a meta-estimator around one (see :mod:`skbayesnn`).
+        Of this package, or a meta-estimator around one (see :mod:`skbayesnn`). Not in
+        a ``FrozenEstimator``: it is fitted without each fold.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
     groups : array-like of shape (n_samples,), default=None
@@ -99,14 +98,9 @@ def cross_val_predict_uncertainty(
         )
     X, y = indexable(X, y)
     routed = _routed_params(estimator, cv, groups, params or {})
-    splitter = check_cv(cv, y, classifier=is_classifier(estimator))
-    rows = np.arange(num_samples(X))
-    splits = [
-        (rows[train], rows[test])
-        for train, test in splitter.split(X, y, **routed.splitter.split)
-    ]
+    splits = index_splits(cv, estimator, X, y, routed.splitter.split)
     held_out = [test for _, test in splits]
-    check_each_row_once(held_out, len(rows))
+    check_each_row_once(held_out, num_samples(X))
     fit_params = check_method_params(X, routed.estimator.fit)
     models = cross_fitted(estimator, X, y, splits, fit_params, n_jobs)
     parts = []

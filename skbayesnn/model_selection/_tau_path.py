@@ -57,7 +57,9 @@ class TauPathCV(BayesianNetwork):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers; float32 stays so in predictions, all else is float64.
+            Numbers. Predictions of float32 are float32, unless that cannot resolve y
+            (its mean is more than 800 standard deviations from zero); all others are
+            float64.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets, or labels.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -80,6 +82,11 @@ class TauPathCV(BayesianNetwork):
             prepared = prepare(new, X, y, sample_weight, X_val, y_val)
             taus = self._path(prepared)
             network = self._network().set_params(tau=taus[0])
+            by_class = getattr(self, "class_weight", None)
+            if isinstance(by_class, dict):
+                # scikit-learn refuses one that names labels which a fold has not.
+                of_all = dict.fromkeys(prepared.of_y["classes_"].tolist(), 1.0)
+                network.set_params(class_weight=of_all | by_class)
             # What is wrong is told here once, and not for every member.
             task = _task.task_of(network, prepared)
             # tau goes with the width: folds have that of all rows.

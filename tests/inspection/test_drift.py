@@ -276,3 +276,21 @@ def test_columns_that_move_both_ways(distances, table):
     rising = np.sort(X[:60], axis=0)
     with pytest.warns(UserWarning, match="does: 0, 3. New rows"):
         clone(distances).fit(rising, y[:60])
+
+
+def test_errors_are_in_the_name_of_what_was_called(table):
+    """The monitor's own where the estimator inside is nobody's choice."""
+    X, y = table
+    X, y = X[:60], y[:60]
+    with_gap = np.where(np.arange(60)[:, None] == 3, np.nan, X)
+    with pytest.raises(ValueError, match=r"^Input X contains NaN.\nDriftMonitor does"):
+        DriftMonitor().fit(with_gap, y)
+    with pytest.raises(
+        ValueError, match=r"^Input X .*\nAnchoredEnsembleRegressor does"
+    ):
+        DriftMonitor(_model(0)).fit(with_gap, y)
+    monitor = DriftMonitor(cv=2, false_alarm_rate=0.1, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match=r"^Input X contains NaN.\nDriftMonitor does"):
+        monitor.p_value(with_gap)
+    with pytest.raises(ValueError, match="3 features, but DriftMonitor is expecting 4"):
+        monitor.predict(X[:, :3])
