@@ -15,7 +15,14 @@ from skbayesnn._meta.functions import (
     sample_y,
 )
 from skbayesnn._onnx.export import to_onnx
-from skbayesnn._persistence.functions import load, save, trusted_types
+from skbayesnn._persistence.functions import (
+    dumps,
+    get_untrusted_types,
+    load,
+    loads,
+    save,
+    trusted_types,
+)
 from skbayesnn._stacking.classifier import BayesianStackingClassifier
 from skbayesnn._stacking.regressor import BayesianStackingRegressor
 from skbayesnn._version import __version__ as __version__
@@ -50,9 +57,12 @@ __all__ = [
     "VariationalDropoutRegressor",
     "VariationalGPRegressor",
     "crps",
+    "dumps",
     "find_estimator",
     "from_torch",
+    "get_untrusted_types",
     "load",
+    "loads",
     "log_predictive_density",
     "predict_interval",
     "predict_quantile",

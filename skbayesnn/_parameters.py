@@ -7,6 +7,8 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 LARGEST_LAYER = 1_000_000
+# A prediction of one row by a small network takes seconds with so many.
+LARGEST_N_DRAWS = 100_000
 
 
 def check_number(name, value, *, kind=Real, low=None, high=None, open_low=False):
@@ -70,6 +72,17 @@ def check_bool(name, value):
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"`{name}` must be True or False; got {value!r}.")
     return bool(value)
+
+
+def number_of_draws(value) -> int:
+    """`n_draws`: posterior draws that a prediction is made of."""
+    n_draws = check_number("n_draws", value, kind=Integral, low=1)
+    if n_draws > LARGEST_N_DRAWS:
+        raise ValueError(
+            f"`n_draws` must be at most {LARGEST_N_DRAWS}; got {n_draws}. The error of "
+            "a mean falls with the root of the number of draws only."
+        )
+    return n_draws
 
 
 def hidden_sizes(value) -> tuple[int, ...]:

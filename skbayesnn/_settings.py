@@ -1,8 +1,11 @@
-"""What a caller has set of NumPy and torch, and what is computed with here."""
+"""What a caller has set of NumPy, torch and warnings, and what is used here."""
 
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import wraps
+from importlib import import_module
+from types import ModuleType
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -40,3 +43,9 @@ def undisturbed(function: Callable[P, R]) -> Callable[P, R]:
                 return function(*args, **kwargs)
 
     return one_call(with_own_settings)
+
+
+def imported(name: str) -> ModuleType:
+    """A module, whose import leaves the caller's warning filters as they are."""
+    with warnings.catch_warnings():
+        return import_module(name)

@@ -44,10 +44,11 @@ except ImportError:  # scikit-learn < 1.9
 
 
 # Attributes of estimators: which metadata they ask for, how transformers give out their
-# columns, and in a state the version that it is of.
+# columns, in a state the version that it is of, and dimensions of y behind a transform.
 METADATA_REQUEST = "_metadata_request"
 OUTPUT_CONFIG = "_sklearn_output_config"
 STATE_VERSION = "_sklearn_version"
+TRAINING_DIM = "_training_dim"
 # What `scoring=None` and names of scores are made into.
 SCORER_TYPES = _PassthroughScorer, _Scorer
 
@@ -56,6 +57,7 @@ __all__ = [
     "OUTPUT_CONFIG",
     "SCORER_TYPES",
     "STATE_VERSION",
+    "TRAINING_DIM",
     "BaseSearchCV",
     "CallbackSupportMixin",
     "MultimetricScorer",
@@ -145,7 +147,7 @@ def with_metrics_of(kind: type[MultimetricScorer], scorer: MultimetricScorer):
 
 def target_dimensions(regressor: TransformedTargetRegressor) -> int:
     """Dimensions of the y that it was fitted to."""
-    return regressor._training_dim
+    return getattr(regressor, TRAINING_DIM)
 
 
 # ---- callbacks

@@ -1,5 +1,8 @@
-"""What a caller has set of NumPy and torch changes no result, and stays."""
+"""What a caller has set of NumPy, torch and warnings changes no result, and stays."""
 
+import os
+import subprocess
+import sys
 from contextlib import contextmanager
 
 import numpy as np
@@ -151,3 +154,52 @@ def test_name_signature_and_errors_pass_through():
     assert function.__name__ == "function" and function.__doc__ == "Says."
     with pytest.raises(KeyError, match="5"), torch.autocast("cpu", torch.bfloat16):
         function(3)
+
+
+FILTERS = """
+import warnings
+import numpy as np
+import skbayesnn
+from sklearn.feature_selection import VarianceThreshold
+from sklearn.pipeline import make_pipeline
+
+X = np.random.default_rng(0).normal(size=(40, 3))
+y = X[:, 0]
+network = skbayesnn.MCDropoutRegressor((4,), max_iter=2, random_state=0).fit(X, y)
+pipeline = make_pipeline(VarianceThreshold(), network).fit(X, y)
+calls = {
+    "trusted_types": skbayesnn.trusted_types,
+    "split conformal": lambda: skbayesnn.ConformalRegressor(network).fit(X, y),
+    "labels": lambda: skbayesnn.ConformalClassifier(
+        skbayesnn.MCDropoutClassifier((4,), max_iter=2)
+    ).fit(X, y > 0),
+    "dumps": lambda: skbayesnn.dumps(pipeline),
+    "to_onnx": lambda: skbayesnn.to_onnx(pipeline, initial_types=None),
+    "frame": lambda: network.predict_uncertainty(X, as_frame=True),
+    "plot": lambda: __import__("skbayesnn.plotting").plotting,
+}
+for name, call in calls.items():
+    warnings.simplefilter("error", ResourceWarning)
+    before = list(warnings.filters)
+    try:
+        call()
+    except ImportError:
+        continue
+    if warnings.filters != before:
+        print(name, "changes the filters of warnings")
+"""
+
+
+def test_filters_of_warnings_stay():
+    """Some packages set filters for the whole process when they are imported.
+
+    All that is imported once it is needed is so here, for the first time.
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FILTERS],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr

@@ -157,8 +157,11 @@ class Family(ABC):
         """
         return self.draw(params, keep, noise.of_weights)
 
-    def placed(self, units: tuple[int, ...]) -> "Family":
-        """The family with its masks, if it has some, on units of this shape."""
+    def placed(self, units: tuple[int, ...] | None) -> "Family":
+        """The family with its masks, if it has some, on units of this shape.
+
+        units : None is the inputs of the map
+        """
         return self
 
     @abstractmethod

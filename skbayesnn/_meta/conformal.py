@@ -21,7 +21,7 @@ from skbayesnn._meta.held_out import (
 )
 from skbayesnn._predictive.cross_conformal import NUDGE, cross_interval, too_few
 from skbayesnn._predictive.summaries import checked_coverages
-from skbayesnn._settings import undisturbed
+from skbayesnn._settings import imported, undisturbed
 from skbayesnn._sklearn_compat import safe_indexing
 
 
@@ -398,10 +398,9 @@ def _predicted(model, X):
 def _crepes(model):
     """The library of the calibration, or how to get it."""
     try:
-        import crepes
+        return imported("crepes")
     except ImportError as error:
         raise ImportError(
             f"{type(model).__name__} needs crepes, which is not installed: "
             'pip install "skbayesnn[conformal]"'
         ) from error
-    return crepes

@@ -1,10 +1,11 @@
 """A graph in the making, and tensors that write their arithmetic into it."""
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from skbayesnn._settings import imported
 
 # What skl2onnx and ONNX Runtime from 1.14 on both have.
 OPSETS = {"": 18, "ai.onnx.ml": 3}
@@ -20,7 +21,7 @@ def needed(package: str):
         It is not installed.
     """
     try:
-        return importlib.import_module(package)
+        return imported(package)
     except ImportError as error:
         raise ImportError(
             f"`to_onnx` needs {package}, which is not installed: "

@@ -1,18 +1,17 @@
 """Whether the attributes of a fitted model fit together: shapes, sizes, networks.
 
 Each function raises ``ValueError``, or whatever error a network of the wrong shapes
-raises; what they look at are models whose attributes are of the right types.
+raises. They are called for models whose attributes follow their own rules. A size that
+the model states is compared with its arrays before anything of that size is allocated.
 """
 
 import math
-from numbers import Integral
 
 import numpy as np
 import torch
 
 from skbayesnn._inference.posterior import Posterior
 from skbayesnn._likelihoods.base import OfLabels
-from skbayesnn._parameters import check_number
 from skbayesnn.estimators import _serialization, _validation
 from skbayesnn.estimators._base import BayesianNetwork
 
@@ -27,6 +26,9 @@ _PER_COLUMN = (
     "scale_",
 )
 _CPU = torch.device("cpu")
+# Units of a network for one row: so many, and so many more per stored number. What an
+# image or a sequence takes may be many times what its kernels take.
+_UNITS, _UNITS_PER_NUMBER = 1 << 22, 256
 
 
 def agree(what: str, *values) -> None:
@@ -38,7 +40,6 @@ def agree(what: str, *values) -> None:
 
 def of_network(model: BayesianNetwork) -> None:
     """A network, its likelihood, its parameters and the scaling of its columns."""
-    check_number("n_draws", model.n_draws, kind=Integral, low=1)
     _validation.device_for_prediction(model.device)
     if not hasattr(model, "parameters_"):
         return
@@ -46,6 +47,9 @@ def of_network(model: BayesianNetwork) -> None:
     likelihood, n_columns = posterior.likelihood, model.n_features_in_
     described = _serialization.description_of(posterior.network, likelihood)
     agree("what the network is", repr(described), repr(model.network_))
+    network = posterior.network
+    without = tuple(family.placed(None) for family in network.families)
+    agree("where masks are placed", network, network.with_families(without))
     _check_groups(posterior, model.parameters_)
     if hasattr(model, "replay_"):
         _check_replay(model.replay_, n_columns)
@@ -61,24 +65,64 @@ def of_network(model: BayesianNetwork) -> None:
         agree("targets", (_n_targets(likelihood),), model.y_mean_.shape)
         of_one = _n_targets(likelihood) == 1 and model.y_ndim_ == 1
         agree("axes of y", True, of_one or model.y_ndim_ == 2)
+    _check_predictions(model, posterior)
+
+
+def _check_predictions(model: BayesianNetwork, posterior: Posterior) -> None:
+    """One draw at the mean of the columns, and one standard deviation from it."""
+    at = torch.tensor([0.0, 1.0, -1.0], dtype=torch.float64, device=_CPU)
+    rows = at.view(1, -1, 1).expand(1, len(at), model.n_features_in_)
+    likelihood = posterior.likelihood
     with torch.no_grad():
-        row = torch.zeros(1, 1, n_columns, dtype=torch.float64, device=_CPU)
-        outputs = posterior.outputs(row, range(1))
-        posterior.components(outputs)
-    agree("outputs", outputs.shape[-2:], (1, likelihood.n_outputs))
+        outputs = posterior.outputs(rows, range(1))
+        values = posterior.components(outputs)
+    agree("outputs", outputs.shape[-2:], (len(at), likelihood.n_outputs))
+    of_draws = (value.flatten(0, 1).numpy() for value in values)
+    components = likelihood.components_class(*of_draws)
+    if likelihood.of_classes:
+        predicted = [components.probability]
+    else:
+        moments = components.mean, components.variance
+        predicted = list(model._scaling.moments_from_network(*moments))
+        if not (predicted[1] > 0).all():
+            raise ValueError(
+                "its predictive variance must be > 0 at the mean of the columns; got "
+                f"{predicted[1].min()}."
+            )
+    if not all(np.isfinite(one).all() for one in predicted):
+        raise ValueError(
+            "its predictions must be finite at the mean of the columns and one "
+            "standard deviation from it; got NaN or infinite ones."
+        )
 
 
 def _check_groups(posterior: Posterior, arrays: dict[str, np.ndarray]) -> None:
     """Names and shapes of all parameters, by those that a training starts with."""
     network, n_members = posterior.network, posterior.n_members
     n_stored = sum(values.size for values in arrays.values())
-    # Before anything of that size is made.
-    if not 0 < n_members * network.n_weights <= n_stored:
+    sizes = {
+        "weights": n_members * network.n_weights,
+        "outputs": posterior.likelihood.n_outputs,
+        "targets or classes": _n_targets(posterior.likelihood),
+    }
+    for what, size in sizes.items():
+        if not 0 < size <= n_stored + 1:  # K classes may have K - 1 cut points only.
+            raise ValueError(
+                f"{n_members} networks of {size} {what} must have as many parameters "
+                f"at least; got {n_stored}."
+            )
+    most = _UNITS + _UNITS_PER_NUMBER * n_stored
+    if n_members * network.live_units > most:
         raise ValueError(
-            f"{n_members} networks of {network.n_weights} weights each must have as "
-            f"many parameters at least; got {n_stored}."
+            f"networks of {n_stored} parameters must have at most {most} units; got "
+            f"{n_members} networks of {network.live_units}."
         )
     agree("keep", arrays["keep"].shape, (len(network.families), n_members))
+    if not ((arrays["keep"] > 0) & (arrays["keep"] <= 1)).all():
+        raise ValueError(
+            "the probability that a unit is kept must be in (0, 1]; got "
+            f"{arrays['keep'].min()} to {arrays['keep'].max()}."
+        )
     keep = tuple(torch.ones(n_members, device=_CPU) for _ in network.families)
 
     def zeros(group: int, *shape: int) -> torch.Tensor:
@@ -149,14 +193,38 @@ def of_scaler(model) -> None:
     columns = {values.shape[-1] for values in own if values is not None}
     if hasattr(model, "n_features_in_"):
         agree("columns", columns | {model.n_features_in_}, {model.n_features_in_})
-        row = np.zeros((1, model.n_features_in_))
-        agree("columns", model.transform(row).shape, row.shape)
+    if columns:  # Without them no array says that there are so many.
+        row = np.zeros((1, *columns))
+        transformed = model.transform(row)
+        agree("columns", transformed.shape, row.shape)
+        if not np.isfinite(transformed).all():
+            raise ValueError(f"it must transform zeros to numbers; got {transformed}.")
 
 
 def of_quantile_map(model) -> None:
-    """As many levels as shares."""
-    agree("knots", np.ndim(model.level), 1, np.ndim(model.share))
+    """As many levels as shares, both from 0 to 1."""
     agree("knots", len(model.level), len(model.share))
+    for values in (model.level, model.share):
+        agree("the first and last knot", [0.0, 1.0], values[[0, -1]].tolist())
+
+
+def of_abstainer(model) -> None:
+    """The label of rows that are refused, and the parameter."""
+    if not hasattr(model, "abstain_label_"):
+        return
+    given, label = model.abstain_label, model.abstain_label_
+    if isinstance(given, str) and given == "auto":
+        allowed = ["abstain", -1] if hasattr(model, "classes_") else [math.nan]
+    else:
+        allowed = [given]
+    agree("the label of refused rows", True, repr(label) in map(repr, allowed))
+
+
+def of_search(model) -> None:
+    """The best of the candidates is one of them."""
+    if hasattr(model, "best_index_"):
+        n_candidates = len(model.cv_results_["params"])
+        agree("candidates", True, model.best_index_ < n_candidates)
 
 
 def of_calibration(model) -> None:

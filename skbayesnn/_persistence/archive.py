@@ -1,7 +1,8 @@
 """Bytes of arrays and a document <-> one file, with checksums.
 
 A zip archive without compression: ``model.json``, its checksum in the format of
-``sha256sum``, and arrays in NumPy's format, each named by its SHA-256.
+``sha256sum``, and members named by their SHA-256: arrays in NumPy's format (``.npy``),
+and objects of other packages as archives of skops (``.skops``).
 """
 
 import hashlib
@@ -11,13 +12,18 @@ import secrets
 import shutil
 import zipfile
 from collections.abc import Mapping
-from io import BytesIO
+from io import BytesIO, TextIOBase
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-DOCUMENT, CHECKSUM, ARRAYS = "model.json", "model.json.sha256", ".npy"
+DOCUMENT, CHECKSUM = "model.json", "model.json.sha256"
+ARRAY, FOREIGN = ".npy", ".skops"
+File = str | os.PathLike | BinaryIO
+_NOT_BINARY = (
+    "`file` must be a binary file object; got {}. Open it in mode 'rb' or 'wb'."
+)
 _AGAIN = "Copy it again from where it was saved, or save the model again."
-_FOREIGN = (
+_NOT_OURS = (
     "skbayesnn.save has not written it. Load it with what wrote it: joblib.load for a "
     "pickle, skops.io.load for a file of skops."
 )
@@ -28,17 +34,16 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def packed(document: dict[str, Any], arrays: Mapping[str, bytes]) -> bytes:
-    """The content of a file; the same for the same model.
+def packed(document: dict[str, Any], members: Mapping[str, bytes]) -> bytes:
+    """The content of a file; the same for the same document and members.
 
-    arrays : of each its file, by its checksum
+    members : by name, a checksum with its ending
     """
     text = json.dumps(document, allow_nan=False, separators=(",", ":")).encode()
-    members = {DOCUMENT: text, CHECKSUM: f"{digest_of(text)}  {DOCUMENT}\n".encode()}
-    members |= {digest + ARRAYS: content for digest, content in arrays.items()}
+    about = {DOCUMENT: text, CHECKSUM: f"{digest_of(text)}  {DOCUMENT}\n".encode()}
     file = BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        for name, member in members.items():
+        for name, member in {**about, **members}.items():
             archive.writestr(zipfile.ZipInfo(name), member)
     return file.getvalue()
 
@@ -52,29 +57,55 @@ def unpacked(content: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
         For anything else than the whole, unchanged content of a file.
     """
     if content and not content.startswith(b"PK"):
-        raise ValueError(f"it does not begin as an archive: {_FOREIGN}")
-    members = _members(content)
+        raise ValueError(f"it does not begin as an archive: {_NOT_OURS}")
+    members = members_of(content)
     if DOCUMENT not in members or CHECKSUM not in members:
-        raise ValueError(f"it has no {DOCUMENT} with a checksum: {_FOREIGN}")
+        raise ValueError(f"it has no {DOCUMENT} with a checksum: {_NOT_OURS}")
     text = members.pop(DOCUMENT)
     if members.pop(CHECKSUM) != f"{digest_of(text)}  {DOCUMENT}\n".encode():
         raise ValueError(
             f"the checksum of {DOCUMENT} is not that of the file. {_AGAIN}"
         )
-    arrays = {}
     for name, member in members.items():
-        digest = name.removesuffix(ARRAYS)
-        if digest_of(member) != digest:
+        if digest_of(member) != Path(name).stem:
             raise ValueError(
                 f"the checksum of {name} is not that of the file. {_AGAIN}"
             )
-        arrays[digest] = member
-    document = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
-    return document, arrays
+    try:
+        document = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError(f"{DOCUMENT} is nested too deeply.") from None
+    return document, members
 
 
-def written(path: Path, content: bytes) -> None:
-    """Write a file, whole or not at all."""
+# ---- where files are
+
+
+def name_of(file) -> str:
+    """A path or a file object, for messages."""
+    if isinstance(file, str | os.PathLike):
+        return repr(os.fspath(file))
+    return f"the file object {getattr(file, 'name', file)!r}"
+
+
+def read(file: File) -> bytes:
+    """The content of a file, or of what a binary file object has left."""
+    if not hasattr(file, "read"):
+        return _path_of(file).read_bytes()
+    content = file.read()
+    if not isinstance(content, bytes):
+        raise TypeError(_NOT_BINARY.format(name_of(file)))
+    return content
+
+
+def write(file: File, content: bytes) -> None:
+    """Write to a file object, or a file, whole or not at all."""
+    if hasattr(file, "write"):
+        if isinstance(file, TextIOBase):
+            raise TypeError(_NOT_BINARY.format(name_of(file)))
+        file.write(content)
+        return
+    path = _path_of(file)
     if not path.parent.is_dir():
         raise FileNotFoundError(
             f"a model is saved in a folder that there is; got {str(path)!r}, and there "
@@ -94,7 +125,29 @@ def written(path: Path, content: bytes) -> None:
         beside.unlink(missing_ok=True)
 
 
-def _members(content: bytes) -> dict[str, bytes]:
+def _path_of(file) -> Path:
+    """The path of a file; the file itself need not exist."""
+    if isinstance(file, bytes | bytearray | memoryview):
+        raise TypeError(
+            "`file` must be a path or a binary file object; got bytes. Their functions "
+            "are skbayesnn.dumps and skbayesnn.loads."
+        )
+    if not isinstance(file, str | os.PathLike):
+        raise TypeError(
+            f"`file` must be a path or a binary file object; got {type(file).__name__}."
+        )
+    if not os.fspath(file):
+        raise FileNotFoundError("`file` must be the path of a file; got ''.")
+    path = Path(file)
+    if path.is_dir():
+        raise IsADirectoryError(
+            f"`file` must be the path of a file; got the folder {os.fspath(file)!r}. "
+            "Give the name of a file in it."
+        )
+    return path
+
+
+def members_of(content: bytes) -> dict[str, bytes]:
     """Of an archive, by name; nothing is decompressed, so that nothing grows."""
     try:
         with zipfile.ZipFile(BytesIO(content)) as archive:

@@ -1,46 +1,61 @@
-"""A document and members -> a model, of classes of the allow-list only.
+"""A document and members -> a model.
 
-Nothing that a document names is imported or called: names are looked up in tables.
+Names in a document are looked up in tables: of itself it makes nothing be imported or
+called. The exception are parts that skops has stored, of types that a user trusts.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 import torch
 
 from skbayesnn import scoring
-from skbayesnn._persistence import arrays
+from skbayesnn._persistence import arrays, foreign
+from skbayesnn._persistence.archive import ARRAY, FOREIGN
 from skbayesnn._persistence.kinds import Kind, checked
-from skbayesnn._persistence.table import KINDS
+from skbayesnn._persistence.rules import integer
+from skbayesnn._persistence.table import FUNCTIONS, KINDS
 from skbayesnn._sklearn_compat import METADATA_REQUEST, set_requests
 
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+# Arrays may take so many bytes, and so many more per byte of the file: several
+# attributes may name the same member, each of which has an array of its own.
+_BYTES, _BYTES_PER_BYTE = 1 << 26, 20
+_WORDS = 624  # of the state of NumPy's RandomState
 
 
 def decoded(
-    document: Any, members: dict[str, bytes], sklearn_version: str, *, all_params: bool
+    document: Any,
+    members: dict[str, bytes],
+    sklearn_version: str,
+    trusted: Collection[str],
+    *,
+    all_params: bool,
 ):
     """Undo ``encoded``; raises an error for what it cannot have made.
 
     sklearn_version : of which scikit-learn its objects were
+    trusted : types that parts stored by skops may be of
     all_params : whether no parameter may be missing, as those of later versions are
     """
-    decoder = _Decoder(members, sklearn_version, all_params)
+    decoder = _Decoder(members, sklearn_version, trusted, all_params)
     model = decoder.value(document)
     unused = members.keys() - decoder.used
     if unused:
-        raise ValueError(f"no array of the model is {unused.pop()}.npy.")
+        raise ValueError(f"nothing in the model is stored as {unused.pop()}.")
     return model
 
 
 class _Decoder:
     """A method for each kind of object."""
 
-    def __init__(self, members, sklearn_version, all_params):
+    def __init__(self, members, sklearn_version, trusted, all_params):
         self._members: dict[str, bytes] = members
         self._made_with, self._all_params = sklearn_version, all_params
+        self._trusted = trusted
+        self._bytes_left = _BYTES + _BYTES_PER_BYTE * sum(map(len, members.values()))
         self.used: set[str] = set()
 
     def value(self, document: Any) -> Any:
@@ -76,14 +91,23 @@ class _Decoder:
 
     def of_few(self, dtype, values):
         """A small array."""
-        return arrays.of_few(dtype, values)
+        found = arrays.of_few(dtype, values)
+        self._count_bytes(found.nbytes)
+        return found
 
     def of_member(self, dtype, shape, fortran, digest):
         """An array of its own member."""
-        if digest not in self._members:
-            raise ValueError(f"the array {digest}.npy is missing.")
-        self.used.add(digest)
-        return arrays.of_member(self._members[digest], dtype, shape, fortran)
+        content = self._member(digest, ARRAY)
+        self._count_bytes(len(content))
+        return arrays.of_member(content, dtype, shape, fortran)
+
+    def of_skops(self, digest):
+        """What skops has stored."""
+        return foreign.loaded(self._member(digest, FOREIGN), self._trusted)
+
+    def of_function(self, name):
+        """One of NumPy's that scikit-learn's transformers are often made of."""
+        return FUNCTIONS[name]
 
     def of_objects(self, values, shape):
         """An array of strings, or whatever a grid has."""
@@ -101,8 +125,10 @@ class _Decoder:
 
     def of_random_state(self, state):
         """NumPy's generator, where it was."""
+        state = checked(self.value(state), dict)
+        _check_generator(state)
         random = np.random.RandomState(0)
-        random.set_state(checked(self.value(state), dict))
+        random.set_state(state)
         return random
 
     def of_device(self, name):
@@ -143,6 +169,21 @@ class _Decoder:
         if requests is not None:
             set_requests(model, requests)
 
+    def _member(self, digest, ending: str) -> bytes:
+        name = checked(digest, str) + ending
+        if name not in self._members:
+            raise ValueError(f"{name} is missing.")
+        self.used.add(name)
+        return self._members[name]
+
+    def _count_bytes(self, n_bytes: int) -> None:
+        self._bytes_left -= n_bytes
+        if self._bytes_left < 0:
+            raise ValueError(
+                "its arrays must not take many times the size of the file; the same "
+                "members are named too often."
+            )
+
     def _list(self, values) -> list:
         return self.value(checked(values, list))
 
@@ -160,8 +201,36 @@ _DECODERS: dict[tuple[str, ...], Callable] = {
     ("array", "shape", "fortran", "member"): _Decoder.of_member,
     ("objects", "shape"): _Decoder.of_objects,
     ("masked", "mask"): _Decoder.of_masked,
+    ("skops",): _Decoder.of_skops,
+    ("function",): _Decoder.of_function,
     ("random_state",): _Decoder.of_random_state,
     ("device",): _Decoder.of_device,
     ("scorer", "options", "weight_request"): _Decoder.of_scorer,
     ("object", "params", "state"): _Decoder.of_object,
 }
+
+
+def _check_generator(state: dict[str, Any]) -> None:
+    """Refuse a state that ``set_state`` accepts, and NumPy then reads beyond."""
+    twister = checked(state.get("state"), dict)
+    key, pos = twister.get("key"), twister.get("pos")
+    has_gauss, gauss = state.get("has_gauss"), state.get("gauss")
+    if not (
+        state.keys() == {"bit_generator", "state", "has_gauss", "gauss"}
+        and twister.keys() == {"key", "pos"}
+        and state["bit_generator"] == "MT19937"
+        and isinstance(key, np.ndarray)
+        and (key.dtype, key.shape) == (np.dtype(np.uint32), (_WORDS,))
+        # After zeros alone come zeros alone, of which some methods wait for the end.
+        and key.any()
+        and integer(0, _WORDS).holds(pos)
+        and integer(0, 1).holds(has_gauss)
+        and isinstance(gauss, float)
+        and math.isfinite(gauss)
+    ):
+        raise ValueError(
+            f"the state of a RandomState must be {_WORDS} words, not all zero, with a "
+            f"position from 0 to {_WORDS}, has_gauss 0 or 1 and a finite gauss; got "
+            f"position {pos!r:.20}, has_gauss {has_gauss!r:.20}, gauss {gauss!r:.20} "
+            f"and the words {key!r:.60}."
+        )

@@ -1,7 +1,8 @@
 """A model -> a document of JSON's values, and the members with its arrays.
 
 None, booleans, integers, finite numbers, strings and lists are JSON's own. All else is
-an object, whose names tell what it is: ``decoding.py`` has a table of them.
+an object, whose names tell what it is: ``decoding.py`` has a table of them. Estimators,
+functions and splitters of other packages are members that skops stores.
 """
 
 import math
@@ -12,17 +13,15 @@ import numpy as np
 import torch
 
 from skbayesnn import scoring
-from skbayesnn._persistence import arrays
+from skbayesnn._persistence import arrays, foreign
+from skbayesnn._persistence.archive import ARRAY, FOREIGN, digest_of
 from skbayesnn._persistence.kinds import Kind
-from skbayesnn._persistence.table import kind_of
-from skbayesnn._sklearn_compat import METADATA_REQUEST, STATE_VERSION, requests_of
-
-# What an interrupted fit has left behind, and what a file says once for all.
-_NOT_KEPT = {"_unfinished", STATE_VERSION, METADATA_REQUEST}
+from skbayesnn._persistence.table import function_name, kind_of
+from skbayesnn._sklearn_compat import METADATA_REQUEST, requests_of
 
 
 def encoded(model) -> tuple[Any, dict[str, bytes]]:
-    """The document of a model, and its members by their checksums.
+    """The document of a model, and its members by name.
 
     Raises
     ------
@@ -35,10 +34,9 @@ def encoded(model) -> tuple[Any, dict[str, bytes]]:
 
 def _refused(what: str, place: str) -> ValueError:
     return ValueError(
-        "a file holds numbers, strings, arrays, and what skbayesnn and a few classes "
-        f"of scikit-learn are made of; got {what} in {place}. Take it off, save the "
-        "estimator inside, or store the whole by skops.io.dump and load it with "
-        "trusted=skbayesnn.trusted_types() and the names of your own types."
+        "a file holds numbers, strings, arrays, estimators and functions that have a "
+        f"name in a module; got {what} in {place}. Remove it, or store the model by "
+        "joblib in a file that nobody else can write."
     )
 
 
@@ -92,14 +90,17 @@ class _Encoder:
             raise _refused(f"an array of dtype {value.dtype}", place)
         if arrays.is_small(value):
             return {"array": value.dtype.str, "values": value.tolist()}
-        digest, content = arrays.as_member(value)
-        self.members[digest] = content
         return {
             "array": value.dtype.str,
             "shape": list(value.shape),
             "fortran": value.flags.fnc,
-            "member": digest,
+            "member": self._member(arrays.as_member(value), ARRAY),
         }
+
+    def _member(self, content: bytes, ending: str) -> str:
+        digest = digest_of(content)
+        self.members[digest + ending] = content
+        return digest
 
     def _masked(self, value, place):
         return {
@@ -123,9 +124,7 @@ class _Encoder:
     def _object(self, value, place):
         kind = kind_of(value)
         if kind is None:
-            kind_of_value = type(value)
-            name = f"{kind_of_value.__module__}.{kind_of_value.__qualname__}"
-            raise _refused(f"an object of {name}", place)
+            return self._foreign(value, place)
         params = {name: getattr(value, name) for name in kind.params}
         return {
             "object": kind.name,
@@ -133,15 +132,32 @@ class _Encoder:
             "state": self._state(value, kind, params, place),
         }
 
+    def _foreign(self, value, place):
+        if listed := function_name(value):
+            return {"function": listed}
+        kind = type(value)
+        what = f"an object of {kind.__module__}.{kind.__qualname__}"
+        name = getattr(value, "__qualname__", "")  # of a function
+        is_own = kind.__module__.partition(".")[0] == "skbayesnn"
+        is_known = callable(value) or hasattr(value, "get_params")
+        is_local = "<" in name + kind.__qualname__  # <lambda>, <locals>
+        if is_own or is_local or not is_known:
+            raise _refused(f"{what} {name}".rstrip(), place)
+        try:
+            content = foreign.stored(value)
+        except ImportError:
+            raise
+        # What skops raises for what it cannot store is not one kind of error.
+        except Exception as error:
+            what = f"{what}, which skops cannot store ({error})"
+            raise _refused(what, place) from error
+        return {"skops": self._member(content, FOREIGN)}
+
     def _state(self, value, kind: Kind, params, place):
         if not kind.has_state:
             return {}
         state = value.__getstate__()
-        kept = {
-            n: v
-            for n, v in state.items()
-            if n not in {*params, *kind.derived, *_NOT_KEPT}
-        }
+        kept = kind.kept(state)
         unknown = [name for name in kept if not kind.may_have(name)]
         if unknown:
             raise _refused(f"the attribute {unknown[0]!r}", place)

@@ -3,15 +3,17 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import import_module
 from importlib.util import find_spec
 from inspect import signature
 from typing import Any, TypeVar
 
 from skbayesnn._persistence.rules import Rules
-from skbayesnn._sklearn_compat import STATE_VERSION
+from skbayesnn._settings import imported
+from skbayesnn._sklearn_compat import METADATA_REQUEST, STATE_VERSION
 
 T = TypeVar("T")
+# What an interrupted fit has left behind, and what a file says once for all.
+_NOT_KEPT = {"_unfinished", STATE_VERSION, METADATA_REQUEST}
 
 
 def checked(value: Any, kind: type[T]) -> T:
@@ -37,7 +39,7 @@ class Kind:
     fitted : rules by name
         Attributes that all fitted ones have.
     others : rules by name
-        Attributes that they may have, and parameters that must be of a type.
+        Attributes that they may have, and parameters that have a rule.
     agrees : callable
         Raises an error for attributes that do not fit together.
     derived : dict of str to callable
@@ -63,7 +65,7 @@ class Kind:
     @cached_property
     def type(self) -> Any:
         """The class itself; a constant of this file is imported."""
-        return getattr(import_module(self.module), self.class_name)
+        return getattr(imported(self.module), self.class_name)
 
     @property
     def is_there(self) -> bool:
@@ -78,6 +80,11 @@ class Kind:
     def may_have(self, name: str) -> bool:
         """Whether a fitted object may have an attribute."""
         return self.has_state and (name in self.fitted or name in self.others)
+
+    def kept(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Attributes of a state that a file keeps, without the parameters."""
+        others = {*self.params, *self.derived, *_NOT_KEPT}
+        return {name: value for name, value in state.items() if name not in others}
 
     def fill(self, model, state: dict[str, Any], sklearn_version: str) -> None:
         """Give a constructed object its fitted attributes, as unpickling does."""
@@ -94,8 +101,19 @@ class Kind:
             setattr(model, name, follows(model))
 
     def check(self, model) -> None:
-        """Refuse attributes of the wrong types, or that do not fit together."""
-        state = model.__getstate__()
+        """Refuse attributes that no rule is for, break theirs, or do not fit together.
+
+        Raises
+        ------
+        ValueError
+            And whatever a network of the wrong shapes raises.
+        """
+        state = model.__getstate__() or {}
+        unknown = [
+            n for n in self.kept(state) if self.has_state and not self.may_have(n)
+        ]
+        if unknown:
+            raise ValueError(f"{self.name} has no {unknown[0]!r}.")
         for name, rule in {**self.fitted, **self.others}.items():
             value = state.get(name, rule)
             if value is not rule and not rule.holds(value):

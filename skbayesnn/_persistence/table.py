@@ -4,81 +4,117 @@ A new estimator is a line here; the tests of a stored model hold its attributes 
 it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import numpy as np
+
+from skbayesnn import scoring
+from skbayesnn._parameters import LARGEST_N_DRAWS
 from skbayesnn._persistence import agreement, rules
 from skbayesnn._persistence.kinds import Kind
-from skbayesnn._persistence.rules import FITTED, FLOATS, FLOATS_1D, INTEGER, NUMBER
+from skbayesnn._persistence.rules import (
+    ESTIMATOR,
+    FITTED,
+    FLOATS,
+    FLOATS_1D,
+    POSITIVE_COUNT,
+    RECORD,
+    RECORDS,
+)
 from skbayesnn._predictive.recalibration import QuantileMap
-from skbayesnn._sklearn_compat import OUTPUT_CONFIG, metrics_of, scorers_of_search
+from skbayesnn._sklearn_compat import (
+    OUTPUT_CONFIG,
+    SCORER_TYPES,
+    TRAINING_DIM,
+    metrics_of,
+    scorers_of_search,
+)
 from skbayesnn._stacking.summary import Summary
 from skbayesnn.networks import NetworkDescription
 
-_COLUMNS = {"feature_names_in_": rules.NAMES, "n_features_in_": INTEGER}
-_AROUND = {**_COLUMNS, "estimator": rules.ESTIMATOR}
+_COLUMNS = {"feature_names_in_": rules.NAMES, "n_features_in_": POSITIVE_COUNT}
+_AROUND = {**_COLUMNS, "estimator": ESTIMATOR, "random_state": rules.SEED}
 _OUTPUT = {OUTPUT_CONFIG: rules.DICT}
 _NETWORK = {
     "network_": rules.DICT,
-    "parameters_": rules.dict_of(FLOATS),
+    "parameters_": rules.dict_of(rules.floats(rules.NOT_NAN_OR_INF)),
     "seeds_": rules.SEEDS,
     "x_mean_": FLOATS_1D,
-    "x_scale_": FLOATS_1D,
+    "x_scale_": rules.POSITIVE_FLOATS_1D,
     "y_mean_": FLOATS_1D,
-    "y_scale_": FLOATS_1D,
-    "tau_": rules.NUMBER_OR_FLOATS,
-    "dropout_": rules.NUMBER_OR_FLOATS,
-    "length_scale_": rules.NUMBER_OR_FLOATS,
-    "weight_decay_": rules.NUMBER_OR_FLOATS,
-    "optimizer_": rules.dict_of(rules.NUMBERS),
-    "history_": rules.dict_of(FLOATS),
-    "loss_curve_": rules.list_of(NUMBER),
-    "n_iter_": INTEGER,
-    "elbo_": NUMBER,
+    "y_scale_": rules.POSITIVE_FLOATS_1D,
+    "tau_": rules.SCALE,
+    "dropout_": rules.RATE,
+    "length_scale_": rules.SIZE,
+    "weight_decay_": rules.SIZE,
+    "optimizer_": rules.dict_of(rules.numbers(rules.NOT_NAN)),
+    "history_": rules.dict_of(RECORDS),
+    "loss_curve_": rules.list_of(RECORD),
+    "n_iter_": rules.COUNT,
+    "elbo_": RECORD,
     "prior_": rules.none_or(rules.list_of(rules.dict_of(FLOATS))),
-    "row_noise_std_": rules.none_or(rules.NUMBER_OR_FLOATS),
-    "n_epochs_seen_": INTEGER,
-    "total_weight_": NUMBER,
-    "n_features_in_": INTEGER,
+    "row_noise_std_": rules.none_or(rules.SCALE),
+    "n_epochs_seen_": rules.COUNT,
+    "total_weight_": rules.POSITIVE_NUMBER,
+    "n_features_in_": POSITIVE_COUNT,
+}
+# Parameters of networks, as `fit` checks them.
+_SETTINGS = {
+    "dropout": rules.one_or_each(rules.PROPER_SHARE),
+    "learning_rate_init": rules.POSITIVE_NUMBER,
+    "length_scale": rules.one_or_each(rules.NOT_NEGATIVE),
+    "n_draws": rules.integer(1, LARGEST_N_DRAWS),
+    "n_estimators": POSITIVE_COUNT,
+    "n_training_draws": POSITIVE_COUNT,
+    "network": rules.none_or(rules.of_type(NetworkDescription)),
+    "random_state": rules.SEED,
+    "tau": rules.one_or_each(rules.POSITIVE),
+    "tol": rules.number(rules.NOT_NEGATIVE),
 }
 _OF_NETWORK = {
     **_COLUMNS,
-    "network": rules.none_or(rules.of_type(NetworkDescription)),
+    **_SETTINGS,
     "pruning_": rules.none_or(rules.DICT),
     "replay_": rules.DICT,
 }
-_OF_NUMBERS = {"y_ndim_": INTEGER}
+_AXES = rules.integer(1, 2)
+_OF_NUMBERS = {"y_ndim_": _AXES}
 _OF_CLASSES = {"classes_": rules.LABELS}
-_PATH = {"taus_": FLOATS, "scores_": FLOATS, "best_score_": NUMBER}
+_DRAWS = rules.Values(
+    f"from 1 to {LARGEST_N_DRAWS}", lambda v: (v >= 1) & (v <= LARGEST_N_DRAWS)
+)
+_PATH = {"taus_": rules.POSITIVE_FLOATS, "scores_": RECORDS, "best_score_": RECORD}
 _MODELS = {"estimators_": rules.list_of(FITTED)}
 _STACK = {
     **_MODELS,
-    "n_draws_": rules.INTEGERS_1D,
-    "weights_": rules.dict_of(rules.dict_of(NUMBER)),
-    "spread_factor_": FLOATS_1D,
+    "n_draws_": rules.integers(_DRAWS),
+    "weights_": rules.dict_of(rules.dict_of(RECORD)),
+    "spread_factor_": rules.POSITIVE_FLOATS_1D,
     "summary_": rules.of_type(Summary),
-    "oof_prediction_": FLOATS,
-    "oof_log_density_": FLOATS_1D,
+    "oof_prediction_": RECORDS,
+    "oof_log_density_": rules.RECORDS_1D,
     "fitted_to_sparse_": rules.none_or(rules.FLAG),
-    "n_iter_": INTEGER,
+    "n_iter_": rules.COUNT,
 }
+_OF_STACK = {**_COLUMNS, "random_state": rules.SEED}
 _OF_FOLDS = {
     "fold_estimators_": rules.list_of(rules.list_of(FITTED)),
-    "fold_scores_": rules.list_of(FLOATS),
-    "oof_std_": FLOATS,
+    "fold_scores_": rules.list_of(rules.floats(rules.NOT_NEGATIVE)),
+    "oof_std_": RECORDS,
 }
 _SEARCH = {
     "cv_results_": rules.DICT,
     "multimetric_": rules.FLAG,
-    "n_splits_": INTEGER,
+    "n_splits_": POSITIVE_COUNT,
 }
 _OF_SEARCH = {
     **_AROUND,
     "best_estimator_": FITTED,
-    "best_index_": INTEGER,
+    "best_index_": rules.COUNT,
     "best_params_": rules.DICT,
-    "best_score_": NUMBER,
-    "refit_time_": NUMBER,
+    "best_score_": RECORD,
+    "refit_time_": RECORD,
 }
 _SCORES = rules.either(
     rules.list_of(FLOATS_1D), rules.with_attribute("alphas", FLOATS_1D)
@@ -93,20 +129,33 @@ _CREPES = {
     "mondrian": rules.FLAG,
     "normalized": rules.none_or(rules.FLAG),
     "seed": rules.NONE,
-    "time_evaluate": rules.none_or(NUMBER),
-    "time_fit": rules.none_or(NUMBER),
-    "time_predict": rules.none_or(NUMBER),
+    "time_evaluate": rules.none_or(RECORD),
+    "time_fit": rules.none_or(RECORD),
+    "time_predict": rules.none_or(RECORD),
 }
+_SCALE = rules.none_or(rules.POSITIVE_FLOATS)
 _SCALERS = {
-    "MinMaxScaler": ("data_max_", "data_min_", "data_range_", "min_", "scale_"),
-    "QuantileTransformer": ("quantiles_",),
-    "RobustScaler": ("center_", "scale_"),
-    "StandardScaler": ("mean_", "scale_", "var_"),
+    "MinMaxScaler": {
+        "data_max_": FLOATS,
+        "data_min_": FLOATS,
+        "data_range_": FLOATS,
+        "min_": FLOATS,
+        "scale_": _SCALE,
+    },
+    "QuantileTransformer": {"quantiles_": rules.both(FLOATS, rules.SORTED)},
+    "RobustScaler": {"center_": rules.none_or(FLOATS), "scale_": _SCALE},
+    "StandardScaler": {
+        "mean_": rules.none_or(FLOATS),
+        "scale_": _SCALE,
+        "var_": rules.none_or(rules.floats(rules.NOT_NEGATIVE)),
+    },
 }
 _OF_SCALER = {
-    "n_samples_seen_": rules.either(NUMBER, rules.NUMBERS),
-    "n_quantiles_": INTEGER,
-    "references_": FLOATS_1D,
+    "n_samples_seen_": rules.either(
+        rules.number(rules.NOT_NEGATIVE), rules.numbers(rules.NOT_NEGATIVE)
+    ),
+    "n_quantiles_": POSITIVE_COUNT,
+    "references_": rules.both(rules.SHARES_1D, rules.SORTED),
     "clip": rules.FLAG,
     "with_centering": rules.FLAG,
     "with_mean": rules.FLAG,
@@ -148,7 +197,7 @@ def _stacks() -> Iterator[Kind]:
         "skbayesnn",
         "BayesianStackingRegressor",
         _STACK,
-        {**_COLUMNS, **_OF_FOLDS},
+        {**_OF_STACK, **_OF_FOLDS},
         agreement.of_stack,
     )
     yield regressor
@@ -156,9 +205,9 @@ def _stacks() -> Iterator[Kind]:
         regressor,
         class_name="BayesianStackingClassifier",
         fitted={**_STACK, **_OF_CLASSES},
-        others=_COLUMNS,
+        others=_OF_STACK,
     )
-    said = {"log_density": NUMBER, "error": NUMBER, "others": rules.dict_of(NUMBER)}
+    said = {"log_density": RECORD, "error": RECORD, "others": rules.dict_of(RECORD)}
     module = "skbayesnn._stacking.summary"
     yield Kind(module, "Summary", others=said, has_state=False)
 
@@ -167,21 +216,21 @@ def _recalibration() -> Iterator[Kind]:
     yield Kind(
         "skbayesnn",
         "CalibratedUncertaintyRegressor",
-        {"estimator_": FITTED, "scale_": rules.NUMBER_OR_FLOATS},
+        {"estimator_": FITTED, "scale_": rules.SCALE},
         {**_AROUND, "quantile_maps_": rules.list_of(rules.of_type(QuantileMap))},
         agreement.of_calibration,
     )
     yield Kind(
         "skbayesnn._predictive.recalibration",
         "QuantileMap",
-        others={"level": FLOATS_1D, "share": FLOATS_1D},
+        others={"level": rules.EDGES, "share": rules.EDGES},
         agrees=agreement.of_quantile_map,
         has_state=False,
     )
 
 
 def _conformal() -> Iterator[Kind]:
-    models = {"conformal_": _SCORES, "n_calibration_": INTEGER}
+    models = {"conformal_": _SCORES, "n_calibration_": POSITIVE_COUNT}
     yield Kind(
         "skbayesnn",
         "ConformalRegressor",
@@ -201,24 +250,33 @@ def _conformal() -> Iterator[Kind]:
 
 
 def _decisions() -> Iterator[Kind]:
-    label, kind = rules.either(NUMBER, rules.TEXT), rules.none_or(rules.TEXT)
+    label, kind = rules.either(RECORD, rules.TEXT), rules.none_or(rules.TEXT)
+    # Infinite ones accept all rows, or none.
+    threshold = rules.number(rules.NOT_NAN)
     yield Kind(
         "skbayesnn",
         "Abstainer",
-        {"estimator_": FITTED, "threshold_": NUMBER, "abstain_label_": label},
-        {**_AROUND, **_OF_CLASSES, "coverage_": NUMBER, "error_": NUMBER, "kind": kind},
+        {"estimator_": FITTED, "threshold_": threshold, "abstain_label_": label},
+        {
+            **_AROUND,
+            **_OF_CLASSES,
+            "coverage_": rules.number(rules.SHARE),
+            "error_": RECORD,
+            "kind": kind,
+        },
+        agreement.of_abstainer,
     )
     fitted = {
         **_MODELS,
-        "held_out_": rules.list_of(rules.INTEGERS_1D),
-        "offset_": NUMBER,
+        "held_out_": rules.list_of(rules.integers()),
+        "offset_": rules.NUMBER,
         "uncertainty_": FLOATS_1D,
     }
     yield Kind(
         "skbayesnn.inspection",
         "DriftMonitor",
         fitted,
-        {"kind": kind, "one_way_columns_": FLOATS},
+        {"kind": kind, "one_way_columns_": FLOATS, "random_state": rules.SEED},
         agreement.of_monitor,
     )
 
@@ -227,7 +285,9 @@ def _searches() -> Iterator[Kind]:
     derived = {"scorer_": lambda search: metrics_of(scorers_of_search(search)[0])}
     for name in ("BatchedGridSearchCV", "BatchedRandomizedSearchCV"):
         module = "skbayesnn.model_selection"
-        yield Kind(module, name, _SEARCH, _OF_SEARCH, derived=derived)
+        yield Kind(
+            module, name, _SEARCH, _OF_SEARCH, agreement.of_search, derived=derived
+        )
 
 
 def _descriptions() -> Iterator[Kind]:
@@ -237,12 +297,12 @@ def _descriptions() -> Iterator[Kind]:
 
 def _transformers() -> Iterator[Kind]:
     flag = rules.FLAG
-    of_columns = rules.list_of(FLOATS_1D)
-    edges = {"bin_edges_": of_columns, "n_bins_": rules.INTEGERS_1D}
+    of_columns = rules.list_of(rules.EDGES)
+    edges = {"bin_edges_": of_columns, "n_bins_": rules.integers()}
     yield Kind(
         "skbayesnn.preprocessing",
         "PiecewiseLinearEncoder",
-        edges | {"values_": of_columns, "n_features_in_": INTEGER},
+        edges | {"values_": of_columns, "n_features_in_": POSITIVE_COUNT},
         {**_COLUMNS, **_OUTPUT, "keep_columns": flag, "sparse_output": flag},
         agreement.of_encoder,
     )
@@ -254,8 +314,19 @@ def _of_scikit_learn() -> Iterator[Kind]:
         "sklearn.pipeline", "Pipeline", others=_OUTPUT, agrees=agreement.of_pipeline
     )
     yield Kind("sklearn.frozen", "FrozenEstimator", others={"estimator": FITTED})
-    for name, names in _SCALERS.items():
-        fitted = {one: rules.none_or(FLOATS) for one in names}
+    yield Kind(
+        "sklearn.compose",
+        "TransformedTargetRegressor",
+        {"regressor_": FITTED, "transformer_": ESTIMATOR, TRAINING_DIM: _AXES},
+        _COLUMNS,
+    )
+    functions = dict.fromkeys(("func", "inverse_func"), rules.none_or(rules.FUNCTION))
+    yield Kind(
+        "sklearn.preprocessing",
+        "FunctionTransformer",
+        others={**_COLUMNS, **_OUTPUT, **functions},
+    )
+    for name, fitted in _SCALERS.items():
         others = {**_COLUMNS, **_OUTPUT, **_OF_SCALER}
         yield Kind("sklearn.preprocessing", name, fitted, others, agreement.of_scaler)
     for name in _SPLITTERS:
@@ -277,6 +348,40 @@ KINDS: dict[str, Kind] = {
     )
     for kind in kinds()
 }
+
+
+# By name; of inputs and outputs that are arrays, of which nothing can go wrong.
+FUNCTIONS: dict[str, Callable] = {
+    f"numpy.{name}": getattr(np, name)
+    for name in (
+        "arcsinh",
+        "cbrt",
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "sinh",
+        "sqrt",
+        "square",
+    )
+}
+
+
+def function_name(value) -> str | None:
+    """The name of one of ``FUNCTIONS``; None for all else."""
+    return next((name for name, one in FUNCTIONS.items() if one is value), None)
+
+
+def trusted_names() -> list[str]:
+    """Full names of the types of the list, and of scorers and what they are made of."""
+    types = [kind.type for kind in KINDS.values() if kind.is_there]
+    listed = [getattr(scoring, name) for name in scoring.__all__]
+    scorers = [one.function for one in listed if isinstance(one, scoring.Scorer)]
+    named = {*types, *scorers, scoring.Scorer, *SCORER_TYPES}
+    return sorted(f"{one.__module__}.{one.__qualname__}" for one in named)
 
 
 def kind_of(value) -> Kind | None:

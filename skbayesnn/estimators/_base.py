@@ -294,9 +294,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _checked_inputs(self, X):
         """X of a prediction, checked."""
         check_is_fitted(self)
-        _validation.check_number(
-            "n_draws", self.n_draws, kind=_validation.Integral, low=1
-        )
+        _validation.number_of_draws(self.n_draws)
         X = check_inputs(self, X, reset=False)
         if self.standardize is not False:
             names = getattr(self, "feature_names_in_", None)

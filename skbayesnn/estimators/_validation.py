@@ -17,6 +17,7 @@ from skbayesnn._parameters import (
     check_option,
     numpy_random_state,
 )
+from skbayesnn._parameters import number_of_draws as number_of_draws
 
 # Epochs of `max_iter="auto"`, at least: large tables see every row often enough.
 FEWEST_EPOCHS = 10

@@ -163,8 +163,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Independently initialised networks, trained side by side; the predictive is
         their equal-weight mixture [2]_. Five know better what they do not know.
     n_draws : int, default=200
-        Posterior draws of each network at prediction. They are fixed by the fitted
-        model: the same row always gets the same prediction.
+        Posterior draws of each network at prediction, at most 100,000. They are fixed
+        by the fitted model: the same row always gets the same prediction.
     n_training_draws : int, default=1
         Draws of the noise in every step of the training, whose gradients are averaged:
         less of their variance, for as many times the work.

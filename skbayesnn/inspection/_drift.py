@@ -398,7 +398,7 @@ def _share_of_known(held_out) -> float:
     twice the variance of independent ones; without folds that swap there is none.
     """
     # Rows that several folds hold out count as often, and are no more rows by it.
-    times = np.bincount(np.concatenate(held_out))
+    times = np.unique(np.concatenate(held_out), return_counts=True)[1]
     share = np.square(times).sum() / np.square(times.sum())
     return float(share if len(held_out) == 1 else 2 * share)
 

@@ -1,5 +1,7 @@
 """A small fitted model of every kind that can be saved, by name."""
 
+from types import SimpleNamespace
+
 import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold, ShuffleSplit
@@ -27,6 +29,7 @@ from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import BatchedGridSearchCV, BatchedRandomizedSearchCV
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
+from tests.estimators.posteriors import CASES
 
 SIZE = {
     "hidden_layer_sizes": (5,),
@@ -113,3 +116,67 @@ def finders_of_tau():
 
 
 _VARIATIONAL = "VariationalDropoutRegressorCV", "VariationalDropoutClassifierCV"
+
+
+def _of_likelihoods(seed):
+    """Networks of every likelihood, with the name of their target."""
+    numbers = {
+        "heteroscedastic": "y",
+        "student_t": "Y",
+        "poisson": "counts",
+        "mixture": "Y",
+        "gaussian": "Y",
+    }
+    found = {
+        name: (sized(MCDropoutRegressor, seed, likelihood=name), target)
+        for name, target in numbers.items()
+    }
+    network = sized(MCDropoutRegressor, seed, tau=2.0, n_estimators=2)
+    ordinal = sized(MCDropoutClassifier, seed, likelihood="ordinal")
+    learned = sized(MCDropoutRegressor, seed, dropout="auto", likelihood="student_t")
+    return found | {
+        "tau given": (network, "y"),
+        "ordinal": (ordinal, "codes"),
+        "learned rates": (learned, "y"),
+    }
+
+
+def of_every_kind(seed):
+    """Name -> a model that is not fitted, and the name of its target in `data`."""
+    size = {name: v for name, v in SIZE.items() if name != "hidden_layer_sizes"}
+    posteriors = {}
+    for case in CASES:
+        two_layers = {"hidden_layer_sizes": (4, 3), "random_state": seed}
+        target = "labels" if case.classifies else "y"
+        posteriors[str(case)] = case.model(**two_layers, **size), target
+    finders = {
+        kind.__name__: (
+            sized(kind, seed),
+            "labels" if "Classifier" in kind.__name__ else "y",
+        )
+        for kind in finders_of_tau()
+    }
+    return {
+        **posteriors,
+        **_of_likelihoods(seed),
+        **finders,
+        **{name: (model, "y") for name, model in regressors(seed).items()},
+        **{name: (model, "labels") for name, model in classifiers(seed).items()},
+    }
+
+
+def made_up(seed):
+    """X (41, 4), y (41,), Y (41, 2), codes and labels of 3 kinds, counts, X_new."""
+    random = np.random.default_rng([seed, 21])
+    X = random.standard_normal((41, 4))
+    y = X[:, 0] + 0.3 * random.standard_normal(41)
+    codes = np.argsort(np.argsort(y)) * 3 // 41
+    return SimpleNamespace(
+        X=X,
+        y=y,
+        Y=np.stack([y, 30 * X[:, 1] - y], axis=1),
+        codes=codes,
+        labels=np.array(["low", "mid", "top"])[codes],
+        counts=random.poisson(np.exp(0.3 * y)).astype(float),
+        X_new=random.standard_normal((11, 4)),
+    )

@@ -310,14 +310,15 @@ def another_header(document, members, random):
         document["format"] = 0
         return
     where = _one(found, random)
-    values = np.load(io.BytesIO(members.pop(where["member"])))
+    values = np.load(io.BytesIO(members.pop(where["member"] + archive.ARRAY)))
     changed = [values.view("<i4"), values[None], values[:-1], values.T]
     changed += [values[..., 0]] if values.size else []
     changed = [
         one for one in changed if one.shape != values.shape or one.dtype.kind == "i"
     ]
-    where["member"], member = arrays.as_member(_one(changed, random))
-    members[where["member"]] = member
+    member = arrays.as_member(_one(changed, random))
+    where["member"] = archive.digest_of(member)
+    members[where["member"] + archive.ARRAY] = member
 
 
 @edited
@@ -338,7 +339,7 @@ def another_member(document, members, random):
         where, other = _one(pairs, random)
         where["member"] = other["member"]
     else:
-        members[archive.digest_of(b"")] = b""
+        members[archive.digest_of(b"") + archive.ARRAY] = b""
 
 
 MUTATIONS = [

@@ -6,6 +6,7 @@ import pickle
 import re
 import subprocess
 import sys
+import tempfile
 import textwrap
 import zipfile
 
@@ -14,9 +15,7 @@ import pytest
 import sklearn
 import torch
 from sklearn.base import is_classifier
-from sklearn.compose import TransformedTargetRegressor
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -237,12 +236,11 @@ def test_file_is_arrays_and_json(network, path, data):
 # ---- what is refused
 
 
-def double(X):
-    return 2 * X
+def _local_class():
+    class Local(FunctionTransformer):
+        """Of nobody else."""
 
-
-class Own(MCDropoutRegressor):
-    """Of a user."""
+    return Local
 
 
 def _own_scorer(network):
@@ -253,23 +251,17 @@ def _own_scorer(network):
 
 
 REFUSED = {
-    "a function": (
+    "a function without a name": (
         lambda network: CalibratedUncertaintyRegressor(
-            make_pipeline(FunctionTransformer(double), network), cv=2
+            make_pipeline(FunctionTransformer(lambda X: 2 * X), network), cv=2
         ),
-        "FunctionTransformer",
+        r"builtins.function \S*<lambda> in Calib.*\.estimator\.steps\[0\]\[1\]\.func",
     ),
-    "a pipeline of another end": (
-        lambda network: make_pipeline(StandardScaler(), LinearRegression()),
-        "LinearRegression",
+    "a function of another": (_own_scorer, r"<locals>.score in \S*\.scoring"),
+    "a class inside of a function": (
+        lambda network: make_pipeline(_local_class()(), network),
+        r"_local_class.<locals>.Local in Pipeline.steps\[0\]\[1\]\.",
     ),
-    "a foreign estimator": (lambda network: LinearRegression(), "LinearRegression"),
-    "one around ours": (
-        lambda network: TransformedTargetRegressor(network),
-        "TransformedTargetRegressor",
-    ),
-    "a class of a user": (lambda network: Own(**network.get_params()), "Own"),
-    "a scorer of a user": (_own_scorer, "scoring"),
     "a folder of pickles": (
         lambda network: make_pipeline(StandardScaler(), network, memory="folder"),
         "memory",
@@ -291,7 +283,7 @@ def test_what_no_file_can_hold(name, network, data, path, tmp_path, monkeypatch)
 
 def test_refusal_says_where_and_the_way_out(network, path):
     network.note_ = {"by": [object()]}
-    with pytest.raises(ValueError, match=r"'note_' in MCDropoutRegressor.*skops"):
+    with pytest.raises(ValueError, match=r"'note_' in MCDropoutRegressor.*joblib"):
         skbayesnn.save(network, path)
     del network.note_
     network.pruning_ = {"by": [1, object()]}
@@ -336,6 +328,86 @@ def test_no_such_file(path, network):
         skbayesnn.load(path)
     with pytest.raises(FileNotFoundError):
         skbayesnn.save(network, path / "model")
+
+
+@pytest.mark.parametrize(
+    ("file", "error", "match"),
+    [
+        ("", FileNotFoundError, "`file` must be the path of a file; got ''"),
+        (".", IsADirectoryError, "path of a file; got the folder '.'. Give the name"),
+        ("folder", IsADirectoryError, "path of a file; got the folder 'folder'"),
+        (b"model", TypeError, "got bytes. Their functions are skbayesnn.dumps and"),
+        (3, TypeError, "a path or a binary file object; got int"),
+        (io.StringIO(), TypeError, "must be a binary file object; got .* Open it"),
+    ],
+    ids=str,
+)
+def test_what_is_no_file(file, error, match, network, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    calls = [
+        lambda: skbayesnn.save(network, file),
+        lambda: skbayesnn.load(file),
+        lambda: skbayesnn.get_untrusted_types(file),
+    ]
+    for call in calls:
+        with pytest.raises(error, match=match):
+            call()
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder"]
+
+
+# ---- file objects and bytes
+
+
+def test_file_objects_and_bytes(network, path, data):
+    skbayesnn.save(network, path)
+    content = skbayesnn.dumps(network)
+    assert path.read_bytes() == content
+    skbayesnn.save(network, file := io.BytesIO(b"before"))
+    assert file.getvalue() == content  # Written from the position of the file.
+    file.seek(0)
+    with open(path, "rb") as opened:
+        models = [skbayesnn.load(opened), skbayesnn.load(file)]
+    models += [skbayesnn.loads(of(content)) for of in (bytes, bytearray, memoryview)]
+    for again in models:
+        assert_same(again, network, data.X_new)
+    with tempfile.TemporaryFile() as opened:
+        skbayesnn.save(network, opened)
+        assert opened.tell() == len(content)
+    with pytest.raises(TypeError, match="`data` must be bytes; got str"):
+        skbayesnn.loads("model")
+
+
+def test_message_names_the_file(network, path, tmp_path):
+    with pytest.raises(ValueError, match="`data` must be a whole file"):
+        skbayesnn.loads(skbayesnn.dumps(network)[:-1])
+    with pytest.raises(ValueError, match=r"the file object .*BytesIO.* whole file"):
+        skbayesnn.load(io.BytesIO(b"PK"))
+    path.write_bytes(b"PK")
+    with (
+        open(path, "rb") as opened,
+        pytest.raises(ValueError, match=f"the file object '{path}' must be a whole"),
+    ):
+        skbayesnn.load(opened)
+
+
+def test_one_of_file_and_data(path):
+    for given in ({}, {"file": path, "data": b""}):
+        with pytest.raises(TypeError, match="exactly one of `file` and `data`"):
+            skbayesnn.get_untrusted_types(**given)
+
+
+def test_missing_package_and_memory_are_named_as_they_are(network, monkeypatch):
+    """They say nothing against the file."""
+    content = skbayesnn.dumps(network)
+    for error in (ModuleNotFoundError("No module named 'crepes'"), MemoryError("full")):
+
+        def fails(*arguments, error=error, **options):
+            raise error
+
+        monkeypatch.setattr("skbayesnn._persistence.functions.decoded", fails)
+        with pytest.raises(type(error), match=str(error)):
+            skbayesnn.loads(content)
 
 
 # ---- skops

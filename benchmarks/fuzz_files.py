@@ -1,0 +1,150 @@
+"""Is every saved file with one wrong number refused, or does it predict finite numbers?
+
+Every number of a file of every kind of model (of large arrays the first and a random
+one) is replaced by 0, -1, 1e9, NaN and infinity, and the checksums are made right
+again. `skbayesnn.loads` must refuse the file, or the model must predict finite numbers;
+either must take at most 2 seconds of the processor and 100 MB more than before. A
+process of its own loads them, so that a crash is counted, too. (Linux only.)
+"""
+
+import multiprocessing
+import re
+import resource
+import signal
+import sys
+import time
+import warnings
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from common import ROOT, command_line, environment, table
+from sklearn.exceptions import ConvergenceWarning
+
+sys.path.insert(0, str(ROOT))
+
+import skbayesnn
+from tests.persistence import forgery, models
+
+SECONDS, MEGABYTES, SEED = 2.0, 100.0, 0
+# Where a process is stopped: seconds of the processor, and megabytes of addresses.
+_STOPPED_AFTER, _MOST_MEGABYTES = 10.0, 1_500
+# Rows of a prediction.
+_ROWS = 3
+
+
+class Stopped(BaseException):
+    """It takes too long."""
+
+
+def candidates(name: str, most: int | None):
+    """The content of a file, its predictions, and (place, value) of every forgery."""
+    data = models.made_up(SEED)
+    model, target = models.of_every_kind(SEED)[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(data.X, getattr(data, target))
+    content = skbayesnn.dumps(model)
+    X = data.X_new[:_ROWS]
+    expected = forgery.predictions(skbayesnn.loads(content), X)
+    random = np.random.default_rng(SEED)
+    places = list(forgery.places(*forgery.archive.unpacked(content), random))
+    found = [(place, value) for place in places for value in forgery.VALUES]
+    if most is not None and most < len(found):
+        chosen = np.sort(random.choice(len(found), most, replace=False))
+        found = [found[i] for i in chosen]
+    return content, X, expected, found
+
+
+def _megabytes(name: str) -> float:
+    """Of this process: VmRSS, its largest value VmHWM, or VmSize."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) / 1024
+
+
+def _stop(*_):
+    raise Stopped
+
+
+def judge(connection, name: str, most: int | None, start: int) -> None:
+    """Send the outcome of every candidate from ``start`` on."""
+    content, X, expected, found = candidates(name, most)
+    largest = int(_megabytes("VmSize") + _MOST_MEGABYTES) << 20
+    resource.setrlimit(resource.RLIMIT_AS, (largest, largest))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGVTALRM, _stop)
+    connection.send(len(found))
+    for place, value in found[start:]:
+        changed = forgery.forged(content, place, value)
+        Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew.
+        before, began = _megabytes("VmRSS"), time.process_time()
+        signal.setitimer(signal.ITIMER_VIRTUAL, _STOPPED_AFTER)
+        try:
+            said = forgery.outcome(changed, X, expected)
+        except Stopped:
+            said = "stopped"
+        except MemoryError:
+            said = "MemoryError"
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        took, grown = time.process_time() - began, _megabytes("VmHWM") - before
+        if took > SECONDS:
+            said += f" after {took:.1f} s"
+        if grown > MEGABYTES:
+            said += f" with {grown:.0f} MB"
+        connection.send((f"{place} = {value}", said, took, grown))
+    connection.send(None)
+
+
+def judged(name: str, most: int | None) -> tuple[Counter, list[str], float, float]:
+    """Outcomes of a kind of model, what is wrong, most seconds and most megabytes."""
+    context = multiprocessing.get_context("spawn")
+    outcomes, wrong, seconds, megabytes = Counter(), [], 0.0, 0.0
+    n_done, n_all = 0, None
+    while n_done != n_all:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=judge, args=(theirs, name, most, n_done))
+        process.start()
+        theirs.close()
+        try:
+            n_all = ours.recv()
+            while n_done < n_all and ours.poll(20 * _STOPPED_AFTER):
+                what, said, took, grown = ours.recv()
+                n_done += 1
+                seconds, megabytes = max(seconds, took), max(megabytes, grown)
+                outcomes[said if said in ("refused", "finite") else "wrong"] += 1
+                if said not in ("refused", "finite"):
+                    wrong.append(f"{name}: {what}: {said}")
+        except EOFError:
+            pass
+        if n_done != n_all:  # It has crashed, or does not answer.
+            process.kill()
+            outcomes["wrong"] += 1
+            wrong.append(f"{name}: number {n_done}: crashed")
+            n_done += 1
+        process.join()
+    return outcomes, wrong, seconds, megabytes
+
+
+def main() -> None:
+    """Print a table, and what is wrong."""
+    parser = command_line(__doc__)
+    parser.add_argument("--kinds", nargs="*", help="of models; all by default")
+    parser.add_argument("--most", type=int, help="candidates of a kind, at random")
+    options = parser.parse_args()
+    print(environment())
+    rows, all_wrong, total = [], [], Counter()
+    for name in options.kinds or models.of_every_kind(SEED):
+        outcomes, wrong, seconds, megabytes = judged(name, options.most)
+        total += outcomes
+        all_wrong += wrong
+        counts = [outcomes[one] for one in ("refused", "finite", "wrong")]
+        rows.append([name, *counts, f"{seconds:.2f}", f"{megabytes:.0f}"])
+        print(*rows[-1], *wrong, sep=" | ", file=sys.stderr, flush=True)
+    counts = [total[one] for one in ("refused", "finite", "wrong")]
+    rows.append(["all", *counts, "", ""])
+    print(table(["model", "refused", "finite", "wrong", "most s", "most MB"], rows))
+    print(*all_wrong, sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""Files whose checksums are right and one of whose numbers is another one.
+
+Also what a model predicts of some rows, and whether it stays finite.
+"""
+
+import copy
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+import skbayesnn
+from skbayesnn._persistence import archive, arrays
+
+# What the numbers of a file are replaced by.
+VALUES = (0, -1, 10**9, math.nan, math.inf)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A number of a document, or of one of its arrays.
+
+    keys : from the document's root to what holds the number
+    index : of an array's number, flat; None of the document's own
+    """
+
+    keys: tuple
+    index: int | None = None
+
+    def __str__(self):
+        named = [k for k in self.keys if k not in ("model", "state", "params", "dict")]
+        of_array = "" if self.index is None else f"[{self.index}]"
+        return "/".join(map(str, named)) + of_array
+
+
+def places(document, members, random, keys=()) -> Iterator[Place]:
+    """All numbers of a document; of a large array the first and a random one."""
+    if isinstance(document, dict) and "array" in document:
+        values = _array(document, members)
+        if values.dtype.kind not in "iuf" or not values.size:
+            return
+        few = range(values.size) if values.size <= arrays.FEW else ()
+        for index in few or {0, int(random.integers(values.size))}:
+            yield Place(keys, index)
+        if "member" in document:
+            for i in range(values.ndim):
+                yield Place((*keys, "shape", i))
+        return
+    if isinstance(document, dict) and "float" in document:
+        yield Place(keys)
+    elif isinstance(document, dict | list):
+        inside = document.items() if isinstance(document, dict) else enumerate(document)
+        for key, value in inside:
+            yield from places(value, members, random, (*keys, key))
+    elif type(document) in (int, float):
+        yield Place(keys)
+
+
+def forged(content: bytes, place: Place, value) -> bytes:
+    """The file with another number."""
+    document, members = archive.unpacked(content)
+    document = copy.deepcopy(document)
+    where = document
+    for key in place.keys[:-1]:
+        where = where[key]
+    last = place.keys[-1]
+    if place.index is None:
+        where[last] = value if math.isfinite(value) else {"float": str(value)}
+    else:
+        where[last] = _with_another(where[last], place.index, value, members)
+        used = {digest + archive.ARRAY for digest in _members(document)}
+        members = {name: v for name, v in members.items() if name in used}
+    return archive.packed(document, members)
+
+
+def _array(document, members) -> np.ndarray:
+    if "values" in document:
+        return np.array(document["values"], document["array"])
+    about = [document[name] for name in ("array", "shape", "fortran")]
+    return arrays.of_member(members[document["member"] + archive.ARRAY], *about)
+
+
+def _with_another(document, index, value, members):
+    """The document of an array with another number; its member is added."""
+    values = _array(document, members).copy(order="K")
+    kind = values.dtype
+    if kind.kind != "f" and not math.isfinite(value):
+        values = values.astype(float)
+    elif kind.kind == "u" and value < 0:
+        values = values.astype(np.int64)
+    values[np.unravel_index(index, values.shape)] = value
+    if arrays.is_small(values):
+        return {"array": values.dtype.str, "values": values.tolist()}
+    member = arrays.as_member(values)
+    digest = archive.digest_of(member)
+    members[digest + archive.ARRAY] = member
+    return {
+        "array": values.dtype.str,
+        "shape": list(values.shape),
+        "fortran": values.flags.fnc,
+        "member": digest,
+    }
+
+
+def _members(document) -> Iterator[str]:
+    """Digests that a document names."""
+    if isinstance(document, dict):
+        if "member" in document:
+            yield document["member"]
+        for value in document.values():
+            yield from _members(value)
+    elif isinstance(document, list):
+        for value in document:
+            yield from _members(value)
+
+
+def outcome(content: bytes, X, expected: dict) -> str:
+    """ "refused" or "finite", or what is wrong of a forged file.
+
+    expected : predictions of the file as it was, by those methods that are tried
+    """
+    try:
+        model = skbayesnn.loads(content)
+    except ValueError:
+        return "refused"
+    try:
+        found = predictions(model, X, list(expected))
+        return not_finite(found, expected) or "finite"
+    # A model that was loaded must predict, whatever the error is.
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+CALLS = {
+    "transform": lambda model, X: model.transform(X),
+    "predict": lambda model, X: model.predict(X),
+    "predict_proba": lambda model, X: model.predict_proba(X),
+    "predict_set": lambda model, X: model.predict_set(X),
+    "predict_uncertainty": lambda model, X: np.stack(
+        list(model.predict_uncertainty(X, kind="all").values())
+    ),
+    "score_samples": lambda model, X: model.score_samples(X),
+    "p_value": lambda model, X: model.p_value(X),
+    "predict_interval": lambda model, X: model.predict_interval(X),
+    "sample_y": lambda model, X: model.sample_y(X, n_samples=3),
+    "fold_estimators_": lambda model, X: model.predict_interval(X, method="cv+"),
+}
+QUICK = [name for name in CALLS if name not in list(CALLS)[-3:]]
+
+
+def predictions(model, X, names=tuple(CALLS)) -> dict[str, np.ndarray]:
+    """Numbers that a model predicts, by the method or attribute that it must have."""
+    if getattr(model, "refit", True) is False:
+        return {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = {
+            name: np.asarray(CALLS[name](model, X))
+            for name in names
+            if hasattr(model, name)
+        }
+    return {n: values for n, values in found.items() if values.dtype.kind in "fiub"}
+
+
+def not_finite(found: dict, expected: dict) -> str:
+    """A method whose numbers are not finite where they were; or nothing."""
+    for name, values in found.items():
+        known = np.isfinite(expected[name])
+        finite = np.isfinite(values)
+        if known.shape != finite.shape:
+            known = np.True_
+        if not (finite | ~known).all():
+            return f"{name} is not finite"
+    return ""

@@ -1,0 +1,337 @@
+"""Files with right checksums whose numbers make no sense, or ask for too much."""
+
+import io
+import json
+import math
+import re
+import time
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import skbayesnn
+from skbayesnn import (
+    AnchoredEnsembleRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+)
+from skbayesnn._persistence import archive, arrays
+from tests.persistence import forgery, models
+from tests.persistence.models import sized
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+# Of all kinds there are, for `benchmarks/fuzz_files.py`.
+KINDS = [
+    "bernoulli, regressor",
+    "images, classifier",
+    "mixture",
+    "ordinal",
+    "poisson",
+    "cv+",
+    "isotonic",
+    "monitor",
+    "encoder",
+    "pipeline",
+    "stack of a pool",
+    "grid search",
+]
+N_FORGED = 10
+# Bytes and seconds that a file of a few kB may take until it is refused.
+MOST_BYTES, SECONDS = 100e6, 2.0
+
+
+@pytest.fixture(scope="module")
+def made_up():
+    return models.made_up(3)
+
+
+@pytest.fixture(scope="module")
+def stored(made_up):
+    """A network, whose random state is a generator."""
+    random = np.random.RandomState(3)
+    model = sized(MCDropoutRegressor, random, hidden_layer_sizes=(6, 7))
+    return skbayesnn.dumps(model.fit(made_up.X, made_up.y))
+
+
+def with_another(content, change):
+    """The file with another document."""
+    document, members = archive.unpacked(content)
+    change(document)
+    return archive.packed(document, members)
+
+
+def refused(content, match):
+    """In little time and memory; by an error that says what is wrong."""
+    tracemalloc.start()
+    began = time.process_time()
+    with pytest.raises(ValueError, match=match):
+        skbayesnn.loads(content)
+    seconds = time.process_time() - began
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < MOST_BYTES
+    assert seconds < SECONDS
+
+
+def test_one_wrong_number_is_refused_or_predicts_finite_numbers(made_up, seed):
+    """A sample of what `benchmarks/fuzz_files.py` tries."""
+    random = np.random.default_rng([seed, 31])
+    kinds, wrong, n_refused, X = models.of_every_kind(seed), [], 0, made_up.X_new[:3]
+    for name in KINDS:
+        if name == "cv+":
+            pytest.importorskip("crepes")
+        model, target = kinds[name]
+        content = skbayesnn.dumps(model.fit(made_up.X, getattr(made_up, target)))
+        expected = forgery.predictions(skbayesnn.loads(content), X, forgery.QUICK)
+        places = list(forgery.places(*archive.unpacked(content), random))
+        for _ in range(N_FORGED):
+            place = places[random.integers(len(places))]
+            value = forgery.VALUES[random.integers(len(forgery.VALUES))]
+            forged = forgery.forged(content, place, value)
+            said = forgery.outcome(forged, X, expected)
+            n_refused += said == "refused"
+            if said not in ("refused", "finite"):
+                wrong.append(f"{name}: {place} = {value}: {said}")
+    assert not wrong, "\n".join(wrong)
+    assert 0 < n_refused < len(KINDS) * N_FORGED
+
+
+# ---- one rule after the other
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("x_scale_", np.zeros(4), "with one axis, finite and > 0"),
+        ("x_scale_", np.array([1, 2, -1, 1.0]), "with one axis, finite and > 0"),
+        ("y_scale_", np.array([np.nan]), "with one axis, finite and > 0"),
+        ("x_mean_", np.array([1, np.inf, 0, 0]), "with one axis, finite; got"),
+        ("seeds_", np.array([-1]), "integers with one axis, finite and >= 0"),
+        ("tau_", 0.0, "a number, finite and > 0 or an array"),
+        ("dropout_", 1.5, r"in \[0, 1\]"),
+        ("weight_decay_", math.inf, "finite and >= 0"),
+        ("total_weight_", -3.0, "a number, finite and > 0"),
+        ("y_ndim_", 3, "an integer from 1 to 2"),
+        ("tau", -1.0, "a string, or numbers, finite and > 0"),
+        ("dropout", [0.1, 0.2, 1.0], r"a string, or numbers, in \[0, 1\)"),
+        ("length_scale", math.nan, "a string, or numbers, finite and >= 0"),
+        ("n_draws", 10**9, "an integer from 1 to 100000"),
+        ("n_draws", 0, "an integer from 1 to 100000"),
+        ("n_estimators", 0, "an integer >= 1"),
+        ("random_state", -1, "None or an integer from 0 to 4294967295"),
+    ],
+)
+def test_rule_of_an_attribute(name, value, rule, stored):
+    """What a file may not hold cannot be saved either."""
+    model = skbayesnn.loads(stored)
+    setattr(model, name, value)
+    match = f"`{name}` of MCDropoutRegressor must be .*{rule}"
+    with pytest.raises(ValueError, match=match):
+        skbayesnn.dumps(model)
+
+
+def test_records_may_be_of_any_value(stored):
+    """No prediction is computed from them; a fit itself writes NaN and infinity."""
+    model = skbayesnn.loads(stored)
+    model.elbo_ = -math.inf
+    model.loss_curve_ = [math.nan, math.inf]
+    model.history_ = {"loss": np.array([[np.nan], [1.0]])}
+    again = skbayesnn.loads(skbayesnn.dumps(model))
+    assert again.elbo_ == -math.inf
+    np.testing.assert_equal(again.loss_curve_, model.loss_curve_)
+    np.testing.assert_equal(again.history_, model.history_)
+
+
+@pytest.mark.parametrize(
+    ("log_tau", "rule"), [(-1e9, "must be finite"), (1e9, "must be > 0")]
+)
+def test_predictions_must_be_finite(log_tau, rule, made_up):
+    """Whatever parameters make them: here the noise overflows, or vanishes."""
+    model = sized(MCDropoutRegressor, 0, tau=1.0).fit(made_up.X, made_up.y)
+    noise = {"likelihood/log_tau": np.array([[log_tau]], np.float32)}
+    model.parameters_ = model.parameters_ | noise
+    with pytest.raises(ValueError, match=f"predict.* {rule} at the mean"):
+        skbayesnn.dumps(model)
+
+
+def test_as_many_draws_as_a_fit_accepts(made_up):
+    network = sized(AnchoredEnsembleRegressor, 0, n_draws=100_001)
+    with pytest.raises(ValueError, match="`n_draws` must be at most 100000; got"):
+        network.fit(made_up.X, made_up.y)
+    network.set_params(n_draws=100_000).fit(made_up.X, made_up.y)
+    assert skbayesnn.loads(skbayesnn.dumps(network)).n_draws == 100_000
+
+
+# ---- generators
+
+
+STATES = {
+    "pos": (-5, -1, 625, 10_000, 10**9, 10**400, True, "1", None),
+    "has_gauss": (-1, 2, 10**9, False, None),
+    "gauss": ({"float": "nan"}, {"float": "inf"}, 1, None),
+    "bit_generator": ("PCG64", "SFC64", "", None),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_generator_out_of_its_state(name, stored):
+    """NumPy checks none of it, and reads and writes what is beside its words."""
+
+    def generator(document):
+        return document["model"]["params"]["random_state"]["random_state"]["dict"]
+
+    for value in STATES[name]:
+
+        def change(document, value=value):
+            state = generator(document)
+            where = state["state"]["dict"] if name == "pos" else state
+            assert name in where
+            where[name] = value
+
+        refused(with_another(stored, change), "state of a RandomState must be 624")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        np.zeros(624, np.uint32),  # its numbers are all zero, and normal ones never end
+        np.ones(623, np.uint32),
+        np.ones(624, np.int64),
+        np.ones((624, 1), np.uint32),
+    ],
+    ids=["zeros", "short", "dtype", "axes"],
+)
+def test_words_of_a_generator(key, stored):
+    document, members = archive.unpacked(stored)
+    state = document["model"]["params"]["random_state"]["random_state"]["dict"]
+    member = arrays.as_member(key)
+    old = state["state"]["dict"]["key"]["member"]
+    state["state"]["dict"]["key"] = {
+        "array": key.dtype.str,
+        "shape": list(key.shape),
+        "fortran": False,
+        "member": archive.digest_of(member),
+    }
+    del members[old + archive.ARRAY]
+    members[archive.digest_of(member) + archive.ARRAY] = member
+    refused(archive.packed(document, members), "state of a RandomState must be 624")
+
+
+def test_generator_goes_on_where_it_was(stored):
+    random = np.random.RandomState(3)
+    random.randint(2**31 - 1, size=1)  # the seed of one network
+    again = skbayesnn.loads(stored).random_state
+    np.testing.assert_array_equal(again.standard_normal(5), random.standard_normal(5))
+
+
+# ---- sizes
+
+
+def in_place_of_x_mean(array):
+    def change(document):
+        document["model"]["state"]["x_mean_"] = array
+
+    return change
+
+
+def likelihood(document):
+    return document["model"]["state"]["network_"]["dict"]["likelihood"]["dict"]
+
+
+BOMBS = {
+    "wide strings": (
+        in_place_of_x_mean({"array": "<U99999999", "values": ["a"] * 4}),
+        "at most 32 entries and 65536 bytes; got 4 of dtype '<U99999999'",
+    ),
+    "wide bytes": (
+        in_place_of_x_mean({"array": "|S999999999", "values": ["a"] * 20}),
+        "at most 32 entries and 65536 bytes",
+    ),
+    "impossible strings": (
+        in_place_of_x_mean({"array": "<U10000000000", "values": ["a"]}),
+        "has the dtype '<U10000000000', which skbayesnn.save does not write",
+    ),
+    "many values": (
+        in_place_of_x_mean({"array": "<f8", "values": [[0.0] * 4] * 9}),
+        "at most 32 entries.*got 36",
+    ),
+    "targets": (
+        lambda document: likelihood(document).update(n_targets=10**9),
+        "networks of 1000000000 outputs must have as many parameters",
+    ),
+    "masks": (
+        lambda document: document["model"]["state"]["network_"]["dict"]["families"][0][
+            "dict"
+        ].update(units={"tuple": [10**5, 10**5]}),
+        "agree in where masks are placed",
+    ),
+    "repeated arrays": (
+        lambda document: document["model"]["state"].update(
+            feature_names_in_=[{"array": "<U500", "values": ["a"] * 32}] * 1_100
+        ),
+        "must not take many times the size of the file",
+    ),
+    "deep lists": (
+        in_place_of_x_mean(json.loads("[" * 900 + "]" * 900)),
+        "it is nested too deeply",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_sizes_are_checked_before_anything_is_allocated(name, stored):
+    change, match = BOMBS[name]
+    refused(with_another(stored, change), match)
+
+
+def test_classes_without_arrays_of_their_size(made_up):
+    """The ordinal likelihood has one output, however many classes."""
+    ordinal = sized(MCDropoutClassifier, 0, likelihood="ordinal")
+    content = skbayesnn.dumps(ordinal.fit(made_up.X, made_up.codes))
+    forged = with_another(
+        content, lambda document: likelihood(document).update(n_classes=10**9)
+    )
+    refused(forged, "networks of 1000000000 targets or classes must have as many")
+
+
+def test_columns_without_arrays_of_their_size(made_up):
+    """A scaler that does nothing has none."""
+    nothing = StandardScaler(with_mean=False, with_std=False)
+    model = make_pipeline(nothing, sized(MCDropoutRegressor, 0))
+    content = skbayesnn.dumps(model.fit(made_up.X, made_up.y))
+
+    def change(document):
+        [_, scaler] = document["model"]["params"]["steps"][0]["tuple"]
+        scaler["state"]["n_features_in_"] = 10**9
+
+    tracemalloc.start()
+    again = skbayesnn.loads(with_another(content, change))
+    assert tracemalloc.get_traced_memory()[1] < MOST_BYTES
+    tracemalloc.stop()
+    with pytest.raises(ValueError, match="1000000000 features"):
+        again.predict(made_up.X_new)
+
+
+def test_document_that_json_cannot_read(stored):
+    """Its text; no writer of JSON makes it so deep."""
+    with zipfile.ZipFile(io.BytesIO(stored)) as old:
+        members = {name: old.read(name) for name in old.namelist()}
+    text = b"[" * 200_000 + b"]" * 200_000
+    members["model.json"] = text
+    members["model.json.sha256"] = f"{archive.digest_of(text)}  model.json\n".encode()
+    with zipfile.ZipFile(file := io.BytesIO(), "w") as new:
+        for name, member in members.items():
+            new.writestr(name, member)
+    refused(file.getvalue(), re.escape("model.json is nested too deeply."))
+
+
+def test_wide_labels_are_stored_as_they_are(made_up):
+    """Their dtype is kept; more than the longest of them needs."""
+    labels = made_up.labels.astype("<U9000")
+    model = sized(MCDropoutClassifier, 0).fit(made_up.X, labels)
+    again = skbayesnn.loads(skbayesnn.dumps(model))
+    assert again.classes_.dtype == model.classes_.dtype == "<U9000"
