@@ -230,6 +230,12 @@ def check_numbers(estimator, y) -> np.ndarray:
             "(y - y.min()) / np.timedelta64(1, 'D')."
         )
     if values.dtype.kind in "OUS":
+        missing = [value for value in values.flat if _is_missing(value)]
+        if missing:
+            raise ValueError(
+                f"`y` must have a value for every row; got {missing[0]!r} in "
+                f"{len(missing)} of {values.size} places. Remove these rows."
+            )
         try:
             values.astype(np.float64)
         except (TypeError, ValueError) as error:
@@ -250,14 +256,16 @@ def check_labels(y) -> np.ndarray:
         order.
     """
     y = column_or_1d(y, warn=True)
+    # Missing integers of pandas are NaN in an array.
+    labels = y.tolist() if y.dtype.kind in "fO" else []
+    missing = [row for row, label in enumerate(labels) if _is_missing(label)]
+    if missing:
+        raise ValueError(
+            f"`y` must have a label for every row; got {labels[missing[0]]!r} in "
+            f"{len(missing)} rows, first in row {missing[0]}. Remove these rows, "
+            "or give them a label of their own."
+        )
     if y.dtype.kind == "O":
-        missing = np.flatnonzero([_is_missing(label) for label in y])
-        if len(missing):
-            raise ValueError(
-                f"`y` must have a label for every row; got {y[missing[0]]!r} in "
-                f"{len(missing)} rows, first in row {missing[0]}. Remove these rows, "
-                "or give them a label of their own."
-            )
         kinds = {type(label).__name__ for label in y}
         if len(kinds) > 1 and "str" in kinds:
             raise ValueError(

@@ -19,7 +19,13 @@ from skbayesnn._meta.held_out import (
     check_each_row_once,
     one_target,
 )
-from skbayesnn._predictive.cross_conformal import NUDGE, cross_interval, too_few
+from skbayesnn._meta.walk import open_predictive
+from skbayesnn._predictive.cross_conformal import (
+    NUDGE,
+    cross_interval,
+    not_below_zero,
+    too_few,
+)
 from skbayesnn._predictive.summaries import checked_coverages
 from skbayesnn._settings import imported, undisturbed
 from skbayesnn._sklearn_compat import safe_indexing
@@ -199,7 +205,8 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         Returns
         -------
         interval : ndarray of shape (n_samples[, n_coverages], 2)
-            Lower and upper end in y's units.
+            Lower and upper end in y's units; of counts (``likelihood="poisson"``) not
+            below 0.
         """
         check_is_fitted(self)
         if kind != "equal_tailed":
@@ -221,6 +228,12 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
                 result[:, i] = self.conformal_.predict_int(
                     mean, sigmas=std, confidence=level - NUDGE
                 )
+        try:
+            one_row = safe_indexing(X, np.arange(1))
+            opened = open_predictive(self.estimators_[0], one_row)
+            result = not_below_zero(result, opened)
+        except TypeError:
+            pass  # an estimator with means and stds alone, which says no more of y
         return result if np.ndim(coverage) else result[:, 0]
 
 

@@ -161,6 +161,11 @@ class MixturePredictive:
         return self.scaled(factor)
 
     @property
+    def counts(self) -> bool:
+        """Whether it is of whole numbers from 0 on."""
+        return self.components.discrete
+
+    @property
     def has_spread(self) -> bool:
         """Whether it is of real numbers that are not behind a transform."""
         return not self.components.discrete and self.transform is None

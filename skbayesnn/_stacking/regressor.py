@@ -7,7 +7,11 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from skbayesnn._data.validate import check_numbers, check_target_given
 from skbayesnn._fitted_state import prediction
 from skbayesnn._meta.walk import open_predictive
-from skbayesnn._predictive.cross_conformal import cross_interval, too_few
+from skbayesnn._predictive.cross_conformal import (
+    cross_interval,
+    not_below_zero,
+    too_few,
+)
 from skbayesnn._predictive.mixin import (
     OpenPredictive,
     RegressionPredictiveMixin,
@@ -241,6 +245,8 @@ class BayesianStackingRegressor(
                     [scores[:, j] for scores in self.fold_scores_],
                     level,
                 )
+        one_row = safe_indexing(X, np.arange(1))
+        result = not_below_zero(result, self._opened(self.estimators_, one_row))
         result = result if self.oof_prediction_.ndim == 2 else result[:, 0]
         return result if np.ndim(coverage) else result[..., 0, :]
 

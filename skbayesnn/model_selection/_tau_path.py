@@ -101,10 +101,13 @@ class TauPathCV(BayesianNetwork):
                 )
             _validation.device_for_fit(network.device)
             given = {"sample_weight": sample_weight, "X_val": X_val, "y_val": y_val}
+            splits = self._splits(X, y, groups, prepared.rows)
+            if self.scoring is None and prepared.classes is not None:
+                _check_labels(splits, prepared.table, prepared.classes)
             search = self._searched(
                 network,
                 taus,
-                self._splits(X, y, groups, prepared.rows),
+                splits,
                 X,
                 y,
                 {name: value for name, value in given.items() if value is not None},
@@ -208,6 +211,25 @@ class TauPathCV(BayesianNetwork):
                 "`scoring`."
             )
         return search
+
+
+def _check_labels(splits, table, classes) -> None:
+    """Refuse folds whose test rows have labels that none of their training rows has."""
+    rows = np.arange(table.n_rows)
+    for number, (train, test) in enumerate(splits):
+        trained, asked = (
+            np.unique(table.y[part[table.sample_weight[part] > 0]])
+            for part in (rows[train], rows[test])
+        )
+        new = np.setdiff1d(asked, trained)
+        if len(new):
+            raise ValueError(
+                "the test rows of a fold must have labels that its training rows have, "
+                "or the default score is minus infinity; got "
+                f"{classes[new].tolist()} in the test rows of fold {number} alone. "
+                "Give fewer folds, a `cv` that stratifies or shuffles them, or another "
+                "`scoring`."
+            )
 
 
 def _scores_of(search) -> np.ndarray:

@@ -81,7 +81,23 @@ def test_nan_and_infinity_in_y(data, refused, fitted, value, word):
         )
     labels = data.codes.astype(float)
     labels[5] = value
-    refused(MCDropoutClassifier, data.X, labels, ValueError, f"contains {word}")
+    message = "contains infinity" if word == "infinity" else "a label for every row"
+    refused(MCDropoutClassifier, data.X, labels, ValueError, message)
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float64", "string"])
+def test_missing_targets_of_pandas(data, refused, dtype):
+    """The right error, without NumPy's warning of a cast before it."""
+    pd = pytest.importorskip("pandas")
+    codes = data.codes if dtype != "boolean" else data.codes > 0
+    y = pd.Series(codes.astype(str) if dtype == "string" else codes, dtype=dtype)
+    y[5] = pd.NA
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        said = "`y` must have a value for every row; got <NA> in 1 of 41|y contains NaN"
+        refused(MCDropoutRegressor, data.X, y, ValueError, said)
+        said = "`y` must have a label for every row; got .* in 1 rows, first in row 5"
+        refused(MCDropoutClassifier, data.X, y, ValueError, said)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
