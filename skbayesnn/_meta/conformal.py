@@ -10,6 +10,7 @@ from sklearn.base import (
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._distributions.labels import columns_of
 from skbayesnn._fitted_state import prediction
 from skbayesnn._meta.abstention import Abstainer
 from skbayesnn._meta.functions import predict_with_std
@@ -314,7 +315,7 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
                 f"{unknown.tolist()} beside {model.classes_.tolist()}. Fit to more "
                 "rows of these labels, or split with another `random_state`."
             )
-        codes = np.searchsorted(model.classes_, y[rows])
+        codes = columns_of(y[rows], model.classes_)
         right = unlikely[np.arange(len(rows)), codes]
         return self._become(
             model,
