@@ -39,17 +39,18 @@ Inputs = tuple[tuple, dict]
 
 NO_DROPOUT = (
     "`module` must use dropout with a rate > 0 in its forward pass; got none, so that "
-    "all draws would be the same. Known are the layers and functions of torch: "
-    "Dropout, Dropout1d to 3d, AlphaDropout, FeatureAlphaDropout, and the dropout of "
-    "RNN, LSTM, GRU, MultiheadAttention, Transformer and scaled_dot_product_attention."
+    "all draws would be the same. Supported are torch's Dropout, Dropout1d, Dropout2d, "
+    "Dropout3d, AlphaDropout and FeatureAlphaDropout, their functions, and the dropout "
+    "of RNN, LSTM, GRU, MultiheadAttention, Transformer and "
+    "scaled_dot_product_attention."
 )
 
 
 # ---- modules
 
 
-def copied(module: nn.Module, share_parameters=False) -> nn.Module:
-    """A deep copy, with parameters of its own or with the same ones.
+def copied(module: nn.Module) -> nn.Module:
+    """A deep copy.
 
     Raises
     ------
@@ -57,8 +58,6 @@ def copied(module: nn.Module, share_parameters=False) -> nn.Module:
         A module that cannot be copied.
     """
     memo: dict[int, Any] = {}
-    if share_parameters:
-        memo |= {id(value): value for value in module.parameters()}
     for layer in module.modules():
         for value in vars(layer).values():
             values = value.values() if isinstance(value, dict) else value
@@ -77,7 +76,9 @@ def copied(module: nn.Module, share_parameters=False) -> nn.Module:
 
 def may_have_dropout(module: nn.Module) -> bool:
     """Whether a forward pass may call dropout; False only if it is certain."""
-    return any(_rate(layer) > 0 or not _is_of_torch(layer) for layer in module.modules())
+    return any(
+        _rate(layer) > 0 or not _is_of_torch(layer) for layer in module.modules()
+    )
 
 
 def _rate(layer) -> float:
@@ -100,11 +101,13 @@ def _has_flag(layer) -> bool:
 
     Other layers of torch stay as in evaluation. Of other classes nothing is known.
     """
-    if not _is_of_torch(layer):
-        return not isinstance(layer, _NormBase)
+    if not hasattr(layer, "training") or isinstance(layer, _NormBase):
+        return False
+    if isinstance(layer, torch.jit.ScriptModule):
+        return not str(layer.original_name).startswith(("BatchNorm", "InstanceNorm"))
     kinds = _DropoutNd | nn.RNNBase | nn.MultiheadAttention
     of_transformer = type(layer).__module__ == "torch.nn.modules.transformer"
-    return isinstance(layer, kinds) or of_transformer
+    return isinstance(layer, kinds) or of_transformer or not _is_of_torch(layer)
 
 
 # ---- where the rows are
@@ -116,8 +119,6 @@ class Layout:
 
     Parameters
     ----------
-    where : str
-        The module that calls dropout.
     shape : tuple of int
         Of the input for a batch of one row.
     axis : int, optional
@@ -128,7 +129,6 @@ class Layout:
         The order on an axis that the rows share with something else.
     """
 
-    where: str
     shape: tuple[int, ...]
     axis: int | None = None
     squeezed: bool = False
@@ -167,42 +167,39 @@ class Layout:
         return torch.cat([mask] * n_rows, self.axis)
 
     @classmethod
-    def found(cls, call, singles, tolerance: float) -> "Layout":
-        """The layout that makes the batch's input from those of its rows."""
-        batch, n_rows = call.x, len(singles)
-        shape = tuple(singles[0].shape)
-        layouts = [cls(call.where, shape)]
-        for axis in range(batch.ndim):
-            layouts.append(cls(call.where, shape, axis, squeezed=True))
+    def found(cls, call, singles) -> "Layout":
+        """The layout that best makes the batch's input from those of its rows.
+
+        Raises
+        ------
+        ValueError
+            No layout has the shape of the batch's input.
+        """
+        shape, of_batch = tuple(singles[0].shape), tuple(call.x.shape)
+        layouts = [cls(shape)]
+        for axis in range(len(of_batch)):
+            layouts.append(cls(shape, axis, squeezed=True))
             if axis < len(shape):
-                layouts.append(cls(call.where, shape, axis))
-                layouts.append(cls(call.where, shape, axis, rows_vary_fastest=True))
-        if all(one.shape == singles[0].shape for one in singles):
-            for layout in layouts:
-                if layout.shape_of(n_rows) == batch.shape and _agree(
-                    layout.joined(singles), batch, tolerance
-                ):
-                    return layout
+                layouts.append(cls(shape, axis))
+                layouts.append(cls(shape, axis, rows_vary_fastest=True))
+        fit = [one for one in layouts if one.shape_of(len(singles)) == of_batch]
         shapes = sorted({tuple(one.shape) for one in singles})
-        raise ValueError(
-            "`module` must give dropout an input whose values and shape for a row do "
-            f"not depend on the other rows; {call.where} gives it one of shape "
-            f"{tuple(batch.shape)} for {n_rows} rows and of shape "
-            f"{' or '.join(map(str, shapes))} for a row alone. Let `module` and "
-            "`X_transform` treat every row by itself, and pad sequences to a fixed "
-            "length."
-        )
+        if not fit or len(shapes) > 1:
+            raise ValueError(
+                "`module` must give dropout inputs of one shape per row; "
+                f"{call.where} gives it one of shape {of_batch} for {len(singles)} "
+                f"rows, and of shape {' and '.join(map(str, shapes))} for each row "
+                "alone. Let `module` and `X_transform` treat every row by itself, and "
+                "pad sequences to a fixed length."
+            )
+        return min(fit, key=lambda one: (one.joined(singles) - call.x).abs().sum())
 
 
-def _agree(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
-    """Whether two tensors are equal, up to a share of their largest finite value."""
+def _agree(a: torch.Tensor, b: torch.Tensor, atol: torch.Tensor) -> bool:
+    """Whether outputs are equal, up to a tolerance for each; (rows, outputs)."""
     if a.shape != b.shape:
         return False
-    a, b = a.double(), b.double()
-    both = torch.stack([a, b])
-    finite = both[both.isfinite()]
-    largest = float(finite.abs().max()) if finite.numel() else 0.0
-    return torch.allclose(a, b, rtol=0, atol=tolerance * largest, equal_nan=True)
+    return bool(((a == b) | ((a - b).abs() <= atol) | (a.isnan() & b.isnan())).all())
 
 
 # ---- one pass
@@ -239,15 +236,15 @@ class _Masks:
 
     def next(self, where, shape, p, n_own) -> torch.Tensor:
         """Which units are kept, for all rows; in a shape that broadcasts."""
-        layout = Layout(where, tuple(shape))
+        layout = Layout(tuple(shape))
         if self.layouts is not None:
             known = self.n_calls < len(self.layouts)
             layout = self.layouts[self.n_calls] if known else layout
             if not known or layout.shape_of(self.n_rows) != tuple(shape):
                 raise ValueError(
-                    "`module` must call dropout equally often, and with inputs of one "
-                    f"shape per row, for all rows; call {self.n_calls + 1} in {where} "
-                    f"has an input of shape {tuple(shape)} for {self.n_rows} rows. Pad "
+                    "`module` must call dropout equally often for all rows, and with "
+                    f"inputs of one shape; call {self.n_calls + 1} in {where} has an "
+                    f"input of shape {tuple(shape)} for {self.n_rows} rows. Pad "
                     "sequences to a fixed length, and let no branch depend on the "
                     "values of the rows."
                 )
@@ -265,8 +262,8 @@ class _Masks:
         if self.layouts is not None and self.n_calls != len(self.layouts):
             raise ValueError(
                 "`module` must call dropout equally often for all rows; got "
-                f"{self.n_calls} calls where there were {len(self.layouts)} for others. "
-                "Let no branch depend on the values of the rows."
+                f"{self.n_calls} calls for some, {len(self.layouts)} for others. Let "
+                "no branch depend on the values of the rows."
             )
 
 
@@ -323,11 +320,10 @@ class _Pass(TorchDispatchMode):
             "evaluation. Give the module as it was trained, or set this rate to zero."
         )
 
-    def kept(self, x, p, train, n_own=None, shape=None) -> torch.Tensor | None:
+    def kept(self, x, p, train, n_own=None) -> torch.Tensor | None:
         """Which units a call keeps; None for all.
 
         n_own : int, axes in front that have masks of their own; None for all
-        shape : of x, where only that is known
         """
         if p == 0:
             return None
@@ -337,12 +333,12 @@ class _Pass(TorchDispatchMode):
             return None
         if self.masks is None:
             # A copy: x may be changed in place.
-            self.calls.append(_Call(self.path[-1], x.detach().to("cpu", copy=True)))
-            self.n_bytes += x.numel() * x.element_size()
+            x_now = x.to("cpu", torch.float64, copy=True)
+            self.calls.append(_Call(self.path[-1], x_now))
+            self.n_bytes += x.nbytes
             return None
-        shape = x.shape if shape is None else shape
         try:
-            kept = self.masks.next(self.path[-1], shape, p, n_own)
+            kept = self.masks.next(self.path[-1], x.shape, p, n_own)
         except ValueError as error:
             self.error = error
             raise
@@ -352,7 +348,7 @@ class _Pass(TorchDispatchMode):
         tensors = output if isinstance(output, list | tuple) else [output]
         for one in tensors:
             if isinstance(one, torch.Tensor) and not getattr(func, "is_view", False):
-                self.n_bytes += one.numel() * one.element_size()
+                self.n_bytes += one.nbytes
                 if one.is_floating_point():
                     self.eps = max(self.eps, torch.finfo(one.dtype).eps)
 
@@ -364,9 +360,9 @@ def _arguments(func, args, kwargs) -> dict[str, Any]:
     return {one.name: given.get(one.name, one.default_value) for one in declared}
 
 
-def _dropout(one: _Pass, func, args, kwargs, *, n_own=None, alpha=False):
+def _dropout(current: _Pass, func, args, kwargs, *, n_own=None, alpha=False):
     x, p, train = _arguments(func, args, kwargs).values()
-    kept = one.kept(x, p, train, n_own)
+    kept = current.kept(x, p, train, n_own)
     output = x if kept is None else _masked(x, kept, p, alpha)
     if output is not x and func._schema.is_mutable:
         return x.copy_(output)
@@ -383,48 +379,46 @@ def _masked(x, kept, p, alpha=False):
     return x * (kept * scale) + ((kept - 1) * (_ALPHA * scale) + _ALPHA * scale * p)
 
 
-def _attention(one: _Pass, func, args, kwargs):
-    """Attention whose weights are dropped, by its definition instead of one kernel."""
+def _attention(current: _Pass, func, args, kwargs):
+    """Scaled dot product attention whose weights are dropped, by its definition."""
     given = _arguments(func, args, kwargs)
-    p = given["dropout_p"]
+    p, key, value = given["dropout_p"], given["key"], given["value"]
     if p == 0:
         return func(*args, **kwargs)
-    query, key, value = given["query"], given["key"], given["value"]
-    options = ("is_causal", "scale", "enable_gqa")
-    attend = partial(
-        _aten._scaled_dot_product_attention_math,
-        query,
-        key,
-        value,
-        given["attn_mask"],
-        **{name: given[name] for name in options if name in given},
-    )
-    if one.masks is None:
-        output, weights = attend()
-        one.kept(weights, p, True)
-        return output
-    batch = query.shape[:-2]
-    if not given.get("enable_gqa"):
-        batch = torch.broadcast_shapes(batch, key.shape[:-2])
-    shape = *batch, query.shape[-2], key.shape[-2]
-    kept = one.kept(query, p, True, shape=shape)
-    return attend(dropout_p=p, dropout_mask=kept)[0]
+    query, mask, scale = given["query"], given["attn_mask"], given["scale"]
+    if given.get("enable_gqa"):
+        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
+        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = (query * scale) @ key.transpose(-2, -1)
+    if given["is_causal"]:
+        above = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+        scores = scores.masked_fill(above.triu(1), -math.inf)
+    if mask is not None:
+        is_bool = mask.dtype == torch.bool
+        scores = scores.masked_fill(~mask, -math.inf) if is_bool else scores + mask
+    # Where nothing may be attended to, all weights are zero.
+    nothing = (scores == -math.inf).all(-1, keepdim=True)
+    weights = scores.softmax(-1).masked_fill(nothing, 0)
+    kept = current.kept(weights, p, True)
+    weights = weights if kept is None else _masked(weights, kept, p)
+    return weights.to(value.dtype) @ value
 
 
-def _recurrent(one: _Pass, func, args, kwargs):
+def _recurrent(current: _Pass, func, args, kwargs):
     """Recurrent layers, one by one where there is dropout between them."""
     given = _arguments(func, args, kwargs)
     p, n_layers = given["dropout"], given["num_layers"]
     if p == 0 or n_layers == 1:
         return func(*(given | {"train": False}).values())
     if not given["train"]:
-        if one.training:
-            one._refuse_switched_off(f"dropout with rate {p:g}")
+        if current.training:
+            current._refuse_switched_off(f"dropout with rate {p:g}")
         return func(*given.values())
     if "batch_sizes" in given:
-        one.refuse(
+        current.refuse(
             "`module` must give a recurrent layer with dropout a padded tensor; "
-            f"{one.path[-1]} takes a packed sequence, whose rows do not lie on one "
+            f"{current.path[-1]} takes a packed sequence, whose rows do not lie on one "
             "axis. Do not pack it, or set its `dropout` to zero."
         )
     several = not isinstance(given["hx"], torch.Tensor)
@@ -433,7 +427,7 @@ def _recurrent(one: _Pass, func, args, kwargs):
     x, last = given["input"], []
     for layer in range(n_layers):
         start = [one[layer * n_ways : (layer + 1) * n_ways] for one in states]
-        own = {
+        own: dict[str, Any] = {
             "input": x,
             "hx": start if several else start[0],
             "params": given["params"][layer * n_params : (layer + 1) * n_params],
@@ -441,12 +435,12 @@ def _recurrent(one: _Pass, func, args, kwargs):
         }
         x, *end = func(*(given | own).values())
         last.append(end)
-        kept = one.kept(x, p, True) if layer < n_layers - 1 else None
+        kept = current.kept(x, p, True) if layer < n_layers - 1 else None
         x = x if kept is None else _masked(x, kept, p)
     return x, *(torch.cat(each) for each in zip(*last, strict=True))
 
 
-def _as_in_evaluation(one: _Pass, func, args, kwargs, *, flag):
+def _as_in_evaluation(current: _Pass, func, args, kwargs, *, flag):
     """An operator of which training is no dropout."""
     given = _arguments(func, args, kwargs)
     # Without running moments those of the batch are taken in evaluation, too.
@@ -465,15 +459,17 @@ _HANDLERS: dict[Any, Callable] = {
     _aten.rrelu: partial(_as_in_evaluation, flag="training"),
     _aten.rrelu_: partial(_as_in_evaluation, flag="training"),
 }
-for _name, _options in {
-    "dropout": {},
-    "alpha_dropout": {"alpha": True},
-    # Whole channels, (rows, channels, ...).
-    "feature_dropout": {"n_own": 2},
-    "feature_alpha_dropout": {"n_own": 2, "alpha": True},
-}.items():
-    for _suffix in ("", "_"):
-        _HANDLERS[getattr(_aten, _name + _suffix)] = partial(_dropout, **_options)
+# Feature dropout drops whole channels, (rows, channels, ...).
+_HANDLERS |= {
+    operator: partial(_dropout, n_own=n_own, alpha=alpha)
+    for name, n_own, alpha in (
+        ("dropout", None, False),
+        ("alpha_dropout", None, True),
+        ("feature_dropout", 2, False),
+        ("feature_alpha_dropout", 2, True),
+    )
+    for operator in (getattr(_aten, name), getattr(_aten, f"{name}_"))
+}
 # Kernels for evaluation alone.
 _WITHOUT_DROPOUT = {
     _aten._transformer_encoder_layer_fwd,
@@ -512,11 +508,11 @@ class SharedMaskNetwork:
     Parameters
     ----------
     module : nn.Module
-        In evaluation. It is copied, but for its parameters.
+        In evaluation. It is copied: what `forward` stores in it ends with this object.
     """
 
     def __init__(self, module: nn.Module):
-        self.module = copied(module, share_parameters=True)
+        self.module = copied(module)
         # Modules that are running, and how often dropout was called before each.
         self._path: list[str] = []
         self._n_calls: list[int] = []
@@ -575,29 +571,32 @@ class SharedMaskNetwork:
             if layer.training != flag:
                 layer.training = flag
         self._path[:], self._n_calls[:] = ["`module`"], []
-        self._pass = one = _Pass(self._path, masks, training and but is None)
+        self._pass = record = _Pass(self._path, masks, training and but is None)
         # Layers may work in place.
         args, kwargs = _each_tensor(inputs, torch.clone)
+        tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
+        record.n_bytes = 2 * sum(tensor.nbytes for tensor in tensors)
         try:
-            with torch.inference_mode(), one:
+            with torch.inference_mode(), record:
                 output = self.module(*args, **kwargs)
         except Exception as error:
-            if one.error is not None:
-                raise one.error from None
-            if is_out_of_memory(error):
-                raise
-            flags = " with its training flag set" if training else ""
-            raise ValueError(
-                "`module` must take X, or what `X_transform` makes of it; it raised"
-                f"{flags} {type(error).__name__}: {error} Its inputs were "
-                f"{_described(inputs)}. Arrays are cast to the precision of the "
-                "parameters; a tensor of integers stays as it is."
-            ) from error
-        if one.error is not None:
-            raise one.error
+            if record.error is None and not is_out_of_memory(error):
+                how = "as in training" if training else "in evaluation"
+                record.error = ValueError(
+                    "`module` must take any number of rows of X, or of what "
+                    f"`X_transform` makes of it; for {n_rows}, {how}, it raised "
+                    f"{type(error).__name__}: {error}\nThe inputs were "
+                    f"{_described(inputs)}. Arrays get the dtype of the parameters; a "
+                    "tensor of integers stays as it is. Only dropout may depend on "
+                    "`self.training`."
+                )
+            raise (record.error or error) from error
+        # Code of the module may have caught it.
+        if record.error is not None:
+            raise record.error
         if masks is not None:
             masks.check_all_used()
-        return _rows_of(output, n_rows), one
+        return _rows_of(output, n_rows), record
 
     def draws(self, inputs: Inputs, n_rows: int, n_draws: int, layouts) -> np.ndarray:
         """Outputs of all draws, (draws, rows, outputs)."""
@@ -626,29 +625,32 @@ class SharedMaskNetwork:
         evaluated, _ = self.run(batch, len(rows), training=False)
         self._without_call.clear()
         together, record = self.run(batch, len(rows))
-        tolerance = self._tolerance(record.eps)
-        if not _agree(evaluated, together, tolerance):
-            self._refuse_training_behaviour(batch, together, tolerance)
         self._check_dropout(record.calls)
-        alone = [self.run(one, 1) for one in singles]
-        _check_alone(together, [output for output, _ in alone], tolerance)
-        layouts = _layouts(record.calls, [one.calls for _, one in alone], tolerance)
+        alone, records = zip(*(self.run(one, 1) for one in singles), strict=True)
+        layouts = _layouts(record.calls, [one.calls for one in records])
+        passes = [(together, alone)]
         for draw in range(_N_COMPARED_DRAWS):
             masks = _Masks(draw, layouts, len(rows), _COMPARED_RATE)
             together, _ = self.run(batch, len(rows), masks)
-            outputs = [
-                self.run(one, 1, _Masks(draw, layouts, 1, _COMPARED_RATE))[0]
+            alone = tuple(
+                self.run(one, 1, _Masks(draw, rate=_COMPARED_RATE))[0]
                 for one in singles
-            ]
-            _check_alone(together, outputs, tolerance)
+            )
+            passes.append((together, alone))
+        tolerance = self._tolerance(record.eps)
+        atol = tolerance * _largest([together for together, _ in passes])
+        if not _agree(evaluated, passes[0][0], atol):
+            self._refuse_training_behaviour(batch, passes[0][0], atol)
+        for together, alone in passes:
+            _check_alone(together, alone, atol)
         # They cost time, and the names of the modules are known.
         for hook in self._hooks:
             hook.remove()
-        n_bytes = max(record.n_bytes - alone[0][1].n_bytes, 0) // (len(rows) - 1)
+        n_bytes = max(record.n_bytes - records[0].n_bytes, 0) // (len(rows) - 1)
         return Examined(layouts, evaluated, tolerance, n_bytes)
 
     def _tolerance(self, eps: float) -> float:
-        """Of rounding, which grows from layer to layer."""
+        """Of rounding, which grows from layer to layer; as a share of the outputs."""
         if any(value.device.type != "cpu" for value in self.module.parameters()):
             eps = max(eps, 2.0**-11)  # TensorFloat-32
         elif torch.get_float32_matmul_precision() != "highest":
@@ -666,15 +668,22 @@ class SharedMaskNetwork:
         if not calls:
             raise ValueError(NO_DROPOUT)
 
-    def _refuse_training_behaviour(self, batch, together, tolerance):
+    def _refuse_training_behaviour(self, batch, together, atol):
         """Name the layers of which training is more than dropout."""
+        again, _ = self.run(batch, len(together))
+        if not _agree(again, together, atol):
+            raise ValueError(
+                "`module` must return the same at every call while its dropout is off; "
+                "it does not. It must keep no state between calls, and draw random "
+                "masks by torch.nn.Dropout or torch.nn.functional.dropout."
+            )
         found = []
         for where, layer in self._flagged.items():
             try:
                 output, _ = self.run(batch, len(together), but=layer)
             except ValueError:
                 continue
-            if not _agree(output, together, tolerance):
+            if not _agree(output, together, atol):
                 found.append(where)
         raise ValueError(
             "`module` must differ between training and evaluation by dropout alone; "
@@ -683,7 +692,7 @@ class SharedMaskNetwork:
         )
 
 
-def _layouts(together, alone, tolerance) -> list[Layout]:
+def _layouts(together, alone) -> list[Layout]:
     """Of every call, from the calls for a batch and for each of its rows."""
     if {len(calls) for calls in alone} != {len(together)}:
         raise ValueError(
@@ -693,22 +702,36 @@ def _layouts(together, alone, tolerance) -> list[Layout]:
             "depend on the values of the rows."
         )
     return [
-        Layout.found(call, [calls[i].x for calls in alone], tolerance)
+        Layout.found(call, [calls[i].x for calls in alone])
         for i, call in enumerate(together)
     ]
 
 
-def _check_alone(together, alone, tolerance):
+def _largest(outputs) -> torch.Tensor:
+    """Largest finite absolute value of each output, in several passes; (outputs,).
+
+    Those with dropout are among them: without it an output may be zero by chance.
+    """
+    stacked = torch.stack(outputs).abs()
+    return stacked.where(stacked.isfinite(), 0).amax((0, 1))
+
+
+def _check_alone(together, alone, atol):
     """Refuse outputs for a row that depend on the batch."""
-    if not all(_agree(one, together[[i]], tolerance) for i, one in enumerate(alone)):
-        raise ValueError(
-            "`module` and `X_transform` must treat every row by itself, and return the "
-            f"same at every call; the outputs for {len(alone)} rows are "
-            f"{together.tolist()} in a batch and {[one.tolist() for one in alone]} "
-            "alone, with the same dropout masks. Moments of the batch, or a padding "
-            "that depends on it, mix the rows; random numbers other than torch's "
-            "dropout differ between calls."
-        )
+    for i, one in enumerate(alone):
+        if not _agree(one, together[[i]], atol):
+            raise ValueError(
+                "`module` and `X_transform` must treat every row by itself; with the "
+                f"same dropout masks `module` returns {_few(together[i])} for a row in "
+                f"a batch of {len(alone)} and {_few(one[0])} for the row alone. "
+                "Moments of the batch, or a padding that depends on it, mix the rows; "
+                "masks that are not drawn by torch differ between calls."
+            )
+
+
+def _few(outputs) -> str:
+    shown = ", ".join(f"{value:.6g}" for value in outputs[:3].tolist())
+    return f"[{shown}{', ...' if len(outputs) > 3 else ''}]"
 
 
 def _rows_of(output, n_rows: int) -> torch.Tensor:
@@ -726,7 +749,7 @@ def _rows_of(output, n_rows: int) -> torch.Tensor:
         )
     lengths = [length for length in output.shape if length != 1]
     expected = [n_rows] if n_rows > 1 else []
-    if output.numel() == 0 or lengths[:-1] != expected and lengths != expected:
+    if output.numel() == 0 or expected not in (lengths, lengths[:-1]):
         raise ValueError(
             f"{rule}got shape {tuple(output.shape)} for {n_rows} row"
             f"{'s' if n_rows > 1 else ''}. The rows come first."

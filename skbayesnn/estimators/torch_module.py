@@ -11,7 +11,7 @@ import numpy as np
 import sklearn
 import torch
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_array
 from torch import nn
 
@@ -41,6 +41,7 @@ from skbayesnn.estimators._torch_dropout import (
 )
 from skbayesnn.estimators._validation import check_one_of_std_and_cov
 
+_PARALLEL = nn.DataParallel | nn.parallel.DistributedDataParallel
 OUTPUTS = ("logits", "probabilities")
 # Copies of the outputs of all draws that are held at once, in float64.
 _N_COPIES = 3
@@ -98,10 +99,11 @@ class _TorchRegressor(RegressionPredictiveMixin, RegressorMixin, _TorchModule):
 
     def _check_outputs(self, found):
         n_targets = found.evaluated.shape[1]
-        if np.ndim(self.noise_std) and len(self.noise_std) != n_targets:
+        given = np.shape(self.noise_std)
+        if given not in ((), (n_targets,)):
             raise ValueError(
                 "`noise_std` must be one number, or one for each of the "
-                f"{n_targets} outputs of `module`; got {len(self.noise_std)}."
+                f"{n_targets} outputs of `module`; got {given[0]}."
             )
 
     def _predictive_of(self, mean):
@@ -239,7 +241,7 @@ class _SkorchModule(nn.Module):
         super().__init__()
         self.module = net.module_
         self.nonlinearity = nonlinearity
-        self.of_classes = is_classifier(net)
+        self.of_classes = isinstance(net, ClassifierMixin)
 
     def forward(self, *args, **kwargs):
         output = self.module(*args, **kwargs)
@@ -335,7 +337,7 @@ def from_torch(
         classes = _checked_classes(classes)
     if (classes is None) == (noise_std is None):
         raise TypeError(
-            "one of `classes`, for a classifier, and `noise_std`, for a regressor, must "
+            "either `classes`, for a classifier, or `noise_std`, for a regressor, must "
             f"be given; got {'neither' if classes is None else 'both'}."
         )
     module, of_skorch = _plain_module(module, outputs)
@@ -369,10 +371,8 @@ def _plain_module(module, outputs) -> tuple[nn.Module, bool]:
             f"{type(module).__name__}{', which is not fitted' if of_skorch else ''}."
         )
     # Wrappers that run the module elsewhere or otherwise.
-    while isinstance(
-        module, nn.DataParallel | nn.parallel.DistributedDataParallel
-    ) or hasattr(module, "_orig_mod"):
-        module = getattr(module, "_orig_mod", None) or module.module
+    while isinstance(module, _PARALLEL) or hasattr(module, "_orig_mod"):
+        module = module.module if isinstance(module, _PARALLEL) else module._orig_mod
     values = chain(module.parameters(), module.buffers())
     if any(nn.parameter.is_lazy(value) for value in values):
         raise ValueError(
@@ -413,7 +413,7 @@ def _inputs(module, X_transform, X, rows) -> Inputs:
     of_module = [*module.parameters(), *module.buffers()]
     device = next((one.device for one in of_module), torch.device("cpu"))
     dtypes = (one.dtype for one in of_module if one.is_floating_point())
-    convert = partial(_tensor, device=device, dtype=next(dtypes, torch.float64))
+    convert = partial(_tensor, device=device, dtype=next(dtypes, torch.float32))
     if isinstance(given, Mapping):
         return (), {name: convert(one) for name, one in given.items()}
     # A packed sequence is a tuple, too.

@@ -202,9 +202,7 @@ def _labelled(y, probability, classes, sample_weight):
             )
         )
     if len(np.unique(labels)) < len(labels):
-        raise ValueError(
-            f"`classes` must name each class once; got {labels.tolist()}."
-        )
+        raise ValueError(f"`classes` must name each class once; got {labels.tolist()}.")
     unknown = np.setdiff1d(y, labels)
     if unknown.size:
         raise ValueError(
