@@ -43,8 +43,9 @@ from skbayesnn.estimators._validation import check_one_of_std_and_cov
 
 _PARALLEL = nn.DataParallel | nn.parallel.DistributedDataParallel
 OUTPUTS = ("logits", "probabilities")
-# Copies of the outputs of all draws that are held at once, in float64.
-_N_COPIES = 3
+# Copies of the outputs of all draws that are held at once, in float64, and what torch
+# takes in addition to the results of its operators.
+_N_COPIES, _WORKSPACE = 5, 1.5
 # Of a sum of probabilities in half precision.
 _ROUNDING = 0.02
 # Rows from which outputs in [0, 1] are no accident.
@@ -89,7 +90,7 @@ class _TorchModule(PredictiveMixin, BaseEstimator):
 
         of_draws = self.n_draws * found.evaluated.shape[1] * 8 * _N_COPIES
         budget = sklearn.get_config()["working_memory"] * 2**20
-        n_at_once = max(int(budget / (found.n_bytes + of_draws)), 1)
+        n_at_once = max(int(budget / (_WORKSPACE * found.n_bytes + of_draws)), 1)
         return OpenPredictive.in_parts(n_rows, opened, n_at_once)
 
 
