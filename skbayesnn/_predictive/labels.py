@@ -70,11 +70,20 @@ class LabelPredictive:
         return self
 
     def labelled(self, classes):
-        """The same of labels, where the classes are numbers of these labels.
+        """The same with labels, where the classes are positions in ``classes``.
 
-        Some meta-estimators hand the inner classifier numbers in place of labels.
+        Some meta-estimators fit the inner classifier to positions in place of labels.
+        A classifier that was fitted before (a ``FrozenEstimator``) has labels.
         """
-        return replace(self, classes=classes[self.classes])
+        own = self.classes
+        if own.dtype.kind in "iu" and np.isin(own, np.arange(len(classes))).all():
+            return replace(self, classes=classes[own])
+        if not np.isin(own, classes).all():
+            raise ValueError(
+                "the members of an ensemble must have labels that it has, "
+                f"{classes.tolist()}; got {own.tolist()}."
+            )
+        return self
 
     def tempered(self, inverse: float):
         """Every draw's probabilities to this power, normalised."""

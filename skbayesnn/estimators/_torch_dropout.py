@@ -12,7 +12,7 @@ torch is replaced, and no global generator is used.
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -113,12 +113,24 @@ def _has_flag(layer) -> bool:
 # ---- where the rows are
 
 
+class _Call(NamedTuple):
+    """A call of dropout: the module that makes it, the rate, and the input."""
+
+    where: str
+    p: float
+    x: torch.Tensor
+
+
 @dataclass(frozen=True)
 class Layout:
-    """Where the rows of a batch are in the input of a dropout call.
+    """Where the rows of a batch are in the input of a call of dropout.
 
     Parameters
     ----------
+    where : str
+        The module that makes the call.
+    p : float
+        The rate.
     shape : tuple of int
         Of the input for a batch of one row.
     axis : int, optional
@@ -129,6 +141,8 @@ class Layout:
         The order on an axis that the rows share with something else.
     """
 
+    where: str
+    p: float
     shape: tuple[int, ...]
     axis: int | None = None
     squeezed: bool = False
@@ -167,32 +181,35 @@ class Layout:
         return torch.cat([mask] * n_rows, self.axis)
 
     @classmethod
-    def found(cls, call, singles) -> "Layout":
+    def found(cls, call: _Call, singles: Sequence[_Call]) -> "Layout":
         """The layout that best makes the batch's input from those of its rows.
 
         Raises
         ------
         ValueError
-            No layout has the shape of the batch's input.
+            The rates differ, or no layout has the shape of the batch's input.
         """
-        shape, of_batch = tuple(singles[0].shape), tuple(call.x.shape)
-        layouts = [cls(shape)]
+        rows = [one.x for one in singles]
+        shape, of_batch = tuple(rows[0].shape), tuple(call.x.shape)
+        new = partial(cls, call.where, call.p, shape)
+        layouts = [new()]
         for axis in range(len(of_batch)):
-            layouts.append(cls(shape, axis, squeezed=True))
+            layouts.append(new(axis, squeezed=True))
             if axis < len(shape):
-                layouts.append(cls(shape, axis))
-                layouts.append(cls(shape, axis, rows_vary_fastest=True))
-        fit = [one for one in layouts if one.shape_of(len(singles)) == of_batch]
-        shapes = sorted({tuple(one.shape) for one in singles})
-        if not fit or len(shapes) > 1:
+                layouts += [new(axis), new(axis, rows_vary_fastest=True)]
+        fit = [one for one in layouts if one.shape_of(len(rows)) == of_batch]
+        shapes = sorted({tuple(one.shape) for one in rows})
+        rates = sorted({one.p for one in (call, *singles)})
+        if not fit or len(shapes) > 1 or len(rates) > 1:
             raise ValueError(
-                "`module` must give dropout inputs of one shape per row; "
-                f"{call.where} gives it one of shape {of_batch} for {len(singles)} "
-                f"rows, and of shape {' and '.join(map(str, shapes))} for each row "
-                "alone. Let `module` and `X_transform` treat every row by itself, and "
-                "pad sequences to a fixed length."
+                "`module` must give dropout one rate, and inputs of one shape per row; "
+                f"{call.where} gives it rate {' and '.join(map(str, rates))}, and an "
+                f"input of shape {of_batch} for {len(rows)} rows and of shape "
+                f"{' and '.join(map(str, shapes))} for each row alone. Let `module` "
+                "and `X_transform` treat every row by itself, and pad sequences to a "
+                "fixed length."
             )
-        return min(fit, key=lambda one: (one.joined(singles) - call.x).abs().sum())
+        return min(fit, key=lambda one: (one.joined(rows) - call.x).abs().sum())
 
 
 def _agree(a: torch.Tensor, b: torch.Tensor, atol: torch.Tensor) -> bool:
@@ -205,13 +222,6 @@ def _agree(a: torch.Tensor, b: torch.Tensor, atol: torch.Tensor) -> bool:
 # ---- one pass
 
 
-class _Call(NamedTuple):
-    """A call of dropout: the module that makes it, and its input."""
-
-    where: str
-    x: torch.Tensor
-
-
 class _Masks:
     """The masks of one draw, in the order of the calls of dropout.
 
@@ -219,52 +229,53 @@ class _Masks:
     ----------
     draw : int
         The seed.
-    layouts : list of Layout, optional
-        Of all calls; not needed for a batch of one row.
+    layouts : list of Layout
+        Of all calls.
     n_rows : int
         In the batch.
     rate : float, optional
         The probability of dropping a unit; None takes that of the call.
     """
 
-    def __init__(self, draw: int, layouts=None, n_rows=1, rate=None):
+    def __init__(self, draw: int, layouts: list[Layout], n_rows: int, rate=None):
         self.generator = torch.Generator().manual_seed(draw)
-        self.layouts = layouts if n_rows > 1 else None
-        self.n_rows = n_rows
-        self.rate = rate
+        self.layouts, self.n_rows, self.rate = layouts, n_rows, rate
         self.n_calls = 0
 
-    def next(self, where, shape, p, n_own) -> torch.Tensor:
+    def next(self, shape, p, n_own) -> torch.Tensor:
         """Which units are kept, for all rows; in a shape that broadcasts."""
-        layout = Layout(tuple(shape))
-        if self.layouts is not None:
-            known = self.n_calls < len(self.layouts)
-            layout = self.layouts[self.n_calls] if known else layout
-            if not known or layout.shape_of(self.n_rows) != tuple(shape):
-                raise ValueError(
-                    "`module` must call dropout equally often for all rows, and with "
-                    f"inputs of one shape; call {self.n_calls + 1} in {where} has an "
-                    f"input of shape {tuple(shape)} for {self.n_rows} rows. Pad "
-                    "sequences to a fixed length, and let no branch depend on the "
-                    "values of the rows."
-                )
+        if self.n_calls == len(self.layouts):
+            raise ValueError(_other_calls(self.n_calls + 1, self.layouts))
+        layout = self.layouts[self.n_calls]
+        if layout.p != p or layout.shape_of(self.n_rows) != tuple(shape):
+            raise ValueError(
+                "`module` must give dropout one rate, and inputs of one shape per row; "
+                f"{layout.where} gives it rate {p:g} and an input of shape "
+                f"{tuple(shape)} for {self.n_rows} rows. By its first rows these are "
+                f"{layout.p:g} and {layout.shape_of(self.n_rows)}. Pad sequences to a "
+                "fixed length, and keep no state between calls."
+            )
         self.n_calls += 1
         own = layout.shape[:n_own]
         own += (1,) * (len(layout.shape) - len(own))
-        rate = p if self.rate is None else self.rate
         uniform = torch.rand(
             own, generator=self.generator, dtype=torch.float32, device="cpu"
         )
-        return layout.repeated(uniform >= rate, self.n_rows)
+        kept = uniform >= (p if self.rate is None else self.rate)
+        return layout.repeated(kept, self.n_rows)
 
     def check_all_used(self):
         """Refuse a pass with fewer calls of dropout than expected."""
-        if self.layouts is not None and self.n_calls != len(self.layouts):
-            raise ValueError(
-                "`module` must call dropout equally often for all rows; got "
-                f"{self.n_calls} calls for some, {len(self.layouts)} for others. Let "
-                "no branch depend on the values of the rows."
-            )
+        if self.n_calls < len(self.layouts):
+            raise ValueError(_other_calls(self.n_calls, self.layouts))
+
+
+def _other_calls(n_calls, expected) -> str:
+    return (
+        f"`module` must call dropout equally often for all rows; got {n_calls} calls "
+        f"for some, and {len(expected)} for others. Let no branch depend on the rows, "
+        "and keep no state between calls."
+    )
 
 
 class _Pass(TorchDispatchMode):
@@ -333,12 +344,12 @@ class _Pass(TorchDispatchMode):
             return None
         if self.masks is None:
             # A copy: x may be changed in place.
-            x_now = x.to("cpu", torch.float64, copy=True)
-            self.calls.append(_Call(self.path[-1], x_now))
+            x_now = x.cpu().clone().double()
+            self.calls.append(_Call(self.path[-1], p, x_now))
             self.n_bytes += x.nbytes
             return None
         try:
-            kept = self.masks.next(self.path[-1], x.shape, p, n_own)
+            kept = self.masks.next(x.shape, p, n_own)
         except ValueError as error:
             self.error = error
             raise
@@ -633,7 +644,7 @@ class SharedMaskNetwork:
             masks = _Masks(draw, layouts, len(rows), _COMPARED_RATE)
             together, _ = self.run(batch, len(rows), masks)
             alone = tuple(
-                self.run(one, 1, _Masks(draw, rate=_COMPARED_RATE))[0]
+                self.run(one, 1, _Masks(draw, layouts, 1, _COMPARED_RATE))[0]
                 for one in singles
             )
             passes.append((together, alone))
@@ -655,7 +666,7 @@ class SharedMaskNetwork:
             eps = max(eps, 2.0**-11)  # TensorFloat-32
         elif torch.get_float32_matmul_precision() != "highest":
             eps = max(eps, 2.0**-8)  # bfloat16
-        return math.sqrt(max(eps, torch.finfo(torch.float64).eps))
+        return min(4 * math.sqrt(max(eps, torch.finfo(torch.float64).eps)), 0.1)
 
     def _check_dropout(self, calls):
         if self._without_call:
@@ -694,15 +705,11 @@ class SharedMaskNetwork:
 
 def _layouts(together, alone) -> list[Layout]:
     """Of every call, from the calls for a batch and for each of its rows."""
-    if {len(calls) for calls in alone} != {len(together)}:
-        raise ValueError(
-            "`module` must call dropout equally often for all rows; got "
-            f"{len(together)} calls for {len(alone)} rows, and "
-            f"{[len(calls) for calls in alone]} for each of them alone. Let no branch "
-            "depend on the values of the rows."
-        )
+    other = [len(calls) for calls in alone if len(calls) != len(together)]
+    if other:
+        raise ValueError(_other_calls(other[0], together))
     return [
-        Layout.found(call, [calls[i].x for calls in alone])
+        Layout.found(call, [calls[i] for calls in alone])
         for i, call in enumerate(together)
     ]
 
@@ -722,14 +729,15 @@ def _check_alone(together, alone, atol):
         if not _agree(one, together[[i]], atol):
             raise ValueError(
                 "`module` and `X_transform` must treat every row by itself; with the "
-                f"same dropout masks `module` returns {_few(together[i])} for a row in "
-                f"a batch of {len(alone)} and {_few(one[0])} for the row alone. "
+                f"same dropout masks `module` returns {few(together[i])} for a row in "
+                f"a batch of {len(alone)} and {few(one[0])} for the row alone. "
                 "Moments of the batch, or a padding that depends on it, mix the rows; "
                 "masks that are not drawn by torch differ between calls."
             )
 
 
-def _few(outputs) -> str:
+def few(outputs) -> str:
+    """The first values, for a message."""
     shown = ", ".join(f"{value:.6g}" for value in outputs[:3].tolist())
     return f"[{shown}{', ...' if len(outputs) > 3 else ''}]"
 

@@ -37,6 +37,7 @@ from skbayesnn.estimators._torch_dropout import (
     Inputs,
     SharedMaskNetwork,
     copied,
+    few,
     may_have_dropout,
 )
 from skbayesnn.estimators._validation import check_one_of_std_and_cov
@@ -135,13 +136,12 @@ class _TorchRegressor(RegressionPredictiveMixin, RegressorMixin, _TorchModule):
         cov : ndarray of shape (n_samples, n_targets, n_targets)
             Only with ``return_cov=True``.
         """
-        opened = self._open_predictive(X)
         if return_cov:
             check_one_of_std_and_cov(return_std)
-            return mean_and_covariance(opened)
+            return mean_and_covariance(self._open_predictive(X))
         parts = [
             (one.mean(), one.uncertainty(["total"])["total"] if return_std else None)
-            for _, one in opened.blocks()
+            for _, one in self._open_predictive(X).blocks()
         ]
         means, stds = zip(*parts, strict=True)
         mean = np.concatenate(means)
@@ -182,7 +182,7 @@ class _TorchClassifier(ClassifierMixin, _TorchModule):
         elif self.outputs == "probabilities" and not _on_simplex(found):
             raise ValueError(
                 "`module` must return probabilities in [0, 1] that sum to one in every "
-                f"row; got {found.evaluated[0].tolist()}. If these are logits, set "
+                f"row; got {few(found.evaluated[0])}. If these are logits, set "
                 "outputs='logits'."
             )
 
@@ -261,35 +261,35 @@ def from_torch(
     """MC dropout predictions of a trained network, with the methods of this package.
 
     Use it for a network that was trained with dropout in torch or skorch. All dropout
-    runs as in training; everything else runs as in evaluation. A draw has one mask for
-    all rows: the prediction for a row does not depend on the other rows, up to
-    rounding.
+    runs as in training, also in layers that are in evaluation mode; everything else
+    runs as in evaluation. A draw has one mask for all rows: up to rounding, the
+    prediction for a row does not depend on the other rows.
 
     Parameters
     ----------
     module : torch.nn.Module, or a fitted skorch net
         Maps rows to means of y, (n_samples[, n_targets]), or to one output for each
-        class, (n_samples, n_classes). It is copied. Of a skorch net the function that
-        skorch applies to the outputs is applied, too (``predict_nonlinearity``).
+        class, (n_samples, n_classes). It is copied. Of a skorch net the first output
+        is used, and the function that skorch applies to it (``predict_nonlinearity``).
     X_transform : callable, default=None
         From some rows of X to the input of the module. A tensor of integers or booleans
-        keeps its dtype; floating-point tensors and arrays get that of the parameters.
-        A tuple holds positional arguments, a dict keyword arguments; rows may be on any
-        axis. By default X is an array of finite numbers.
+        keeps its dtype. Floating-point tensors and arrays get the dtype of the
+        parameters. A tuple holds positional arguments, a dict keyword arguments. The
+        rows may be on any axis. None means that X is an array of finite numbers.
     classes : array-like of shape (n_classes,), default=None
         Labels in the order of the outputs, each once; makes a classifier. Its
-        ``classes_``, and the columns of ``predict_proba``, are sorted, as those of
-        scikit-learn.
+        ``classes_`` and the columns of ``predict_proba`` are sorted, as scikit-learn's
+        are.
     outputs : {"logits", "probabilities"}, default=None
-        What the module returns for classes. Log probabilities are logits, too. A module
-        of one output for two classes returns that of ``classes[1]``. None means
-        probabilities for a skorch net and logits otherwise; a module is then refused
-        if it has one output, or if its outputs sum to one.
+        What the module returns for classes. Log probabilities are logits, too. If it
+        returns one output for two classes, that is of ``classes[1]``. None means
+        probabilities for a skorch net and logits otherwise; a module with one output,
+        or with outputs that sum to one, then needs an explicit value.
     noise_std : float > 0, or array-like of shape (n_targets,), default=None
-        Standard deviation of the noise of y, in its units. A regressor needs it;
-        estimate it from residuals on held-out rows.
+        Standard deviation of the noise of y, in its units; makes a regressor. Estimate
+        it from residuals on held-out rows.
     n_draws : int, default=50
-        Dropout masks; the cost of a prediction is proportional to it.
+        Dropout masks. The time of a prediction is proportional to it.
 
     Returns
     -------
@@ -301,22 +301,22 @@ def from_torch(
     Raises
     ------
     ValueError, TypeError
-        At once, or at the first prediction: a module without dropout, with dropout
-        that cannot be shared by the rows (masks of its own code, packed sequences,
-        traced modules), whose rows depend on each other, that does more in training
-        than dropout, or that returns no tensor with a finite number for every output.
+        At once or at a prediction. The module has no dropout, or some that the rows
+        cannot share: masks of its own code, packed sequences, a traced module. Or its
+        rows depend on each other, training changes more than dropout, or it does not
+        return one tensor of finite numbers. The message names the layer.
 
     Notes
     -----
     Dropout is every call of a layer or function of torch: ``Dropout`` (1d, 2d, 3d),
-    ``AlphaDropout``, ``FeatureAlphaDropout``, their functions and subclasses, and that
-    of ``RNN``, ``LSTM``, ``GRU``, ``MultiheadAttention``, ``Transformer`` and
-    ``scaled_dot_product_attention``. As in training, every call has a mask of its own,
-    also where a layer is called twice, or once for every time step.
+    ``AlphaDropout``, ``FeatureAlphaDropout``, their functions and subclasses, and the
+    dropout of ``RNN``, ``LSTM``, ``GRU``, ``MultiheadAttention``, ``Transformer`` and
+    ``scaled_dot_product_attention``. As in training, every call has its own mask, also
+    where a layer is called twice or once per time step.
 
-    Each prediction first runs a few rows, alone and together, and compares them. This
-    finds rows that depend on each other only if these few do. X goes through the
-    network in blocks that fit in scikit-learn's ``working_memory``.
+    Each prediction first runs up to three rows alone and together and compares them.
+    A dependence between rows is found only if these rows show it. The rows of X go
+    through the network in blocks; scikit-learn's ``working_memory`` sets their size.
 
     References
     ----------

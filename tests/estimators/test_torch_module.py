@@ -22,6 +22,8 @@ import skbayesnn
 from skbayesnn import from_torch, scoring
 
 ROWS, COLUMNS, CLASSES, DRAWS = 7, 4, 3, 2
+# Deprecated, and still in use.
+OF_TORCHSCRIPT = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 
 
 class Forward(nn.Module):
@@ -359,6 +361,7 @@ def test_all_else_is_as_in_evaluation(layer, X):
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-12)
 
 
+@OF_TORCHSCRIPT
 def test_script_modules_and_wrappers(X):
     """TorchScript, a data-parallel wrapper, half precision: the same masks."""
     net = perceptron(dropout=nn.Sequential(nn.BatchNorm1d(8), nn.Dropout(0.5)))
@@ -451,6 +454,14 @@ class OwnNorm(nn.Module):
         return x - x.mean(0) if self.training else x
 
 
+class Annealed(nn.Dropout):
+    """Its rate falls from call to call."""
+
+    def forward(self, x):
+        self.p *= 0.99
+        return super().forward(x)
+
+
 class Counting(nn.Module):
     n = 0
 
@@ -486,6 +497,7 @@ REFUSED = {
     "a layer that is off": (lambda: refused(Off()), r"`0` \(Off\) does not"),
     "noise": (lambda: refused(Noise()), r"`0` \(Noise\) calls .*randn_like"),
     "a state": (lambda: refused(Counting()), "keep no state"),
+    "a rate that changes": (lambda: refused(Annealed()), "dropout one rate"),
     "a random number whose error is caught": (
         lambda: Forward(swallowed, last=nn.Linear(COLUMNS, 1)),
         "random numbers only for torch's dropout",
@@ -500,7 +512,7 @@ REFUSED = {
     ),
     "attention between rows": (
         lambda: sequence(encoder(), lambda net, h: net.layer(h).mean(1), 8),
-        r"inputs of one shape per row; `layer.self_attn` \(MultiheadAttention\)",
+        r"one shape per row; `layer.self_attn` \(MultiheadAttention\) gives",
     ),
     "packed sequences": (
         lambda: Forward(
@@ -552,6 +564,7 @@ REFUSED = {
 }
 
 
+@OF_TORCHSCRIPT
 def test_what_cannot_be_shared_by_rows_is_refused(X):
     """With the name of the layer, and before any draw; rows of both signs."""
     X[0], X[-1] = -3, 3
@@ -568,7 +581,9 @@ def test_what_cannot_be_shared_by_rows_is_refused(X):
 def test_later_rows_are_checked_too(X):
     """Rows whose dropout differs from that of the rows that were compared."""
     module = functional(lambda net, h: F.dropout(h if len(h) < 5 else h[:, :1], 0.5))
-    with pytest.raises(ValueError, match=r"call 1 in `module` has an input of shape"):
+    with pytest.raises(
+        ValueError, match=r"`module` \(Forward\) gives it .* \(7, 1\) for 7 rows"
+    ):
         from_torch(module, noise_std=1.0, n_draws=DRAWS).predict(X)
 
 
@@ -641,7 +656,7 @@ def test_inputs_that_X_transform_makes(X):
         predicted(lambda X: (torch.as_tensor(X), np.zeros((len(X), 1)))),
         predicted(lambda X: {"codes": torch.as_tensor(X), "x": None, "add": 0.0}),
         predicted(lambda X: torch.as_tensor(X.toarray()), sparse.csr_array(codes)),
-        predicted(lambda X: torch.as_tensor(X.to_numpy()), frame),
+        predicted(lambda X: torch.tensor(X.to_numpy()), frame),
         predicted(lambda X: torch.as_tensor(X), codes.tolist()),
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-6)
@@ -730,6 +745,8 @@ def test_rows_go_through_in_blocks(seed):
     with sklearn.config_context(working_memory=20e3 / 2**20):
         found = model.predict(X), model.predict_uncertainty(X)
     assert max(seen) < 100
+    # Each row once, and in each call three rows together and alone.
+    assert sum(seen) == 2 * (600 + 6)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 

@@ -28,3 +28,15 @@ def test_members_with_classes_in_other_orders_are_pooled(seed):
     pooled = LabelPredictive.pooled(members, np.array(["b", "c", "a"]))
     expected = np.stack([b, c.mean(0), a], -1) / 2
     np.testing.assert_allclose(pooled.mean(), expected)
+
+
+@pytest.mark.parametrize("labels", [["a", "b", "c"], [-1, 0, 1], [1, 2, 3]])
+def test_members_have_positions_or_labels(labels, seed):
+    """As a meta-estimator has fitted them, or as they were fitted before."""
+    p = np.random.default_rng(seed).dirichlet(np.ones(3), size=(DRAWS, ROWS))
+    labels = np.array(labels)
+    for own in (np.arange(3), labels):
+        labelled = LabelPredictive(p, own).labelled(labels)
+        np.testing.assert_array_equal(labelled.classes, labels)
+    with pytest.raises(ValueError, match="labels that it has"):
+        LabelPredictive(p, np.array(["x", "y", "z"])).labelled(labels)
