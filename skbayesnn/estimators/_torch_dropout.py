@@ -251,7 +251,7 @@ class _Masks:
             raise ValueError(
                 "`module` must give dropout one rate, and inputs of one shape per row; "
                 f"{layout.where} gives it rate {p:g} and an input of shape "
-                f"{tuple(shape)} for {self.n_rows} rows. By its first rows these are "
+                f"{tuple(shape)} for {self.n_rows} rows; the first passes had "
                 f"{layout.p:g} and {layout.shape_of(self.n_rows)}. Pad sequences to a "
                 "fixed length, and keep no state between calls."
             )
