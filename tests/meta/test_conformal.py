@@ -303,6 +303,29 @@ def test_sets_calibrate_on_rows_chosen_without_their_labels(data):
     )
 
 
+class Reversed(ClassifierMixin, BaseEstimator):
+    """A classifier of another library, whose classes are not sorted."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def fit(self, X, y):
+        self.inner.fit(X, y)
+        self.classes_ = self.inner.classes_[::-1]
+        return self
+
+    def predict_proba(self, X):
+        return self.inner.predict_proba(X)[:, ::-1]
+
+
+def test_sets_of_classes_in_any_order(data):
+    model = ConformalClassifier(LogisticRegression(), random_state=SEED)
+    expected = model.fit(data.X, data.labels).predict_set(data.X_new)
+    turned = ConformalClassifier(Reversed(LogisticRegression()), random_state=SEED)
+    found = turned.fit(data.X, data.labels).predict_set(data.X_new)
+    np.testing.assert_array_equal(found[:, ::-1], expected)
+
+
 def test_targets_of_sets_are_labels(data):
     with pytest.raises(ValueError, match="continuous"):
         ConformalClassifier(LogisticRegression()).fit(data.X, data.y)
