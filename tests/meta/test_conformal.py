@@ -582,3 +582,21 @@ def test_folds_that_hold_nothing_out(seed, model, tests):
     folds = [(rows, rows[:n]) for n in tests]
     with pytest.raises(ValueError, match=f"hold out some rows .* {len(tests)} f"):
         clone(model).set_params(cv=folds).fit(X, y)
+
+
+@METHODS
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_bounds_of_counts_are_not_negative(method):
+    """Counts are inside as often as without; numbers go on to have negative bounds."""
+    random = np.random.default_rng([SEED, 58])
+    X = random.normal(size=(90, 3))
+    y = random.poisson(np.exp(0.5 * X[:, 0] - 1))
+    quick = {"hidden_layer_sizes": (4,), "max_iter": 5, "n_draws": 5, "random_state": 0}
+    for likelihood in ("poisson", "gaussian"):
+        network = MCDropoutRegressor(**quick, likelihood=likelihood)
+        for inner in (network, make_pipeline(StandardScaler(), network)):
+            model = ConformalRegressor(inner, method=method, cv=3, random_state=0)
+            model.fit(X, y)
+            interval = model.predict_interval(X, [0.5, 0.9])
+            assert (interval[..., 0].min() >= 0) == (likelihood == "poisson")
+            assert inside(interval[:, 1], y) > 0.7
