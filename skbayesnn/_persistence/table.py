@@ -46,6 +46,8 @@ _OF_NETWORK = {
     "network": rules.none_or(rules.of_type(NetworkDescription)),
     "pruning_": rules.none_or(rules.DICT),
     "replay_": rules.DICT,
+    # Files of the first versions lack these.
+    "elbo_std_error_": NUMBER,
 }
 _OF_NUMBERS = {"y_ndim_": INTEGER}
 _OF_CLASSES = {"classes_": rules.LABELS}
