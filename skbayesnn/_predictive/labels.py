@@ -116,10 +116,7 @@ class LabelPredictive:
     def uncertainty(self, kinds) -> dict[str, np.ndarray]:
         """Measures of eq. 7: {kind: (rows,)}."""
         uniform = np.random.default_rng(0).random(self.n_draws)
-        return {
-            kind: classification_uncertainty(self.probability, kind, uniform)
-            for kind in kinds
-        }
+        return classification_uncertainty(lambda: [self.probability], kinds, uniform)
 
     def sample_f(self, draws: np.ndarray) -> np.ndarray:
         """Class probabilities of the given draws, (rows, classes, samples)."""
