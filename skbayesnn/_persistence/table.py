@@ -78,7 +78,7 @@ _OF_NETWORK = {
     "pruning_": rules.none_or(rules.DICT),
     "replay_": rules.DICT,
     # Files of the first versions lack these.
-    "elbo_std_error_": NUMBER,
+    "elbo_std_error_": RECORD,
 }
 _AXES = rules.integer(1, 2)
 _OF_NUMBERS = {"y_ndim_": _AXES}
