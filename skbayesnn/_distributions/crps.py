@@ -5,14 +5,10 @@ Pure NumPy, float64; components have the draws axis in front.
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.polynomial import Polynomial, legendre
 from scipy.special import ndtr
-
-if TYPE_CHECKING:
-    from skbayesnn._distributions.base import Components
 
 # Levels of the quantiles that stand for a distribution without a closed form.
 N_LEVELS = 200
@@ -86,7 +82,7 @@ def crps_by_quantiles(y, quantile: Callable[[float], np.ndarray]) -> np.ndarray:
     return weighted_sample_crps(y, points, weights)
 
 
-def crps_by_cdf(y, target, components: "Components", values: Callable) -> np.ndarray:
+def crps_by_cdf(y, target, components, values: Callable) -> np.ndarray:
     """CRPS of a monotone function of a mixture, (rows, targets).
 
     The integral of (F(z) - 1[z >= y])^2 over z = values(t) [Gneiting & Raftery 2007,
@@ -96,7 +92,7 @@ def crps_by_cdf(y, target, components: "Components", values: Callable) -> np.nda
 
     y : (rows, targets)
     target : where ``values`` is y; NaN for y outside of its range
-    components : of t
+    components : :class:`skbayesnn._distributions.base.Components` of t
     values : (..., rows, targets) -> the same
     returns : NaN where ``values`` is not monotone or not finite
     """
@@ -125,7 +121,7 @@ def crps_by_cdf(y, target, components: "Components", values: Callable) -> np.nda
     return np.where(one_way & np.isfinite(score), score, np.nan)
 
 
-def _panel_edges(components: "Components") -> np.ndarray:
+def _panel_edges(components) -> np.ndarray:
     """Values with about equal probability between them, (edges, rows, targets)."""
     shape = components.n_rows, components.n_targets
     pooled = np.concatenate(
