@@ -92,7 +92,7 @@ def crps_by_cdf(y, target, components, values: Callable) -> np.ndarray:
 
     y : (rows, targets)
     target : where ``values`` is y; NaN for y outside of its range
-    components : of t
+    components : :class:`skbayesnn._distributions.base.Components` of t
     values : (..., rows, targets) -> the same
     returns : NaN where ``values`` is not monotone or not finite
     """

@@ -45,7 +45,7 @@ from skbayesnn.estimators._validation import random_source
 _SPLIT_AT_RANDOM = (
     "cannot be kept together where the rows are split at random. Split them by "
     "sklearn.model_selection.GroupShuffleSplit, fit a model to one part, and calibrate "
-    "FrozenEstimator(model) on the other; or, of numbers, take method='cv+' and "
+    "FrozenEstimator(model) on the other; or, for a regressor, take method='cv+' and "
     "cv=GroupKFold()."
 )
 
