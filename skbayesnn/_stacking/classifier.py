@@ -50,8 +50,9 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         ``working_memory``.
     device : str or torch.device, default="auto"
         Of the default candidates.
-    verbose : bool, default=False
-        Say what is done, and what the mixture is worth out of fold.
+    verbose : bool or int, default=False
+        From 1 (True) on, print what is done, how long that may still take, and
+        ``summary_``.
     random_state : int, RandomState instance or None, default=None
         Determines folds and candidates.
 

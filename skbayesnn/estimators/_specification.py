@@ -98,6 +98,7 @@ def specify(
         "n_estimators", estimator.n_estimators, kind=_validation.Integral, low=1
     )
     _validation.number_of_draws(estimator.n_draws)
+    _validation.verbosity(estimator.verbose)
     # The order of these two is that of the random numbers.
     seeds = random_state.randint(0, 2**31 - 1, size=n_members)
     rows, weights, validation = _split(estimator, prepared, random_state)

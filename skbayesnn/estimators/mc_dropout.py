@@ -209,8 +209,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     dtype : {"float32", "float64"}, default="float32"
         Precision of the training, whatever X's own; ``"float64"`` takes up to twice as
         long. The scaling is done in X's precision before, and predictions have it.
-    verbose : bool, default=False
-        Show a progress bar (needs tqdm).
+    verbose : bool or int, default=False
+        From 1 (True) on, show a progress bar with the time left (needs tqdm).
     random_state : int, RandomState instance or None, default=None
         Determines start values, batches, masks and posterior draws. None takes fresh
         randomness from the system; global generators are never touched.

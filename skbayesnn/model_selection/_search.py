@@ -63,7 +63,8 @@ _DOC = """{first_line}
         ``joblib.parallel_config(backend="loky")``, ``"dask"`` or ``"ray"``: programs
         side by side.
     verbose : int, default=0
-        From 1 on a bar: the number of members done, and the best mean score so far.
+        From 1 on a bar: the number of members done, the time left, and the best mean
+        score so far.
         The times in scikit-learn's messages (from 2 on) are not those of training.
     pre_dispatch : int or str, default="2*n_jobs"
         Programs that joblib's processes get at a time.

@@ -46,7 +46,7 @@ class TauPathCV(BayesianNetwork):
     cv: Any
     scoring: Any
     n_jobs: int | None
-    verbose: bool
+    verbose: bool | int
     random_state: Any
 
     @with_callbacks
@@ -175,7 +175,7 @@ class TauPathCV(BayesianNetwork):
                 f"`scoring` must be None, a name or a callable; got {scoring!r}. For "
                 "several scores there is BatchedGridSearchCV."
             )
-        verbose = _validation.check_bool("verbose", self.verbose)
+        shown = _validation.verbosity(self.verbose) > 0
         # In all versions of scikit-learn it is routing that brings weights to a scorer.
         routed = scoring is None or get_config()["enable_metadata_routing"]
         with config_context(enable_metadata_routing=routed), warnings.catch_warnings():
@@ -192,7 +192,7 @@ class TauPathCV(BayesianNetwork):
                 n_jobs=self.n_jobs,
                 refit=False,
                 cv=splits,
-                verbose=int(verbose),
+                verbose=int(shown),
             ).fit(X, y, **given)
         # An interrupted search keeps what it has; an estimator is fitted or is not.
         if len(search.cv_results_["params"]) < len(taus):
