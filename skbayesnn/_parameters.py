@@ -111,13 +111,15 @@ def hidden_sizes(value) -> tuple[int, ...]:
             f"`hidden_layer_sizes` must be an integer or a sequence of them; got "
             f"{value!r}."
         )
-    sizes = []
-    for size in values:
-        size = check_number("hidden_layer_sizes", size, kind=Integral, low=1)
-        if size > LARGEST_LAYER:
-            raise ValueError(
-                f"`hidden_layer_sizes` must be at most {LARGEST_LAYER} per layer; got "
-                f"{size}. Weights grow with the product of neighbouring layers."
-            )
-        sizes.append(size)
-    return tuple(sizes)
+    return tuple(layer_size("hidden_layer_sizes", size) for size in values)
+
+
+def layer_size(name: str, value) -> int:
+    """Units, channels or features of one layer."""
+    size = check_number(name, value, kind=Integral, low=1)
+    if size > LARGEST_LAYER:
+        raise ValueError(
+            f"`{name}` must be at most {LARGEST_LAYER} per layer; got {size}. Weights "
+            "grow with the product of neighbouring layers."
+        )
+    return size

@@ -15,7 +15,12 @@ from sklearn.base import BaseEstimator
 from skbayesnn._networks import MLP as Perceptron
 from skbayesnn._networks import Convolutional, Network, Recurrent
 from skbayesnn._networks.recurrent import CELLS
-from skbayesnn._parameters import check_number, check_option, hidden_sizes
+from skbayesnn._parameters import (
+    check_number,
+    check_option,
+    hidden_sizes,
+    layer_size,
+)
 
 __all__ = ["MLP", "ConvNet", "NetworkDescription", "RecurrentNet"]
 
@@ -158,6 +163,8 @@ class ConvNet(NetworkDescription):
         shape, *_ = self.row_shapes
         _check_columns(f"image_shape={shape}", math.prod(shape), n_features)
         channels = _integers("channels", self.channels)
+        for number in channels:
+            layer_size("channels", number)
         if not channels:
             raise ValueError(
                 "`channels` must name at least one convolution's; got (). Without "
@@ -262,7 +269,7 @@ class RecurrentNet(NetworkDescription):
         return Recurrent(
             n_steps=n_steps,
             n_inputs=n_inputs,
-            hidden_size=_positive("hidden_size", self.hidden_size),
+            hidden_size=layer_size("hidden_size", self.hidden_size),
             cell=check_option("cell", self.cell, list(CELLS)),
             hidden=hidden_sizes(self.hidden_layer_sizes),
             n_outputs=n_outputs,

@@ -104,7 +104,9 @@ class Scaling:
 
     def x_to_network(self, X):
         """Inputs, (rows, inputs)."""
-        return (X - self.x_mean) / self.x_scale
+        values = X - self.x_mean
+        values /= self.x_scale
+        return values
 
     def y_to_network(self, y):
         """Targets, (rows, targets)."""

@@ -17,6 +17,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from skbayesnn._distributions.labels import columns_of
 from skbayesnn._sklearn_compat import check_sample_weight
 from skbayesnn._warnings import warn
 from skbayesnn.networks import NetworkDescription
@@ -210,7 +211,7 @@ def check_classification(estimator, X, y, sample_weight, *, reset, classes=None)
             f"{classes.tolist()}; got {unknown.tolist()}. The classes are those of "
             "the rows that `fit` trains on, or `classes` of the first `partial_fit`."
         )
-    return Table(X, np.searchsorted(classes, y), weights), classes
+    return Table(X, columns_of(y, classes), weights), classes
 
 
 def check_numbers(estimator, y) -> np.ndarray:

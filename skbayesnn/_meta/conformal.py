@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.class_order import if_ordered
+from skbayesnn._distributions.labels import columns_of
 from skbayesnn._fitted_state import prediction
 from skbayesnn._meta.abstention import Abstainer
 from skbayesnn._meta.functions import predict_with_std
@@ -332,7 +333,7 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
                 f"{unknown.tolist()} beside {model.classes_.tolist()}. Fit to more "
                 "rows of these labels, or split with another `random_state`."
             )
-        codes = np.searchsorted(model.classes_, y[rows])
+        codes = columns_of(y[rows], model.classes_)
         right = unlikely[np.arange(len(rows)), codes]
         return self._become(
             model,

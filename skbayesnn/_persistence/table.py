@@ -77,6 +77,8 @@ _OF_NETWORK = {
     **_SETTINGS,
     "pruning_": rules.none_or(rules.DICT),
     "replay_": rules.DICT,
+    # Files of the first versions lack these.
+    "elbo_std_error_": RECORD,
 }
 _AXES = rules.integer(1, 2)
 _OF_NUMBERS = {"y_ndim_": _AXES}

@@ -63,7 +63,8 @@ class OpenPredictive:
             return first
         # Blocks lie within a part.
         step = max(n_at_once // first.block, 1) * first.block
-        held: dict[int, OpenPredictive] = {}
+        # The part that was used last; the first one is opened already.
+        held = {0: first} if step <= n_at_once else {}
 
         def part(start):
             if start not in held:

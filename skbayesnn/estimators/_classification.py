@@ -1,6 +1,8 @@
 """Classification: what the draws of the predictive are turned into."""
 
 from dataclasses import replace
+from functools import partial
+from itertools import repeat
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -330,7 +332,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             probability = opened.whole(rows).probability.astype(np.float64)
             return LabelPredictive(probability, self.classes_)
 
-        return OpenPredictive(X.shape[0], of_rows, opened.row_step)
+        return OpenPredictive(X.shape[0], of_rows, opened.block)
 
     def _spread(self, X, y):
         probability = self._mean_probability(X, posterior_by(self, X, "mean_weights"))
@@ -352,13 +354,19 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             (self.n_draws, posterior.n_members)
         )
         opened = open_posterior(self, X, posterior)
+        # Draws of a deterministic network are all the same.
+        times = 1 if posterior.network.stochastic else self.n_draws
+
+        def probabilities(rows):
+            for _, parts in opened.by_rows(rows):
+                for labels in parts:
+                    yield from repeat(labels.probability, times)
+
         result = {kind: np.empty(X.shape[0]) for kind in kinds}
         for chunk in opened.chunks():
-            probability = opened.whole(chunk).probability
-            if not posterior.network.stochastic:
-                probability = np.tile(probability, (self.n_draws, 1, 1))
-            for kind in kinds:
-                result[kind][chunk] = classification_uncertainty(
-                    probability, kind, uniform.ravel()
-                )
+            found = classification_uncertainty(
+                partial(probabilities, chunk), kinds, uniform.ravel()
+            )
+            for kind, values in found.items():
+                result[kind][chunk] = values
         return result

@@ -90,7 +90,14 @@ def run(
     with epochs_reported(estimators, int(members.n_epochs.max()), shown) as report:
         hooks = [*(make() for make in plan.hooks), _Reported(report)]
         trained = train(
-            plan, members, design, posterior, optimizer_state, first_epoch, hooks
+            plan,
+            members,
+            design,
+            posterior,
+            optimizer_state,
+            first_epoch,
+            hooks,
+            bounded=True,
         )
     if trained.failed.all():
         raise all_failed(plan, trained)

@@ -234,7 +234,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
                 components, self.y_ndim_ == 1, scaling, dtype=dtype
             )
 
-        return OpenPredictive(X.shape[0], of_rows, opened.row_step)
+        return OpenPredictive(X.shape[0], of_rows, opened.block)
 
     @slots.one()
     def _mean_and_stds(

@@ -17,6 +17,9 @@ from skbayesnn.networks import MLP
 
 # From so many entries of X on no rows are held out to choose anything.
 MOST_ENTRIES = 2**22
+# Weights of all networks of an estimator together; 8 GiB in float32.
+MOST_WEIGHTS = 2**31
+MOST_NETWORKS = 1_000_000
 # Of `max_iter="auto"`, what rows that are held out may choose in its place.
 _SHORTER = 0.25, 0.1
 
@@ -94,9 +97,7 @@ def specify(
         A parameter that is none, or outside of its range.
     """
     random_state = _validation.random_source(estimator.random_state)
-    n_members = _validation.check_number(
-        "n_estimators", estimator.n_estimators, kind=_validation.Integral, low=1
-    )
+    n_members = _n_members(estimator)
     _validation.number_of_draws(estimator.n_draws)
     _validation.verbosity(estimator.verbose)
     # The order of these two is that of the random numbers.
@@ -107,6 +108,7 @@ def specify(
     if hidden is None:
         hidden = estimator._hidden_layer_sizes(n_rows)
     network, variational = _network(estimator, prepared, likelihood, hidden)
+    _refuse_too_large(estimator, network, n_members)
     n_batches = -(-len(rows) // _validation.batch_rows(estimator.batch_size, len(rows)))
     n_epochs = _validation.epochs(
         estimator.max_iter, len(rows), n_batches, estimator._steps_per_root
@@ -191,6 +193,32 @@ def _network(
             "or another gradient."
         )
     return network.with_families(variational.families), variational
+
+
+def _n_members(estimator) -> int:
+    """`n_estimators`, checked."""
+    n_members = _validation.check_number(
+        "n_estimators", estimator.n_estimators, kind=_validation.Integral, low=1
+    )
+    if n_members > MOST_NETWORKS:
+        raise ValueError(
+            f"`n_estimators` must be at most {MOST_NETWORKS}; got {n_members}."
+        )
+    return n_members
+
+
+def _refuse_too_large(estimator, network: Network, n_members: int) -> None:
+    """Refuse more weights than any memory has, by the names of what makes them."""
+    n_weights = n_members * network.n_weights
+    if n_weights > MOST_WEIGHTS:
+        has_features = "n_features" in estimator.get_params(deep=False)
+        name = "n_features" if has_features else "hidden_layer_sizes"
+        name = name if estimator.network is None else "network"
+        raise ValueError(
+            f"`{name}` and `n_estimators` must make at most {MOST_WEIGHTS:,} weights; "
+            f"got {n_weights:,}, with {name}={getattr(estimator, name)!r} and "
+            f"n_estimators={n_members}. Take fewer units, channels or networks."
+        )
 
 
 def leaves_length_scale(estimator) -> bool:

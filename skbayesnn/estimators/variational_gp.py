@@ -5,6 +5,7 @@ from numbers import Real
 import numpy as np
 
 from skbayesnn._families import Bernoulli, Family, FixedWidth, MeanField, Point
+from skbayesnn._parameters import layer_size
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._regression import BayesianRegressor
@@ -20,9 +21,7 @@ class _VariationalGP(BayesianNetwork):
         return (self._n_features(),)
 
     def _n_features(self):
-        return _validation.check_number(
-            "n_features", self.n_features, kind=_validation.Integral, low=1
-        )
+        return layer_size("n_features", self.n_features)
 
     def _length_scales(self, fan_ins, total_weight):
         """Of the features, and 1 / K as the variance of what weighs them."""

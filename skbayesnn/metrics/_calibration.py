@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skbayesnn._distributions.labels import columns_of
 from skbayesnn.metrics._validation import (
     LEVELS,
     inside_unit_interval,
@@ -200,13 +201,14 @@ def _labelled(y, probability, classes, sample_weight):
                 else f"got an array of shape {labels.shape}."
             )
         )
+    if len(np.unique(labels)) < len(labels):
+        raise ValueError(f"`classes` must name each class once; got {labels.tolist()}.")
     unknown = np.setdiff1d(y, labels)
     if unknown.size:
         raise ValueError(
             f"the labels in y must be among `classes`; got {unknown[0]!r}."
         )
-    order = np.argsort(labels)
-    return weights, order[np.searchsorted(labels, y, sorter=order)], probability
+    return weights, columns_of(y, labels), probability
 
 
 def _probabilities(name, values) -> None:

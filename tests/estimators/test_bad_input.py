@@ -369,6 +369,12 @@ PARAMETERS = [
         ValueError,
         "at most 1000000 per layer; got 1000000000. Weights grow",
     ),
+    (
+        {"hidden_layer_sizes": (10**6, 10**6)},
+        ValueError,
+        "`hidden_layer_sizes` and `n_estimators` must make at most .* got 1,000,00",
+    ),
+    ({"n_estimators": 10**9}, ValueError, "`n_estimators` must be at most 1000000"),
     ({"hidden_layer_sizes": "abc"}, TypeError, "integer or a sequence.* got 'abc'"),
     ({"hidden_layer_sizes": 2.5}, TypeError, "integer or a sequence.* got 2.5"),
     ({"hidden_layer_sizes": (5, 2.5)}, TypeError, "must be an integer; got 2.5"),

@@ -531,6 +531,8 @@ def test_any_likelihood(table, likelihood):
     assert np.isfinite(model.crps(X, y)).all()
     lower, upper = model.predict_interval(X).T
     assert (lower <= upper).all()
+    lower = model.predict_interval(X, [0.5, 0.9], method="cv+")[..., 0]
+    assert (lower.min() >= 0) == (likelihood == "poisson")
 
 
 def test_default_pool_has_all_kinds(table):
