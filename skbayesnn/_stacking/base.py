@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import joblib
 import numpy as np
 import sklearn
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import indexable
@@ -39,6 +40,7 @@ from skbayesnn._stacking.candidates import (
 from skbayesnn._stacking.folds import folds_of
 from skbayesnn._stacking.mixture import OutOfFold, Stacked, corrected, pooled
 from skbayesnn._stacking.summary import Summary
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._warnings import warn_no_more
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._prepared import prepare
@@ -55,11 +57,35 @@ OPENED_AT_ONCE = 16_384
 class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     """Base of both; see the classes for the parameters."""
 
+    estimators: Any
+    cv: Any
+    n_refits: int
+    max_iter: Any
+    n_jobs: int | None
+    memory_budget: float | None
+    device: Any
+    verbose: bool | int
+    random_state: Any
+    weights_: Any
+    estimators_: list[Any]
+    n_draws_: Array
+    spread_factor_: Array
+    oof_prediction_: Array
+    oof_log_density_: Array
+    summary_: Summary
+    n_iter_: int
+    fitted_to_sparse_: bool | None
     _of_classes: bool
     _unfinished: "_Unfinished | None" = None
 
     @undisturbed
-    def fit(self, X, y, sample_weight=None, groups=None):
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Train all candidates out of fold, weight them, and fit them to all rows.
 
         Parameters

@@ -1,13 +1,14 @@
 """Bayesian stacking of classifiers."""
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.validate import check_labels, check_target_given, refuse_one_class
 from skbayesnn._fitted_state import prediction
+from skbayesnn._sklearn_compat import ClassifierMixin
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.summary import of_classes, warn_if_no_class_is_told
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._validation import weights_of_classes
 
 
@@ -101,6 +102,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     (2, 3)
     """
 
+    classes_: Array
     _of_classes = True
 
     def __init__(
@@ -116,7 +118,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         device="auto",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self.estimators = estimators
         self.cv = cv
         self.n_refits = n_refits
@@ -129,7 +131,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         self.random_state = random_state
 
     @prediction
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> Array:
         """The class of the largest mean probability.
 
         Parameters
@@ -144,7 +146,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         return self.classes_[self.predict_proba(X).argmax(1)]
 
     @prediction
-    def predict_proba(self, X):
+    def predict_proba(self, X: MatrixLike) -> Array:
         """Mean over the draws of the class probabilities.
 
         Parameters
@@ -159,7 +161,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         return np.concatenate([one.mean() for _, one in self._blocks(X)])
 
     @prediction
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X: MatrixLike) -> Array:
         """Logarithm of ``predict_proba``."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))

@@ -21,6 +21,8 @@ _FEWEST_DROPPED = 0.1
 class _MCDropout(BayesianNetwork):
     """The stochastic regularisation techniques of [Gal16 3.2]."""
 
+    noise: str
+
     # Where `dropout="auto"` starts to learn: the default of a rate that is given.
     _start_rate: float
 
@@ -328,7 +330,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
     @property
@@ -473,7 +475,7 @@ x_mean_, x_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
     @property

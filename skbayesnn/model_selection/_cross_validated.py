@@ -124,7 +124,7 @@ x_scale_, y_mean_, y_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
 
@@ -225,7 +225,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
 
@@ -311,7 +311,7 @@ seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
 
@@ -398,7 +398,7 @@ seeds_, optimizer_, x_mean_, x_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
 
@@ -481,7 +481,7 @@ seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
 
@@ -564,5 +564,5 @@ seeds_, optimizer_, x_mean_, x_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
