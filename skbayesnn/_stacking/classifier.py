@@ -79,7 +79,10 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         Log probability of the label there, nats.
     summary_ : Summary
         Of these, in one line (weights and factor have seen these rows, networks have
-        not): ``print(model.summary_)``.
+        not): ``print(model.summary_)``. Its log density is the mean of
+        ``oof_log_density_``, in nats per row: compare it with ``weights_`` and with
+        other models of the same labels. The shares p of the classes have the sum of
+        p log(p).
     n_iter_ : int
         Epochs of the longest fit to all rows.
     fitted_to_sparse_ : bool or None

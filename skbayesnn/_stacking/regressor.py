@@ -111,7 +111,10 @@ class BayesianStackingRegressor(
         Log density of y there, nats.
     summary_ : Summary
         Of these, in one line (weights and factor have seen these rows, networks have
-        not): ``print(model.summary_)``.
+        not): ``print(model.summary_)``. Its log density is the mean of
+        ``oof_log_density_``, in nats per row: compare it with ``weights_`` and with
+        other models of the same y, in the same units. A normal distribution with the
+        mean and the standard deviation s of y has -1.42 - log(s).
     n_iter_ : int
         Epochs of the longest fit to all rows.
     fitted_to_sparse_ : bool or None
