@@ -74,6 +74,24 @@ def check_bool(name, value):
     return bool(value)
 
 
+def verbosity(value) -> int:
+    """`verbose`: 0 is silent, and from 1 on progress is shown.
+
+    As in scikit-learn, True is 1 and False is 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if not isinstance(value, bool | np.bool_ | Integral):
+        raise TypeError(
+            f"`verbose` must be True, False or an integer >= 0; got {value!r}."
+        )
+    if value < 0:
+        raise ValueError(f"`verbose` must be >= 0; got {value!r}. Use 0 for silence.")
+    return int(value)
+
+
 def number_of_draws(value) -> int:
     """`n_draws`: posterior draws that a prediction is made of."""
     n_draws = check_number("n_draws", value, kind=Integral, low=1)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from skbayesnn._networks import MLP as Perceptron
 from skbayesnn._networks import Convolutional, Network, Recurrent
@@ -21,6 +20,7 @@ from skbayesnn._parameters import (
     hidden_sizes,
     layer_size,
 )
+from skbayesnn._sklearn_compat import BaseEstimator
 
 __all__ = ["MLP", "ConvNet", "NetworkDescription", "RecurrentNet"]
 
@@ -69,7 +69,7 @@ class MLP(NetworkDescription):
     (20,)
     """
 
-    def __init__(self, hidden_layer_sizes=(50, 50)):
+    def __init__(self, hidden_layer_sizes=(50, 50)) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
 
     @property
@@ -139,7 +139,7 @@ class ConvNet(NetworkDescription):
         pool=2,
         hidden_layer_sizes=(64,),
         mask_per="unit",
-    ):
+    ) -> None:
         self.image_shape = image_shape
         self.channels = channels
         self.kernel_size = kernel_size
@@ -248,7 +248,7 @@ class RecurrentNet(NetworkDescription):
 
     def __init__(
         self, n_steps, n_inputs, hidden_size=32, cell="rnn", hidden_layer_sizes=()
-    ):
+    ) -> None:
         self.n_steps = n_steps
         self.n_inputs = n_inputs
         self.hidden_size = hidden_size

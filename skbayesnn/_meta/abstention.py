@@ -1,12 +1,12 @@
 """Predictions where the model is sure enough, and none where it is not."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skbayesnn._data.class_order import if_ordered
@@ -16,7 +16,8 @@ from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator, one_target
 from skbayesnn._parameters import check_number, check_option
 from skbayesnn._predictive.labels import check_known
 from skbayesnn._predictive.summaries import CLASSIFICATION_KINDS, REGRESSION_KINDS
-from skbayesnn._sklearn_compat import safe_indexing
+from skbayesnn._sklearn_compat import available_if, safe_indexing
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._warnings import one_call, warn
 from skbayesnn.metrics import risk_coverage_curve
 from skbayesnn.metrics._validation import present
@@ -86,6 +87,13 @@ class Abstainer(BaseHeldOutMetaEstimator):
     ['coverage', 'error', 'n_accepted']
     """
 
+    estimator_: Any
+    threshold_: float
+    coverage_: float
+    error_: float
+    classes_: Array
+    abstain_label_: Any
+
     def __init__(
         self,
         estimator,
@@ -96,7 +104,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         abstain_label="auto",
         cv=None,
         n_jobs=None,
-    ):
+    ) -> None:
         self.estimator = estimator
         self.kind = kind
         self.threshold = threshold
@@ -106,7 +114,13 @@ class Abstainer(BaseHeldOutMetaEstimator):
         self.n_jobs = n_jobs
 
     @one_call
-    def fit(self, X, y, sample_weight=None, **fit_params):
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
         """Fit the estimator, and find the threshold on held-out rows.
 
         Parameters
@@ -142,7 +156,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         return self._become(model, estimator_=model, abstain_label_=label, **found)
 
     @prediction
-    def accepts(self, X):
+    def accepts(self, X: MatrixLike) -> Array:
         """Whether the model is sure enough of each row.
 
         Returns
@@ -152,7 +166,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         return self.predict_uncertainty(X) <= self.threshold_
 
     @prediction
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> Array:
         """Predictions of the accepted rows, ``abstain_label_`` for the others.
 
         Parameters
@@ -169,20 +183,27 @@ class Abstainer(BaseHeldOutMetaEstimator):
             return y
         return np.where(accepted, y, self.abstain_label_)
 
-    def predict_uncertainty(self, X, kind=None, as_frame=False):
+    def predict_uncertainty(
+        self,
+        X: MatrixLike,
+        kind: Any = None,
+        as_frame: bool = False,
+    ) -> Any:
         """Uncertainty of the estimator inside; by default the one that decides."""
         check_is_fitted(self)
         kind = self.kind if kind is None else kind
         return functions.predict_uncertainty(self.estimator_, X, kind, as_frame)
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
-    def predict_proba(self, X):
+    def predict_proba(self, X: MatrixLike) -> Array:
         """Class probabilities of all rows, refused ones too."""
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
     @prediction
-    def report(self, X, y, sample_weight=None):
+    def report(
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> dict[str, float]:
         """Share of the rows accepted, and the error among them.
 
         Parameters
@@ -209,7 +230,9 @@ class Abstainer(BaseHeldOutMetaEstimator):
         }
 
     @prediction
-    def score(self, X, y, sample_weight=None):
+    def score(
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Accuracy or R^2 among the accepted rows; NaN where there are none.
 
         Mind the share of rows accepted, which :meth:`report` tells.
@@ -221,7 +244,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         predicted = self.estimator_.predict(safe_indexing(X, accepted))
         return score(y[accepted], predicted, sample_weight=weights[accepted])
 
-    def _accepted(self, X, y, sample_weight):
+    def _accepted(self, X, y, sample_weight) -> tuple[Array, Array, Array]:
         """Whether each row is accepted, y and the weights, (rows,), checked."""
         accepted = self.accepts(X)
         y = one_target(self._checked_target(y), "An Abstainer has one.")

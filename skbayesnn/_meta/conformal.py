@@ -1,12 +1,11 @@
 """Intervals and label sets of guaranteed coverage around any of our models."""
 
+from collections.abc import Sequence
+from typing import Any, Literal, Self, overload
+
 import numpy as np
-from sklearn.base import (
-    ClassifierMixin,
-    RegressorMixin,
-    is_classifier,
-    is_regressor,
-)
+from numpy.typing import ArrayLike
+from sklearn.base import is_classifier, is_regressor
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,7 +28,8 @@ from skbayesnn._predictive.cross_conformal import (
 )
 from skbayesnn._predictive.summaries import checked_coverages
 from skbayesnn._settings import imported, undisturbed
-from skbayesnn._sklearn_compat import safe_indexing
+from skbayesnn._sklearn_compat import ClassifierMixin, RegressorMixin, safe_indexing
+from skbayesnn._typing import Array, MatrixLike
 
 
 class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
@@ -89,6 +89,10 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
     (4, 2)
     """
 
+    estimators_: list[Any]
+    n_calibration_: int
+    conformal_: Any
+
     def __init__(
         self,
         estimator,
@@ -98,7 +102,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         cv=None,
         n_jobs=None,
         random_state=None,
-    ):
+    ) -> None:
         self.estimator = estimator
         self.method = method
         self.calibration_size = calibration_size
@@ -107,7 +111,13 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         self.random_state = random_state
 
     @undisturbed
-    def fit(self, X, y, sample_weight=None, **fit_params):
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
         """Fit the estimator to some rows, and calibrate on others.
 
         Parameters
@@ -165,6 +175,16 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
             n_calibration_=sum(len(std) for _, std in parts),
         )
 
+    @overload
+    def predict(self, X: MatrixLike, return_std: Literal[False] = False) -> Array: ...
+    @overload
+    def predict(
+        self, X: MatrixLike, return_std: Literal[True]
+    ) -> tuple[Array, Array]: ...
+    @overload
+    def predict(
+        self, X: MatrixLike, return_std: bool = False
+    ) -> Array | tuple[Array, Array]: ...
     @prediction
     def predict(self, X, return_std=False):
         """Mean prediction of the fitted models, and what they say its spread is.
@@ -191,7 +211,12 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         return means.mean(0), np.sqrt(np.square(stds).mean(0) + means.var(0))
 
     @prediction
-    def predict_interval(self, X, coverage=0.9, kind="equal_tailed"):
+    def predict_interval(
+        self,
+        X: MatrixLike,
+        coverage: float | Sequence[float] = 0.9,
+        kind: str = "equal_tailed",
+    ) -> Array:
         """Interval that holds y with at least the given probability.
 
         Parameters
@@ -288,13 +313,24 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
     (4, 3)
     """
 
-    def __init__(self, estimator, *, calibration_size=0.25, random_state=None):
+    estimator_: Any
+    classes_: Array
+    n_calibration_: int
+    conformal_: Any
+
+    def __init__(self, estimator, *, calibration_size=0.25, random_state=None) -> None:
         self.estimator = estimator
         self.calibration_size = calibration_size
         self.random_state = random_state
 
     @undisturbed
-    def fit(self, X, y, sample_weight=None, **fit_params):
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
         """Fit the estimator to some rows, and calibrate on the others.
 
         Parameters
@@ -344,18 +380,20 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
         )
 
     @prediction
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> Array:
         """The likeliest label, as the estimator inside says it."""
         check_is_fitted(self)
         return self.estimator_.predict(X)
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: MatrixLike) -> Array:
         """Class probabilities of the estimator inside, (n_samples, n_classes)."""
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
     @prediction
-    def predict_set(self, X, coverage=0.9):
+    def predict_set(
+        self, X: MatrixLike, coverage: float | Sequence[float] = 0.9
+    ) -> Array:
         """Labels that together hold the right one with the given probability.
 
         Parameters

@@ -1,12 +1,14 @@
 """The fitted network or stack inside of meta-estimators."""
 
-from sklearn.base import BaseEstimator
+from typing import Any
+
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator
 from skbayesnn._meta.walk import inside
 from skbayesnn._predictive.mixin import PredictiveMixin
+from skbayesnn._sklearn_compat import BaseEstimator
 
 # Attributes in which meta-estimators keep what they have fitted. Ensembles also have an
 # `estimator_`, which is not fitted: it comes last.
@@ -15,7 +17,7 @@ _FITTED = ("final_estimator_", "regressor_", "estimators_", "estimator_")
 _GIVEN = ("estimator", "regressor", "final_estimator", "estimators")
 
 
-def find_estimator(model):
+def find_estimator(model: Any) -> Any:
     """The fitted estimator of this package inside of a pipeline, a search or the like.
 
     ``Pipeline``, searches and target transforms hide the attributes of the estimator

@@ -22,15 +22,43 @@ one), or one inside of these, nested as one likes:
 Others are refused with a TypeError.
 """
 
+from collections.abc import Sequence
+from typing import Any, Literal, overload
+
 import numpy as np
-from sklearn.base import BaseEstimator
+from numpy.typing import ArrayLike
 
 from skbayesnn._meta.bounds import bounds, has_bounds_only
 from skbayesnn._meta.walk import open_predictive, unwrap
 from skbayesnn._parameters import check_option
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin
 from skbayesnn._predictive.summaries import checked_coverages
-from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn._sklearn_compat import BaseEstimator
+from skbayesnn._typing import Array, MatrixLike, RandomState
+from skbayesnn.estimators._regression import BayesianRegressor
+
+
+@overload
+def predict_uncertainty(
+    model: Any,
+    X: MatrixLike,
+    kind: Literal["all"] | list[str] | tuple[str, ...],
+    as_frame: Literal[False] = False,
+) -> dict[str, Array]: ...
+@overload
+def predict_uncertainty(
+    model: Any,
+    X: MatrixLike,
+    kind: str | None = None,
+    as_frame: Literal[False] = False,
+) -> Array: ...
+@overload
+def predict_uncertainty(
+    model: Any,
+    X: MatrixLike,
+    kind: str | list[str] | tuple[str, ...] | None = None,
+    as_frame: bool = False,
+) -> Any: ...
 
 
 def predict_uncertainty(model, X, kind=None, as_frame=False):
@@ -60,7 +88,7 @@ def predict_uncertainty(model, X, kind=None, as_frame=False):
     return frame.set_axis(X.index) if isinstance(X, type(frame)) else frame
 
 
-def predict_quantile(model, X, q):
+def predict_quantile(model: Any, X: MatrixLike, q: float | Sequence[float]) -> Array:
     """Quantiles of y under the predictive; see the method of the same name.
 
     Behind a target transform they are the transformed quantiles, which is exact for
@@ -80,7 +108,13 @@ def predict_quantile(model, X, q):
     return method(X, q)
 
 
-def predict_interval(model, X, coverage=0.9, kind="equal_tailed", method="mixture"):
+def predict_interval(
+    model: Any,
+    X: MatrixLike,
+    coverage: float | Sequence[float] = 0.9,
+    kind: str = "equal_tailed",
+    method: str = "mixture",
+) -> Array:
     """Intervals of y; see the method of the same name.
 
     Behind a target transform the bounds are transformed back, the lower one first,
@@ -117,7 +151,7 @@ def predict_interval(model, X, coverage=0.9, kind="equal_tailed", method="mixtur
     return interval if np.ndim(coverage) else interval[..., 0, :]
 
 
-def predictive_cdf(model, X, y):
+def predictive_cdf(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
     """Distribution function of the predictive at y; uniform where it is right.
 
     Parameters
@@ -133,7 +167,9 @@ def predictive_cdf(model, X, y):
     return method(X, y)
 
 
-def sample_f(model, X, n_samples=1, random_state=0):
+def sample_f(
+    model: Any, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
+) -> Array:
     """Noise-free functions, coherent over rows; see the method of the same name.
 
     Parameters
@@ -153,7 +189,9 @@ def sample_f(model, X, n_samples=1, random_state=0):
     return method(X, n_samples, random_state)
 
 
-def sample_y(model, X, n_samples=1, random_state=0):
+def sample_y(
+    model: Any, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
+) -> Array:
     """Draws of y; see the method of the same name.
 
     Around ensembles and target transforms a sample takes one of the fixed posterior
@@ -172,7 +210,7 @@ def sample_y(model, X, n_samples=1, random_state=0):
     return method(X, n_samples, random_state)
 
 
-def log_predictive_density(model, X, y):
+def log_predictive_density(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
     """Log density of y under the predictive; of a class its log probability (eq. 8).
 
     Parameters
@@ -189,7 +227,7 @@ def log_predictive_density(model, X, y):
     return method(X, y)
 
 
-def crps(model, X, y):
+def crps(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
     """Continuous ranked probability score of a regression; smaller is better.
 
     Exact for the Gaussian mixture; behind a monotone, smooth target transform by
@@ -212,7 +250,7 @@ def crps(model, X, y):
 def predict_with_std(model, X):
     """``model.predict(X)`` and the total predictive standard deviation."""
     inner, inputs = unwrap(model, X)
-    if isinstance(inner, BayesianNetwork):
+    if isinstance(inner, BayesianRegressor):
         return inner.predict(inputs, return_std=True)
     return model.predict(X), predict_uncertainty(model, X, "total")
 

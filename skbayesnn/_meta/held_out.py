@@ -5,15 +5,10 @@ The base of the meta-estimators that calibrate on rows their model has not seen.
 
 from inspect import signature
 from numbers import Integral
+from typing import Any
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    MetaEstimatorMixin,
-    clone,
-    is_classifier,
-    is_regressor,
-)
+from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv, train_test_split
@@ -34,6 +29,8 @@ from sklearn.utils.validation import (
 from skbayesnn._data.validate import check_labels, check_numbers
 from skbayesnn._fitted_state import become
 from skbayesnn._sklearn_compat import (
+    BaseEstimator,
+    MetaEstimatorMixin,
     check_method_params,
     check_sample_weight,
     num_samples,
@@ -53,10 +50,11 @@ _SPLIT_AT_RANDOM = (
 class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
     """A meta-estimator with the parameter ``estimator``, and perhaps these."""
 
-    cv = None
-    n_jobs = None
-    calibration_size = 0.25
-    random_state = None
+    estimator: Any
+    cv: Any = None
+    n_jobs: int | None = None
+    calibration_size: float = 0.25
+    random_state: Any = None
 
     def _prepared(self, X, y, sample_weight, fit_params):
         """Indexable X and y, weights (rows,), and what goes to whose method."""
@@ -171,7 +169,7 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         become(self, fitted)
         return self
 
-    def get_metadata_routing(self):
+    def get_metadata_routing(self) -> Any:
         """Which metadata goes where: to the estimator's fit, and to the splitter."""
         return (
             MetadataRouter(owner=type(self).__name__)
@@ -244,7 +242,7 @@ def _parts_of(estimator) -> list:
     return [one for one in values if hasattr(one, "get_params") and hasattr(one, "fit")]
 
 
-def one_target(y, way_out: str):
+def one_target(y, way_out: str) -> np.ndarray:
     """y as (rows,); a column is taken with scikit-learn's warning."""
     if y.ndim == 2 and y.shape[1] == 1:
         return column_or_1d(y, warn=True)

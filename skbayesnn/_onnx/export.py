@@ -1,6 +1,8 @@
 """The ONNX model of an uncertain predictor, inputs to outputs."""
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -12,7 +14,9 @@ from skbayesnn._onnx.resolution import warn_of_rounded_columns
 from skbayesnn._predictive.mixin import checked_levels
 
 
-def to_onnx(model, *, q=(0.05, 0.5, 0.95), initial_types=None):
+def to_onnx(
+    model: Any, *, q: Sequence[float] = (0.05, 0.5, 0.95), initial_types: Any = None
+) -> Any:
     """The predictive of a fitted model as an ONNX graph.
 
     The weights of all posterior draws that predictions are made of are constants of

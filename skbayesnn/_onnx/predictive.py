@@ -175,7 +175,7 @@ def _of_network(model: BayesianNetwork, rows: Rows, part: Part | None):
         if members.likelihood.of_classes:
             shares = outputs.graph.constant(share[:, None, None])
             probability = probabilities(members, outputs)
-            found.append(Classes(shares, probability, model.classes_))
+            found.append(Classes(shares, probability, vars(model)["classes_"]))
             continue
         _check_units(scaling)
         own = _in_units_of_y(moments(members, share, outputs), scaling)

@@ -60,7 +60,7 @@ def of_network(model: BayesianNetwork) -> None:
     agree("the scaling of y", model.y_mean_.shape, model.y_scale_.shape)
     agree("what is predicted", likelihood.of_classes, hasattr(model, "classes_"))
     if isinstance(likelihood, OfLabels):
-        agree("classes", likelihood.n_labels, len(model.classes_))
+        agree("classes", likelihood.n_labels, len(vars(model)["classes_"]))
     else:
         agree("targets", (_n_targets(likelihood),), model.y_mean_.shape)
         of_one = _n_targets(likelihood) == 1 and model.y_ndim_ == 1

@@ -1,13 +1,14 @@
 """Bayesian stacking of classifiers."""
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.validate import check_labels, check_target_given, refuse_one_class
 from skbayesnn._fitted_state import prediction
+from skbayesnn._sklearn_compat import ClassifierMixin
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.summary import of_classes, warn_if_no_class_is_told
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._validation import weights_of_classes
 
 
@@ -50,8 +51,9 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         ``working_memory``.
     device : str or torch.device, default="auto"
         Of the default candidates.
-    verbose : bool, default=False
-        Say what is done, and what the mixture is worth out of fold.
+    verbose : bool or int, default=False
+        From 1 (True) on, print what is done, how long that may still take, and
+        ``summary_``.
     random_state : int, RandomState instance or None, default=None
         Determines folds and candidates.
 
@@ -77,7 +79,10 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         Log probability of the label there, nats.
     summary_ : Summary
         Of these, in one line (weights and factor have seen these rows, networks have
-        not): ``print(model.summary_)``.
+        not): ``print(model.summary_)``. Its log density is the mean of
+        ``oof_log_density_``, in nats per row: compare it with ``weights_`` and with
+        other models of the same labels. The shares p of the classes have the sum of
+        p log(p).
     n_iter_ : int
         Epochs of the longest fit to all rows.
     fitted_to_sparse_ : bool or None
@@ -100,6 +105,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     (2, 3)
     """
 
+    classes_: Array
     _of_classes = True
 
     def __init__(
@@ -115,7 +121,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         device="auto",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self.estimators = estimators
         self.cv = cv
         self.n_refits = n_refits
@@ -128,7 +134,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         self.random_state = random_state
 
     @prediction
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> Array:
         """The class of the largest mean probability.
 
         Parameters
@@ -143,7 +149,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         return self.classes_[self.predict_proba(X).argmax(1)]
 
     @prediction
-    def predict_proba(self, X):
+    def predict_proba(self, X: MatrixLike) -> Array:
         """Mean over the draws of the class probabilities.
 
         Parameters
@@ -158,7 +164,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         return np.concatenate([one.mean() for _, one in self._blocks(X)])
 
     @prediction
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X: MatrixLike) -> Array:
         """Logarithm of ``predict_proba``."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))

@@ -5,9 +5,10 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from inspect import signature
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,7 +18,12 @@ from skbayesnn._data.validate import Table, check_inputs
 from skbayesnn._fitted_state import changed_at_once
 from skbayesnn._likelihoods import LIKELIHOODS
 from skbayesnn._settings import undisturbed
-from skbayesnn._sklearn_compat import CallbackSupportMixin, with_callbacks
+from skbayesnn._sklearn_compat import (
+    BaseEstimator,
+    CallbackSupportMixin,
+    with_callbacks,
+)
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._warnings import warn
 from skbayesnn.estimators import (
     _continuation,
@@ -41,11 +47,51 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     ``_check``, ``_row_weights`` and the predictions.
     """
 
+    # Parameters of all, and of some: for type checkers.
+    hidden_layer_sizes: Any
+    activation: str
+    dropout: Any
+    length_scale: Any
+    tau: Any
+    likelihood: str
+    n_estimators: int
+    n_draws: int
+    n_training_draws: int
+    standardize: bool
+    batch_size: Any
+    learning_rate: str
+    learning_rate_init: float
+    max_iter: Any
+    early_stopping: Any
+    validation_fraction: float
+    n_iter_no_change: int
+    tol: float
+    warm_start: bool
+    device: Any
+    dtype: str
+    verbose: bool | int
+    random_state: Any
+    # Fitted attributes.
     n_iter_: int
-    network_: dict
     n_epochs_seen_: int
     total_weight_: float
-    likelihood: str
+    network_: dict[str, Any]
+    parameters_: dict[str, Array]
+    optimizer_: dict[str, Array]
+    seeds_: Array
+    replay_: dict[str, Any]
+    x_mean_: Array
+    x_scale_: Array
+    y_mean_: Array
+    y_scale_: Array
+    y_ndim_: int
+    tau_: Any
+    dropout_: Array
+    length_scale_: Array
+    weight_decay_: Array
+    elbo_: float
+    history_: dict[str, Array]
+    loss_curve_: Array
     # Of likelihoods that have some; a class without the parameter has none to give.
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
@@ -120,7 +166,14 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     @with_callbacks
     @undisturbed
-    def fit(self, X, y, sample_weight=None, X_val=None, y_val=None):
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        X_val: MatrixLike | None = None,
+        y_val: ArrayLike | None = None,
+    ) -> Self:
         """Fit the posterior to training data.
 
         Parameters

@@ -3,9 +3,10 @@
 from dataclasses import replace
 from functools import partial
 from itertools import repeat
+from typing import Any, Literal, Self, overload
 
 import numpy as np
-from sklearn.base import ClassifierMixin
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._data import class_order
@@ -27,6 +28,8 @@ from skbayesnn._predictive.summaries import (
     framed,
 )
 from skbayesnn._settings import undisturbed
+from skbayesnn._sklearn_compat import ClassifierMixin
+from skbayesnn._typing import Array, MatrixLike, RandomState
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._draws import (
@@ -47,6 +50,9 @@ MANY_ROWS = 5_000
 
 class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     """Base of the classifiers."""
+
+    class_weight: Any
+    classes_: Array
 
     @property
     def _chooses_length_below(self):
@@ -128,8 +134,15 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return _validation.weights_of_classes(self.class_weight, labels)
 
     def partial_fit(
-        self, X, y, classes=None, sample_weight=None, *, n_epochs=1, n_replay=0
-    ):
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        n_epochs: int = 1,
+        n_replay: int = 0,
+    ) -> Self:
         """Go on training with new rows (streams, out-of-core data).
 
         The first call fixes the standardisation. N grows with every call, and the
@@ -176,7 +189,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return self.classes_
 
     @prediction
-    def predict(self, X, *, method="draws"):
+    def predict(self, X: MatrixLike, *, method: str = "draws") -> Array:
         """The class of the largest mean probability.
 
         Parameters
@@ -195,7 +208,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return self.classes_[codes]
 
     @prediction
-    def predict_proba(self, X, *, method="draws"):
+    def predict_proba(self, X: MatrixLike, *, method: str = "draws") -> Array:
         """Mean over the draws of the class probabilities.
 
         Parameters
@@ -227,11 +240,32 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return result
 
     @undisturbed
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X: MatrixLike) -> Array:
         """Logarithm of ``predict_proba``."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
+    @overload
+    def predict_uncertainty(  # type: ignore[overload-overlap]
+        self,
+        X: MatrixLike,
+        kind: Literal["all"] | list[str] | tuple[str, ...],
+        as_frame: Literal[False] = False,
+    ) -> dict[str, Array]: ...
+    @overload
+    def predict_uncertainty(
+        self,
+        X: MatrixLike,
+        kind: str | None = "entropy",
+        as_frame: Literal[False] = False,
+    ) -> Array: ...
+    @overload
+    def predict_uncertainty(
+        self,
+        X: MatrixLike,
+        kind: str | list[str] | tuple[str, ...] | None = "entropy",
+        as_frame: bool = False,
+    ) -> Any: ...
     @prediction
     def predict_uncertainty(self, X, kind="entropy", as_frame=False):
         """How uncertain the predicted class is (eq. 7; Gal's thesis 3.3.1).
@@ -265,7 +299,9 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return framed(values, kind, X) if as_frame else values
 
     @prediction
-    def sample_f(self, X, n_samples=1, random_state=0):
+    def sample_f(
+        self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
+    ) -> Array:
         """Class probabilities of networks drawn from the posterior.
 
         Parameters
@@ -285,7 +321,9 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return np.moveaxis(labels.probability, 0, -1)
 
     @prediction
-    def sample_y(self, X, n_samples=1, random_state=0):
+    def sample_y(
+        self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
+    ) -> Array:
         """Labels drawn from the probabilities of ``sample_f``.
 
         Returns
@@ -299,7 +337,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return self.classes_[labels_at(labels.probability, uniform)].T
 
     @prediction
-    def log_predictive_density(self, X, y):
+    def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
         """Log of the mean probability of the label y (eq. 8).
 
         Parameters

@@ -99,6 +99,7 @@ def specify(
     random_state = _validation.random_source(estimator.random_state)
     n_members = _n_members(estimator)
     _validation.number_of_draws(estimator.n_draws)
+    _validation.verbosity(estimator.verbose)
     # The order of these two is that of the random numbers.
     seeds = random_state.randint(0, 2**31 - 1, size=n_members)
     rows, weights, validation = _split(estimator, prepared, random_state)

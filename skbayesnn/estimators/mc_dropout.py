@@ -21,6 +21,8 @@ _FEWEST_DROPPED = 0.1
 class _MCDropout(BayesianNetwork):
     """The stochastic regularisation techniques of [Gal16 3.2]."""
 
+    noise: str
+
     # Where `dropout="auto"` starts to learn: the default of a rate that is given.
     _start_rate: float
 
@@ -209,8 +211,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     dtype : {"float32", "float64"}, default="float32"
         Precision of the training, whatever X's own; ``"float64"`` takes up to twice as
         long. The scaling is done in X's precision before, and predictions have it.
-    verbose : bool, default=False
-        Show a progress bar (needs tqdm).
+    verbose : bool or int, default=False
+        From 1 (True) on, show a progress bar with the time left (needs tqdm).
     random_state : int, RandomState instance or None, default=None
         Determines start values, batches, masks and posterior draws. None takes fresh
         randomness from the system; global generators are never touched.
@@ -328,7 +330,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
     @property
@@ -473,7 +475,7 @@ x_mean_, x_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
     @property

@@ -11,7 +11,6 @@ import numpy as np
 import sklearn
 import torch
 from scipy import sparse
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_array
 from torch import nn
 
@@ -29,7 +28,13 @@ from skbayesnn._predictive.mixin import (
 )
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._settings import undisturbed
-from skbayesnn._sklearn_compat import num_samples, safe_indexing
+from skbayesnn._sklearn_compat import (
+    BaseEstimator,
+    ClassifierMixin,
+    RegressorMixin,
+    num_samples,
+    safe_indexing,
+)
 from skbayesnn._warnings import warn
 from skbayesnn.estimators._torch_dropout import (
     NO_DROPOUT,
@@ -257,7 +262,7 @@ class _SkorchModule(nn.Module):
 
 def from_torch(
     module, X_transform=None, *, classes=None, outputs=None, noise_std=None, n_draws=50
-):
+) -> Any:
     """MC dropout predictions of a trained network, with the methods of this package.
 
     Use it for a network that was trained with dropout in torch or skorch. All dropout

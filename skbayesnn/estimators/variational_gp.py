@@ -1,6 +1,7 @@
 """The Gaussian process behind dropout [GG16 appendix 3], by random features."""
 
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +16,11 @@ from skbayesnn.estimators._variational_spec import VariationalSpec
 class _VariationalGP(BayesianNetwork):
     """A perceptron of one layer, whose prior is that of random features."""
 
+    n_features: Any
+    sigma: Any
+
     @property
-    def hidden_layer_sizes(self):
+    def hidden_layer_sizes(self) -> tuple[int, ...]:
         """The features are one hidden layer."""
         return (self._n_features(),)
 
@@ -180,5 +184,5 @@ x_scale_, y_mean_, y_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())

@@ -1,11 +1,12 @@
 """Have rows drifted away from those that a model was fitted to?"""
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.stats import norm, rankdata
-from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
@@ -13,7 +14,13 @@ from skbayesnn._data.validate import named_after
 from skbayesnn._fitted_state import become, prediction
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._meta.held_out import index_splits
-from skbayesnn._sklearn_compat import safe_indexing, safe_split
+from skbayesnn._sklearn_compat import (
+    BaseEstimator,
+    OutlierMixin,
+    safe_indexing,
+    safe_split,
+)
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._warnings import one_call, warn
 from skbayesnn.estimators._validation import check_number
 from skbayesnn.estimators.anchored_ensemble import (
@@ -122,6 +129,12 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     True
     """
 
+    estimators_: list[Any]
+    uncertainty_: Array
+    held_out_: list[Array]
+    offset_: float
+    one_way_columns_: Array
+
     def __init__(
         self,
         estimator=None,
@@ -130,7 +143,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         false_alarm_rate=0.01,
         cv=5,
         random_state=None,
-    ):
+    ) -> None:
         self.estimator = estimator
         self.kind = kind
         self.false_alarm_rate = false_alarm_rate
@@ -138,7 +151,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         self.random_state = random_state
 
     @one_call
-    def fit(self, X, y):
+    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Fit a model without each of the folds.
 
         Parameters
@@ -187,12 +200,12 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         become(self, fitted)
         return self
 
-    def fit_predict(self, X, y):
+    def fit_predict(self, X: MatrixLike, y: ArrayLike) -> Array:
         """``fit(X, y).predict(X)``; parameters and shapes as there."""
         return self.fit(X, y).predict(X)
 
     @prediction
-    def score_samples(self, X):
+    def score_samples(self, X: MatrixLike) -> Array:
         """Minus the models' mean uncertainty: the lower, the further a row has drifted.
 
         Parameters
@@ -206,7 +219,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         return -np.mean(self._of_models(X), axis=0)
 
     @prediction
-    def decision_function(self, X):
+    def decision_function(self, X: MatrixLike) -> Array:
         """``score_samples(X) - offset_``: negative for rows that are told.
 
         Parameters and shapes as in ``score_samples``.
@@ -214,7 +227,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         return self.score_samples(X) - self.offset_
 
     @prediction
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> Array:
         """-1 for rows that have drifted, 1 for the others.
 
         Parameters
@@ -228,7 +241,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     @prediction
-    def p_value(self, X):
+    def p_value(self, X: MatrixLike) -> float:
         """Whether rows, taken together, are more uncertain than those of the fit.
 
         Mann and Whitney's test (one-sided), stratified by the models of the folds:
@@ -285,7 +298,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
 
     def _uncertainty(self, model, X):
         kind = default_kind(model) if self.kind is None else self.kind
-        uncertainty = predict_uncertainty(model, X, kind)
+        uncertainty: Any = predict_uncertainty(model, X, kind)
         if np.ndim(uncertainty) != 1:
             raise ValueError(
                 "drift is told by one kind of uncertainty, of one target; got values "

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -9,6 +10,7 @@ from sklearn.utils import Bunch
 
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._sklearn_compat import safe_indexing
+from skbayesnn._typing import RandomState
 from skbayesnn.estimators._validation import check_number, random_source
 
 # Characters of a name that is shown.
@@ -52,16 +54,16 @@ def short_names(names: Sequence[str], longest: int = LONGEST_NAME) -> list[str]:
 
 
 def uncertainty_importance(
-    model,
-    X,
+    model: Any,
+    X: Any,
     *,
-    background=None,
-    kind=None,
-    n_repeats=5,
-    random_state=None,
-    target=None,
-    feature_names=None,
-):
+    background: Any = None,
+    kind: str | None = None,
+    n_repeats: int = 5,
+    random_state: RandomState = None,
+    target: int | None = None,
+    feature_names: Sequence[str] | None = None,
+) -> Importances:
     """How much of the uncertainty is due to each column's values.
 
     Use it to find the column that makes drifted or unusual rows uncertain. One column's

@@ -1,5 +1,7 @@
 """Do predicted probabilities mean what they say?"""
 
+from typing import Any
+
 import numpy as np
 
 from skbayesnn._distributions.labels import columns_of
@@ -13,7 +15,11 @@ from skbayesnn.metrics._validation import (
 )
 
 
-def quantile_calibration_error(cdf, levels=None, sample_weight=None):
+def quantile_calibration_error(
+    cdf: Any,
+    levels: Any = None,
+    sample_weight: Any = None,
+) -> float:
     """Expected calibration error of a regression, over quantile levels.
 
     The mean over levels p of |share of rows with F(y) <= p - p|: of a calibrated
@@ -60,13 +66,13 @@ def quantile_calibration_error(cdf, levels=None, sample_weight=None):
 
 
 def expected_calibration_error(
-    y,
-    probability,
-    classes=None,
-    kind="top_label",
-    n_bins=15,
-    sample_weight=None,
-):
+    y: Any,
+    probability: Any,
+    classes: Any = None,
+    kind: str = "top_label",
+    n_bins: int = 15,
+    sample_weight: Any = None,
+) -> float:
     """Expected calibration error of a classification, over equal-mass bins.
 
     Rows are sorted by a predicted probability into bins; the error is the mean over
@@ -129,7 +135,12 @@ def expected_calibration_error(
     return float(np.mean(gaps))
 
 
-def brier_score(y, probability, classes=None, sample_weight=None):
+def brier_score(
+    y: Any,
+    probability: Any,
+    classes: Any = None,
+    sample_weight: Any = None,
+) -> float:
     """Mean squared distance of the predicted probabilities from the outcome.
 
     The sum over classes of (probability - 1 where the class is the label, else 0)

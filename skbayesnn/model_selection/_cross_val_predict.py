@@ -1,8 +1,10 @@
 """Out-of-fold uncertainties: what a model without a row's fold says of the row."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import Bunch, indexable
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
@@ -19,6 +21,7 @@ from skbayesnn._sklearn_compat import (
     routing_enabled,
     safe_split,
 )
+from skbayesnn._typing import MatrixLike
 from skbayesnn._warnings import one_call
 from skbayesnn.model_selection._cross_fit import cross_fitted
 
@@ -35,17 +38,17 @@ METHODS: dict[str, tuple[Callable, tuple[str, ...], bool]] = {
 
 @one_call
 def cross_val_predict_uncertainty(
-    estimator,
-    X,
-    y,
+    estimator: Any,
+    X: MatrixLike,
+    y: ArrayLike,
     *,
-    groups=None,
-    cv=None,
-    method="predict_uncertainty",
-    params=None,
-    n_jobs=None,
-    **options,
-):
+    groups: ArrayLike | None = None,
+    cv: Any = None,
+    method: str = "predict_uncertainty",
+    params: dict[str, Any] | None = None,
+    n_jobs: int | None = None,
+    **options: Any,
+) -> Any:
     """What models that have not seen a row say of it.
 
     As scikit-learn's ``cross_val_predict``, of the methods of a predictive. Networks,

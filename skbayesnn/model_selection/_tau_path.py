@@ -6,18 +6,24 @@ estimator itself is fitted to all rows, with the best of them.
 
 import warnings
 from numbers import Integral
-from typing import Any
+from typing import Any, NoReturn, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn import config_context, get_config
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
-from sklearn.utils.metaestimators import available_if
 
 from skbayesnn._fitted_state import changed_at_once
-from skbayesnn._sklearn_compat import num_samples, safe_indexing, with_callbacks
+from skbayesnn._sklearn_compat import (
+    available_if,
+    num_samples,
+    safe_indexing,
+    with_callbacks,
+)
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._warnings import one_call
 from skbayesnn.estimators import _program, _task, _validation
 from skbayesnn.estimators._base import BayesianNetwork, adopt, warn_if_doubtful
@@ -46,12 +52,23 @@ class TauPathCV(BayesianNetwork):
     cv: Any
     scoring: Any
     n_jobs: int | None
-    verbose: bool
+    taus_: Array
+    scores_: Array
+    best_score_: float
+    verbose: bool | int
     random_state: Any
 
     @with_callbacks
     @one_call
-    def fit(self, X, y, sample_weight=None, X_val=None, y_val=None, groups=None):
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        X_val: MatrixLike | None = None,
+        y_val: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Choose tau by cross-validation, and fit the posterior to all rows with it.
 
         Parameters
@@ -124,8 +141,9 @@ class TauPathCV(BayesianNetwork):
         return self
 
     @available_if(lambda self: False)
-    def partial_fit(self, X, y):
+    def partial_fit(self, *args: Any, **params: Any) -> NoReturn:
         """There is none: of rows that come as a stream, none can be held out."""
+        raise NotImplementedError
 
     def _path(self, prepared: Prepared) -> list:
         """The candidates: numbers, or lists of one per target."""
@@ -175,7 +193,7 @@ class TauPathCV(BayesianNetwork):
                 f"`scoring` must be None, a name or a callable; got {scoring!r}. For "
                 "several scores there is BatchedGridSearchCV."
             )
-        verbose = _validation.check_bool("verbose", self.verbose)
+        shown = _validation.verbosity(self.verbose) > 0
         # In all versions of scikit-learn it is routing that brings weights to a scorer.
         routed = scoring is None or get_config()["enable_metadata_routing"]
         with config_context(enable_metadata_routing=routed), warnings.catch_warnings():
@@ -192,7 +210,7 @@ class TauPathCV(BayesianNetwork):
                 n_jobs=self.n_jobs,
                 refit=False,
                 cv=splits,
-                verbose=int(verbose),
+                verbose=int(shown),
             ).fit(X, y, **given)
         # An interrupted search keeps what it has; an estimator is fitted or is not.
         if len(search.cv_results_["params"]) < len(taus):

@@ -1,5 +1,7 @@
 """Whether predictive probabilities hold what they promise."""
 
+from typing import Any, Self
+
 import numpy as np
 from scipy.stats import binom
 from sklearn.base import is_classifier
@@ -84,9 +86,15 @@ class CalibrationCurveDisplay:
        diagrams".
     """
 
+    ax_: Any
+    figure_: Any
+    line_: Any
+    band_: Any
+    diagonal_: Any
+
     def __init__(
         self, *, nominal, observed, lower, upper, n_rows, kind, band=0.95, name=None
-    ):
+    ) -> None:
         self.nominal = nominal
         self.observed = observed
         self.lower = lower
@@ -99,18 +107,18 @@ class CalibrationCurveDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
-        y,
+        estimator: Any,
+        X: Any,
+        y: Any,
         *,
-        n_bins="auto",
-        band=0.95,
-        target=None,
-        sample_weight=None,
-        name=None,
-        ax=None,
-        **kwargs,
-    ):
+        n_bins: int | str = "auto",
+        band: float | None = 0.95,
+        target: int | None = None,
+        sample_weight: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of a fitted regressor or classifier.
 
         Parameters
@@ -163,19 +171,19 @@ class CalibrationCurveDisplay:
     @classmethod
     def from_predictions(
         cls,
-        y=None,
-        probability=None,
+        y: Any = None,
+        probability: Any = None,
         *,
-        classes=None,
-        cdf=None,
-        n_bins="auto",
-        band=0.95,
-        target=None,
-        sample_weight=None,
-        name=None,
-        ax=None,
-        **kwargs,
-    ):
+        classes: Any = None,
+        cdf: Any = None,
+        n_bins: int | str = "auto",
+        band: float | None = 0.95,
+        target: int | None = None,
+        sample_weight: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of given predictions, in one of two forms.
 
         ``from_predictions(cdf=...)`` is for regressions,
@@ -237,7 +245,14 @@ class CalibrationCurveDisplay:
         )
         return display.plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, *, name=None, band_kwargs=None, **kwargs):
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        name: str | None = None,
+        band_kwargs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the display.
 
         Parameters

@@ -1,11 +1,13 @@
 """Class probabilities of every posterior draw."""
 
 from itertools import cycle
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import is_classifier
 
 from skbayesnn._meta.functions import sample_f
+from skbayesnn._typing import RandomState
 from skbayesnn.inspection._importance import short_names
 from skbayesnn.plotting._shared import (
     COLORS,
@@ -61,7 +63,12 @@ class ClassProbabilityDisplay:
        model uncertainty in deep learning".
     """
 
-    def __init__(self, *, probability, labels, classes, x=None, x_name=None):
+    ax_: Any
+    figure_: Any
+    points_: Any
+    lines_: Any
+
+    def __init__(self, *, probability, labels, classes, x=None, x_name=None) -> None:
         self.probability = probability
         self.labels = labels
         self.classes = classes
@@ -71,17 +78,17 @@ class ClassProbabilityDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
+        estimator: Any,
+        X: Any,
         *,
-        x=None,
-        x_name=None,
-        classes=None,
-        n_draws=100,
-        random_state=0,
-        ax=None,
-        **kwargs,
-    ):
+        x: Any = None,
+        x_name: str | None = None,
+        classes: Any = None,
+        n_draws: int = 100,
+        random_state: RandomState = 0,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of a fitted classifier.
 
         Parameters
@@ -130,15 +137,15 @@ class ClassProbabilityDisplay:
     @classmethod
     def from_predictions(
         cls,
-        probability,
-        labels,
+        probability: Any,
+        labels: Any,
         *,
-        x=None,
-        x_name=None,
-        classes=None,
-        ax=None,
-        **kwargs,
-    ):
+        x: Any = None,
+        x_name: str | None = None,
+        classes: Any = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of given probabilities.
 
         Parameters
@@ -170,7 +177,13 @@ class ClassProbabilityDisplay:
         )
         return display.plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, *, scatter_kwargs=None, line_kwargs=None):
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        scatter_kwargs: dict[str, Any] | None = None,
+        line_kwargs: dict[str, Any] | None = None,
+    ) -> Self:
         """Draw the display.
 
         Parameters

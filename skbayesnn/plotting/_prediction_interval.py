@@ -1,5 +1,7 @@
 """Predictions of a regression with their intervals."""
 
+from typing import Any, Self
+
 import numpy as np
 
 from skbayesnn._meta.functions import predict_interval
@@ -67,6 +69,13 @@ class PredictionIntervalDisplay:
     CalibrationCurveDisplay : Whether intervals of all coverages hold what they promise.
     """
 
+    ax_: Any
+    figure_: Any
+    line_: Any
+    bands_: Any
+    inside_: Any
+    outside_: Any
+
     def __init__(
         self,
         *,
@@ -77,7 +86,7 @@ class PredictionIntervalDisplay:
         x=None,
         x_name=None,
         joined=True,
-    ):
+    ) -> None:
         self.prediction = prediction
         self.interval = interval
         self.coverage = coverage
@@ -89,18 +98,18 @@ class PredictionIntervalDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
-        y=None,
+        estimator: Any,
+        X: Any,
+        y: Any = None,
         *,
-        coverage=(0.5, 0.9),
-        feature=None,
-        kind="equal_tailed",
-        method="mixture",
-        target=None,
-        ax=None,
-        **kwargs,
-    ):
+        coverage: Any = (0.5, 0.9),
+        feature: Any = None,
+        kind: str = "equal_tailed",
+        method: str = "mixture",
+        target: int | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of a fitted regressor.
 
         Parameters
@@ -149,18 +158,18 @@ class PredictionIntervalDisplay:
     @classmethod
     def from_predictions(
         cls,
-        y,
-        prediction,
-        interval,
+        y: Any,
+        prediction: Any,
+        interval: Any,
         *,
-        coverage=(0.5, 0.9),
-        target=None,
-        x=None,
-        x_name=None,
-        joined=True,
-        ax=None,
-        **kwargs,
-    ):
+        coverage: Any = (0.5, 0.9),
+        target: int | None = None,
+        x: Any = None,
+        x_name: str | None = None,
+        joined: bool = True,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of given predictions and intervals.
 
         Parameters
@@ -215,8 +224,14 @@ class PredictionIntervalDisplay:
         return display.plot(ax=ax, **kwargs)
 
     def plot(
-        self, ax=None, *, name=None, line_kwargs=None, band_kwargs=None, y_kwargs=None
-    ):
+        self,
+        ax: Any = None,
+        *,
+        name: str | None = None,
+        line_kwargs: dict[str, Any] | None = None,
+        band_kwargs: dict[str, Any] | None = None,
+        y_kwargs: dict[str, Any] | None = None,
+    ) -> Self:
         """Draw the display.
 
         Parameters

@@ -1,5 +1,7 @@
 """What is gained by leaving the uncertain rows to somebody else."""
 
+from typing import Any, Self
+
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_consistent_length, column_or_1d
@@ -59,6 +61,12 @@ class RiskCoverageDisplay:
        classification".
     """
 
+    ax_: Any
+    figure_: Any
+    lines_: Any
+    oracle_: Any
+    random_: Any
+
     def __init__(
         self,
         *,
@@ -70,7 +78,7 @@ class RiskCoverageDisplay:
         overall_risk,
         metric,
         name=None,
-    ):
+    ) -> None:
         self.coverage = coverage
         self.risk = risk
         self.threshold = threshold
@@ -83,17 +91,17 @@ class RiskCoverageDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
-        y,
+        estimator: Any,
+        X: Any,
+        y: Any,
         *,
-        kind=None,
-        target=None,
-        sample_weight=None,
-        name=None,
-        ax=None,
-        **kwargs,
-    ):
+        kind: str | None = None,
+        target: int | None = None,
+        sample_weight: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of a fitted regressor or classifier.
 
         Parameters
@@ -150,17 +158,17 @@ class RiskCoverageDisplay:
     @classmethod
     def from_predictions(
         cls,
-        y,
-        prediction,
-        uncertainty,
+        y: Any,
+        prediction: Any,
+        uncertainty: Any,
         *,
-        metric,
-        target=None,
-        sample_weight=None,
-        name=None,
-        ax=None,
-        **kwargs,
-    ):
+        metric: Any,
+        target: int | None = None,
+        sample_weight: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of given predictions.
 
         Parameters
@@ -216,7 +224,7 @@ class RiskCoverageDisplay:
         )
         return display.plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, *, name=None, **kwargs):
+    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw the display.
 
         Parameters

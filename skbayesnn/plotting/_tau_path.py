@@ -2,6 +2,7 @@
 
 import re
 from numbers import Real
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -55,6 +56,12 @@ class TauPathDisplay:
         Mark of the best number for tau.
     """
 
+    ax_: Any
+    figure_: Any
+    lines_: Any
+    auto_: Any
+    best_: Any
+
     def __init__(
         self,
         *,
@@ -66,7 +73,7 @@ class TauPathDisplay:
         n_settings,
         score_name="score",
         tau_name="tau",
-    ):
+    ) -> None:
         self.tau = tau
         self.score = score
         self.error = error
@@ -78,8 +85,15 @@ class TauPathDisplay:
 
     @classmethod
     def from_estimator(
-        cls, search, *, metric=None, score_name=None, target=None, ax=None, **kwargs
-    ):
+        cls,
+        search: Any,
+        *,
+        metric: Any = None,
+        score_name: str | None = None,
+        target: int | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of a fitted search.
 
         Parameters
@@ -131,7 +145,7 @@ class TauPathDisplay:
         )
         return display.plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, *, name=None, **kwargs):
+    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw the display.
 
         Parameters

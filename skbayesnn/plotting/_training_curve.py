@@ -1,5 +1,7 @@
 """What happened in training."""
 
+from typing import Any, Self
+
 import numpy as np
 
 from skbayesnn._meta.find import find_estimator
@@ -42,16 +44,25 @@ class TrainingCurveDisplay:
         there is no validation.
     """
 
+    axes_: Any
+    ax_: Any
+    figure_: Any
+    negative_log_likelihood_: Any
+    kl_: Any
+    validation_: Any
+
     def __init__(
         self, *, negative_log_likelihood, kl, validation_score=None, name=None
-    ):
+    ) -> None:
         self.negative_log_likelihood = negative_log_likelihood
         self.kl = kl
         self.validation_score = validation_score
         self.name = name
 
     @classmethod
-    def from_estimator(cls, estimator, *, name=None, ax=None, **kwargs):
+    def from_estimator(
+        cls, estimator: Any, *, name: str | None = None, ax: Any = None, **kwargs: Any
+    ) -> Self:
         """Display of the ``history_`` of a fitted network.
 
         Parameters
@@ -80,7 +91,7 @@ class TrainingCurveDisplay:
         )
         return display.plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, *, name=None, **kwargs):
+    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw the display.
 
         Parameters

@@ -1,5 +1,7 @@
 """The two parts of the predictive uncertainty."""
 
+from typing import Any, Self
+
 import numpy as np
 from sklearn.base import is_classifier
 
@@ -69,6 +71,12 @@ class UncertaintyDecompositionDisplay:
     aleatoric_, epistemic_, total_ : matplotlib Artist
     """
 
+    ax_: Any
+    figure_: Any
+    aleatoric_: Any
+    epistemic_: Any
+    total_: Any
+
     def __init__(
         self,
         *,
@@ -79,7 +87,7 @@ class UncertaintyDecompositionDisplay:
         x=None,
         x_name=None,
         joined=True,
-    ):
+    ) -> None:
         self.aleatoric = aleatoric
         self.epistemic = epistemic
         self.total = total
@@ -90,8 +98,15 @@ class UncertaintyDecompositionDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, *, feature=None, target=None, ax=None, **kwargs
-    ):
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        feature: Any = None,
+        target: int | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of a fitted regressor or classifier.
 
         Parameters
@@ -141,18 +156,18 @@ class UncertaintyDecompositionDisplay:
     @classmethod
     def from_predictions(
         cls,
-        aleatoric,
-        epistemic,
-        total=None,
+        aleatoric: Any,
+        epistemic: Any,
+        total: Any = None,
         *,
-        measure,
-        target=None,
-        x=None,
-        x_name=None,
-        joined=True,
-        ax=None,
-        **kwargs,
-    ):
+        measure: str,
+        target: int | None = None,
+        x: Any = None,
+        x_name: str | None = None,
+        joined: bool = True,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of given uncertainties.
 
         Parameters
@@ -204,12 +219,12 @@ class UncertaintyDecompositionDisplay:
 
     def plot(
         self,
-        ax=None,
+        ax: Any = None,
         *,
-        aleatoric_kwargs=None,
-        epistemic_kwargs=None,
-        total_kwargs=None,
-    ):
+        aleatoric_kwargs: dict[str, Any] | None = None,
+        epistemic_kwargs: dict[str, Any] | None = None,
+        total_kwargs: dict[str, Any] | None = None,
+    ) -> Self:
         """Draw the display.
 
         Parameters

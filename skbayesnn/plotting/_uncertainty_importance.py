@@ -1,7 +1,11 @@
 """Which columns make rows uncertain, as a picture."""
 
+from collections.abc import Sequence
+from typing import Any, Self
+
 import numpy as np
 
+from skbayesnn._typing import RandomState
 from skbayesnn.inspection import uncertainty_importance
 from skbayesnn.inspection._importance import default_kind, short_names
 from skbayesnn.plotting._shared import BLUE, GREY, axes_for, require_matplotlib
@@ -35,7 +39,11 @@ class UncertaintyImportanceDisplay:
     bars_ : matplotlib BarContainer
     """
 
-    def __init__(self, *, importances, names, kind):
+    ax_: Any
+    figure_: Any
+    bars_: Any
+
+    def __init__(self, *, importances, names, kind) -> None:
         self.importances = importances
         self.names = names
         self.kind = kind
@@ -43,18 +51,18 @@ class UncertaintyImportanceDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
+        estimator: Any,
+        X: Any,
         *,
-        background=None,
-        kind=None,
-        n_repeats=5,
-        random_state=None,
-        target=None,
-        feature_names=None,
-        ax=None,
-        **kwargs,
-    ):
+        background: Any = None,
+        kind: str | None = None,
+        n_repeats: int = 5,
+        random_state: RandomState = None,
+        target: int | None = None,
+        feature_names: Sequence[str] | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """From a fitted model and the rows to be explained.
 
         Parameters
@@ -84,8 +92,14 @@ class UncertaintyImportanceDisplay:
 
     @classmethod
     def from_importances(
-        cls, result, *, names=None, kind="uncertainty", ax=None, **kwargs
-    ):
+        cls,
+        result: Any,
+        *,
+        names: Any = None,
+        kind: str = "uncertainty",
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """From what ``uncertainty_importance`` returned.
 
         Parameters
@@ -115,7 +129,7 @@ class UncertaintyImportanceDisplay:
         display = cls(importances=importances, names=names, kind=kind)
         return display.plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, **kwargs):
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw it; of more than twenty columns those that matter most.
 
         Parameters

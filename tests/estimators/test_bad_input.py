@@ -426,7 +426,10 @@ PARAMETERS = [
         "`early_stopping` must be True, False or 'auto'; got 1",
     ),
     ({"warm_start": "no"}, TypeError, "`warm_start` must be True or False; got 'no'"),
-    ({"verbose": 2}, TypeError, "`verbose` must be True or False; got 2"),
+    ({"verbose": 1.0}, TypeError, "`verbose` must be True, False or an integer >= 0"),
+    ({"verbose": "yes"}, TypeError, "`verbose` must be .* got 'yes'"),
+    ({"verbose": None}, TypeError, "`verbose` must be .* got None"),
+    ({"verbose": -1}, ValueError, "`verbose` must be >= 0; got -1"),
     (
         {"validation_fraction": 1.0},
         ValueError,

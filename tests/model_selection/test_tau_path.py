@@ -345,7 +345,7 @@ def test_kinds_of_paths(data, kind):
         ({"taus": [1.0, "auto"]}, TypeError, "`taus` must be a number; got 'auto'"),
         ({"taus": [[1.0, 2.0]]}, ValueError, r"^`tau` must be a number; got 2"),
         ({"dropout": 1.2}, ValueError, r"^`dropout` must be in \[0, 1\); got 1.2"),
-        ({"verbose": 2}, TypeError, "`verbose` must be True or False"),
+        ({"verbose": -2}, ValueError, "`verbose` must be >= 0; got -2"),
         ({"cv": 99}, ValueError, "n_splits=99"),
         ({"scoring": "no"}, ValueError, "'no'"),
         (
