@@ -3,12 +3,12 @@
 import numpy as np
 from scipy.stats import norm, rankdata
 from sklearn.base import BaseEstimator, OutlierMixin, is_classifier
-from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._fitted_state import become, prediction
 from skbayesnn._meta.functions import predict_uncertainty
+from skbayesnn._meta.held_out import held_out_folds
 from skbayesnn._sklearn_compat import safe_split
 from skbayesnn._warnings import warn
 from skbayesnn.estimators._validation import check_number
@@ -113,9 +113,8 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         )
         X, y = indexable(X, y)
         estimator = self._estimator(y)
-        splits = list(
-            check_cv(self.cv, y, classifier=is_classifier(estimator)).split(X, y)
-        )
+        of_classes = is_classifier(estimator)
+        splits = held_out_folds(self.cv, X, y, of_classes=of_classes)
         models = cross_fitted(estimator, X, y, splits)
         of_folds = [
             self._uncertainty(model, safe_split(model, X, y, test, train)[0])
@@ -131,7 +130,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         fitted = {
             "estimators_": models,
             "uncertainty_": of_rows,
-            "held_out_": [np.arange(len(y))[test] for _, test in splits],
+            "held_out_": [test for _, test in splits],
             "offset_": -_threshold(of_rows, rate),
         }
         become(self, fitted)

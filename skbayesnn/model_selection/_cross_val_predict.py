@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import numpy as np
 from sklearn.base import is_classifier
-from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch, indexable
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
@@ -13,7 +12,7 @@ from sklearn.utils.metadata_routing import (
 )
 
 from skbayesnn._meta import functions
-from skbayesnn._meta.held_out import check_each_row_once
+from skbayesnn._meta.held_out import check_each_row_once, held_out_folds
 from skbayesnn._parameters import check_option
 from skbayesnn._sklearn_compat import (
     check_method_params,
@@ -97,14 +96,10 @@ def cross_val_predict_uncertainty(
         )
     X, y = indexable(X, y)
     routed = _routed_params(estimator, cv, groups, params or {})
-    splitter = check_cv(cv, y, classifier=is_classifier(estimator))
-    rows = np.arange(num_samples(X))
-    splits = [
-        (rows[train], rows[test])
-        for train, test in splitter.split(X, y, **routed.splitter.split)
-    ]
+    of_classes = is_classifier(estimator)
+    splits = held_out_folds(cv, X, y, of_classes=of_classes, **routed.splitter.split)
     held_out = [test for _, test in splits]
-    check_each_row_once(held_out, len(rows))
+    check_each_row_once(held_out, num_samples(X))
     fit_params = check_method_params(X, routed.estimator.fit)
     models = cross_fitted(estimator, X, y, splits, fit_params, n_jobs)
     parts = []
