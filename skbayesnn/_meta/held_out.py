@@ -131,7 +131,10 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def _cross_fit(self, X, y, routed) -> list[tuple]:
         """A model fitted without each fold, and the rows of the fold."""
-        folds = index_splits(self.cv, self.estimator, X, y, routed.splitter.split)
+        of_classes = is_classifier(self.estimator)
+        folds = held_out_folds(
+            self.cv, X, y, of_classes=of_classes, **routed.splitter.split
+        )
         if not folds or any(len(test) == 0 for _, test in folds):
             raise ValueError(
                 "`cv` must give folds that hold out some rows each; got "
@@ -194,20 +197,6 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
-def index_splits(cv, estimator, X, y, split_params=None) -> list[tuple]:
-    """(train, test) of every fold, numbers of rows.
-
-    cv : as scikit-learn takes it; of an iterable also lists, or masks of the rows
-    split_params : of the splitter's ``split``, as ``groups``
-    """
-    splitter = check_cv(cv, y, classifier=is_classifier(estimator))
-    rows = np.arange(num_samples(X))
-    return [
-        (rows[train], rows[test])
-        for train, test in splitter.split(X, y, **split_params or {})
-    ]
-
-
 def refuse_fitted(estimator) -> None:
     """Refuse a predictor that ``fit`` leaves as it was, anywhere inside.
 
@@ -249,6 +238,33 @@ def one_target(y, way_out: str) -> np.ndarray:
     if y.ndim != 1:
         raise ValueError(f"`y` must have one target; got shape {y.shape}. {way_out}")
     return y
+
+
+def held_out_folds(cv, X, y, *, of_classes: bool, **params) -> list[tuple]:
+    """Training and test rows of every fold, as integer arrays.
+
+    cv : as scikit-learn takes it
+    params : of its ``split``
+
+    Raises
+    ------
+    ValueError
+        A fold that trains on rows that it holds out.
+    """
+    rows = np.arange(num_samples(X))
+    splits = check_cv(cv, y, classifier=of_classes).split(X, y, **params)
+    folds = [(rows[train], rows[test]) for train, test in splits]
+    trained_on = np.zeros(len(rows), dtype=bool)
+    for i, (train, test) in enumerate(folds):
+        trained_on[:] = False
+        trained_on[train] = True
+        if n_both := np.count_nonzero(trained_on[test]):
+            raise ValueError(
+                "`cv` must hold out rows that the fold does not train on; got "
+                f"{n_both} rows in both the training and the test rows of fold {i}. "
+                "Give folds without common rows, as KFold makes them."
+            )
+    return folds
 
 
 def check_each_row_once(held_out, n_rows: int) -> None:

@@ -7,13 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.stats import norm, rankdata
+from sklearn.base import is_classifier
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.validate import named_after
 from skbayesnn._fitted_state import become, prediction
 from skbayesnn._meta.functions import predict_uncertainty
-from skbayesnn._meta.held_out import index_splits
+from skbayesnn._meta.held_out import held_out_folds
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     OutlierMixin,
@@ -176,7 +177,8 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         estimator = self._estimator(y)
         one_way = _one_way_columns(X)
         _warn_of_one_way(X, one_way)
-        splits = index_splits(self.cv, estimator, X, y)
+        of_classes = is_classifier(estimator)
+        splits = held_out_folds(self.cv, X, y, of_classes=of_classes)
         with self._named_after_default(estimator):
             models = cross_fitted(estimator, X, y, splits)
             of_folds = [

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import is_classifier
 from sklearn.utils import Bunch, indexable
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
@@ -13,7 +14,7 @@ from sklearn.utils.metadata_routing import (
 )
 
 from skbayesnn._meta import functions
-from skbayesnn._meta.held_out import check_each_row_once, index_splits
+from skbayesnn._meta.held_out import check_each_row_once, held_out_folds
 from skbayesnn._parameters import check_option
 from skbayesnn._sklearn_compat import (
     check_method_params,
@@ -101,7 +102,8 @@ def cross_val_predict_uncertainty(
         )
     X, y = indexable(X, y)
     routed = _routed_params(estimator, cv, groups, params or {})
-    splits = index_splits(cv, estimator, X, y, routed.splitter.split)
+    of_classes = is_classifier(estimator)
+    splits = held_out_folds(cv, X, y, of_classes=of_classes, **routed.splitter.split)
     held_out = [test for _, test in splits]
     check_each_row_once(held_out, num_samples(X))
     fit_params = check_method_params(X, routed.estimator.fit)
