@@ -73,11 +73,11 @@ class MLP(NetworkDescription):
         self.hidden_layer_sizes = hidden_layer_sizes
 
     @property
-    def row_shapes(self):
+    def row_shapes(self) -> list[tuple[int, ...]]:
         """A row is flat."""
         return []
 
-    def build(self, n_features, n_outputs, activation):
+    def build(self, n_features: int, n_outputs: int, activation: str) -> Network:
         """A perceptron."""
         sizes = n_features, *hidden_sizes(self.hidden_layer_sizes), n_outputs
         return Perceptron(sizes, activation)
@@ -148,7 +148,7 @@ class ConvNet(NetworkDescription):
         self.mask_per = mask_per
 
     @property
-    def row_shapes(self):
+    def row_shapes(self) -> list[tuple[int, ...]]:
         """Of an image; without channels where there is one."""
         shape = _integers("image_shape", self.image_shape)
         if len(shape) != 3:
@@ -158,7 +158,7 @@ class ConvNet(NetworkDescription):
             )
         return [shape, shape[1:]] if shape[0] == 1 else [shape]
 
-    def build(self, n_features, n_outputs, activation):
+    def build(self, n_features: int, n_outputs: int, activation: str) -> Network:
         """Convolutions, checked."""
         shape, *_ = self.row_shapes
         _check_columns(f"image_shape={shape}", math.prod(shape), n_features)
@@ -176,7 +176,7 @@ class ConvNet(NetworkDescription):
         )
         self._check_pools(shape, pools)
         return Convolutional(
-            image_shape=shape,
+            image_shape=(shape[0], shape[1], shape[2]),
             channels=channels,
             kernel_sizes=kernel_sizes,
             pools=pools,
@@ -256,12 +256,12 @@ class RecurrentNet(NetworkDescription):
         self.hidden_layer_sizes = hidden_layer_sizes
 
     @property
-    def row_shapes(self):
+    def row_shapes(self) -> list[tuple[int, ...]]:
         """Steps, and inputs of each."""
         names = ("n_steps", "n_inputs")
         return [tuple(_positive(name, getattr(self, name)) for name in names)]
 
-    def build(self, n_features, n_outputs, activation):
+    def build(self, n_features: int, n_outputs: int, activation: str) -> Network:
         """A cell and what is behind it, checked."""
         [(n_steps, n_inputs)] = self.row_shapes
         said = f"n_steps={n_steps}, n_inputs={n_inputs}"

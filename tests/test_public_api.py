@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import pkgutil
+from typing import get_overloads
 
 import pytest
 
@@ -110,3 +111,19 @@ def test_method_is_documented(path):
 def test_scorer_is_documented(path):
     assert isinstance(LISTED[path], skbayesnn.scoring.Scorer)
     assert LISTED[path].__doc__
+
+
+def test_all_that_is_called_is_typed():
+    """Else ``mypy --strict`` refuses the calls in a user's code."""
+    constructors = {
+        f"{path}()": what.__init__
+        for path, what in CLASSES.items()
+        if inspect.isfunction(what.__init__)
+    }
+    untyped = [
+        path
+        for path, what in (FUNCTIONS | METHODS | constructors).items()
+        if inspect.signature(what).return_annotation is inspect.Signature.empty
+        and not get_overloads(what)
+    ]
+    assert not untyped, untyped
