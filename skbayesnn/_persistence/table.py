@@ -76,7 +76,7 @@ _OF_NETWORK = {
     **_COLUMNS,
     **_SETTINGS,
     "pruning_": rules.none_or(rules.DICT),
-    "replay_": rules.DICT,
+    "replay_": rules.dict_of(rules.either(rules.numbers(), rules.NUMBER)),
 }
 _AXES = rules.integer(1, 2)
 _OF_NUMBERS = {"y_ndim_": _AXES}

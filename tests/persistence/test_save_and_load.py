@@ -381,12 +381,12 @@ def test_file_objects_and_bytes(network, path, data):
 def test_message_names_the_file(network, path, tmp_path):
     with pytest.raises(ValueError, match="`data` must be a whole file"):
         skbayesnn.loads(skbayesnn.dumps(network)[:-1])
-    with pytest.raises(ValueError, match="the file object .*BytesIO.* whole file"):
+    with pytest.raises(ValueError, match=r"the file object .*BytesIO.* whole file"):
         skbayesnn.load(io.BytesIO(b"PK"))
     path.write_bytes(b"PK")
     with (
         open(path, "rb") as opened,
-        pytest.raises(ValueError, match=f"the file object '{path}' must be a whole"),
+        pytest.raises(ValueError, match=rf"the file object '{path}' must be a whole"),
     ):
         skbayesnn.load(opened)
 
