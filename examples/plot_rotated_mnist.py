@@ -314,7 +314,6 @@ def plot(pictures, found):
             axes.set_ylim(of_shown.min() - pad, of_shown.max() + pad)
         left.yaxis.set_major_locator(plt.MaxNLocator(6))
     handles, labels = right.get_legend_handles_labels()
-    labels = [label.replace(", mean", "") for label in labels]
     middle.legend(
         handles,
         labels,

@@ -3,6 +3,7 @@
 from skbayesnn._meta.abstention import Abstainer
 from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
 from skbayesnn._meta.conformal import ConformalClassifier, ConformalRegressor
+from skbayesnn._meta.find import find_estimator
 from skbayesnn._meta.functions import (
     crps,
     log_predictive_density,
@@ -57,6 +58,7 @@ __all__ = [
     "VariationalGPRegressor",
     "crps",
     "dumps",
+    "find_estimator",
     "from_torch",
     "get_untrusted_types",
     "load",

@@ -74,6 +74,24 @@ def check_bool(name, value):
     return bool(value)
 
 
+def verbosity(value) -> int:
+    """`verbose`: 0 is silent, and from 1 on progress is shown.
+
+    As in scikit-learn, True is 1 and False is 0.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if not isinstance(value, bool | np.bool_ | Integral):
+        raise TypeError(
+            f"`verbose` must be True, False or an integer >= 0; got {value!r}."
+        )
+    if value < 0:
+        raise ValueError(f"`verbose` must be >= 0; got {value!r}. Use 0 for silence.")
+    return int(value)
+
+
 def number_of_draws(value) -> int:
     """`n_draws`: posterior draws that a prediction is made of."""
     n_draws = check_number("n_draws", value, kind=Integral, low=1)
@@ -93,13 +111,15 @@ def hidden_sizes(value) -> tuple[int, ...]:
             f"`hidden_layer_sizes` must be an integer or a sequence of them; got "
             f"{value!r}."
         )
-    sizes = []
-    for size in values:
-        size = check_number("hidden_layer_sizes", size, kind=Integral, low=1)
-        if size > LARGEST_LAYER:
-            raise ValueError(
-                f"`hidden_layer_sizes` must be at most {LARGEST_LAYER} per layer; got "
-                f"{size}. Weights grow with the product of neighbouring layers."
-            )
-        sizes.append(size)
-    return tuple(sizes)
+    return tuple(layer_size("hidden_layer_sizes", size) for size in values)
+
+
+def layer_size(name: str, value) -> int:
+    """Units, channels or features of one layer."""
+    size = check_number(name, value, kind=Integral, low=1)
+    if size > LARGEST_LAYER:
+        raise ValueError(
+            f"`{name}` must be at most {LARGEST_LAYER} per layer; got {size}. Weights "
+            "grow with the product of neighbouring layers."
+        )
+    return size

@@ -11,6 +11,8 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 import torch
 
+from skbayesnn._warnings import one_call
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -23,7 +25,8 @@ def undisturbed(function: Callable[P, R]) -> Callable[P, R]:
 
     NumPy answers to errors as it does by itself: a probability that underflows is zero,
     and no error. torch has no autocast, in half of whose precision predictions would be
-    others, and puts new tensors on the CPU unless they are meant for a device.
+    others, and puts new tensors on the CPU unless they are meant for a device. What all
+    its networks would warn about is said once.
     """
 
     @wraps(function)
@@ -39,7 +42,7 @@ def undisturbed(function: Callable[P, R]) -> Callable[P, R]:
                     stack.enter_context(torch.autocast(device, enabled=False))
                 return function(*args, **kwargs)
 
-    return with_own_settings
+    return one_call(with_own_settings)
 
 
 def imported(name: str) -> ModuleType:

@@ -7,15 +7,14 @@ every name at the oldest and at the newest version.
 
 import html
 import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from numpy.typing import ArrayLike
 from sklearn import config_context
-from sklearn.base import BaseEstimator
-from sklearn.base import _fit_context as fit_context
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
 from sklearn.metrics._scorer import _PassthroughScorer, _Scorer
-from sklearn.model_selection import GridSearchCV
-from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils import estimator_html_repr
@@ -31,16 +30,133 @@ from sklearn.utils.validation import (
     _num_samples as num_samples,
 )
 
-try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
-except ImportError:  # scikit-learn < 1.9
+from skbayesnn._typing import Array, MatrixLike
 
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands in where scikit-learn has no callbacks."""
+if TYPE_CHECKING:
+    # scikit-learn has no types: a type checker takes any attribute of its subclasses,
+    # and finds no misspelt method. These stand in for its classes and functions.
+    Method = TypeVar("Method", bound=Callable[..., Any])
 
-    def with_callbacks(method):
-        """Stands in where scikit-learn has no callbacks."""
-        return method
+    def with_callbacks(method: Method) -> Method: ...
+
+    def fit_context(
+        *, prefer_skip_nested_validation: bool
+    ) -> Callable[[Method], Method]: ...
+
+    def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]: ...
+
+    class CallbackSupportMixin:
+        def set_callbacks(self, *callbacks: Any) -> Self: ...
+
+    class BaseEstimator:
+        n_features_in_: int
+        feature_names_in_: Array
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+        def set_params(self, **params: Any) -> Self: ...
+        def get_metadata_routing(self) -> Any: ...
+        def set_fit_request(self, **requests: bool | str | None) -> Self: ...
+        def set_partial_fit_request(self, **requests: bool | str | None) -> Self: ...
+        def set_predict_request(self, **requests: bool | str | None) -> Self: ...
+        def set_score_request(self, **requests: bool | str | None) -> Self: ...
+        def _repr_html_(self) -> str: ...
+        def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]: ...
+        def __sklearn_tags__(self) -> Any: ...
+        def __getstate__(self) -> dict[str, Any]: ...
+        def __setstate__(self, state: dict[str, Any]) -> None: ...
+
+    class _HasScore:
+        def score(
+            self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        ) -> float: ...
+        def __sklearn_tags__(self) -> Any: ...
+
+    class RegressorMixin(_HasScore): ...
+
+    class ClassifierMixin(_HasScore): ...
+
+    class MetaEstimatorMixin: ...
+
+    class OneToOneFeatureMixin:
+        def get_feature_names_out(self, input_features: Any = None) -> Array: ...
+
+    class OutlierMixin:
+        def __sklearn_tags__(self) -> Any: ...
+
+    class TransformerMixin:
+        def fit_transform(
+            self, X: MatrixLike, y: ArrayLike | None = None, **fit_params: Any
+        ) -> Array: ...
+        def set_output(self, *, transform: str | None = None) -> Self: ...
+        def __sklearn_tags__(self) -> Any: ...
+
+    class BaseSearchCV(BaseEstimator):
+        estimator: Any
+        scoring: Any
+        n_jobs: int | None
+        refit: Any
+        cv: Any
+        verbose: int
+        pre_dispatch: int | str
+        error_score: Any
+        return_train_score: bool
+        cv_results_: dict[str, Any]
+        best_estimator_: Any
+        best_score_: float
+        best_params_: dict[str, Any]
+        best_index_: int
+        scorer_: Any
+        n_splits_: int
+        refit_time_: float
+        multimetric_: bool
+        classes_: Array
+
+        def __init__(self, *args: Any, **params: Any) -> None: ...
+        def fit(
+            self, X: MatrixLike, y: ArrayLike | None = None, **params: Any
+        ) -> Self: ...
+        def predict(self, X: MatrixLike) -> Any: ...
+        def predict_proba(self, X: MatrixLike) -> Array: ...
+        def predict_log_proba(self, X: MatrixLike) -> Array: ...
+        def score(
+            self, X: MatrixLike, y: ArrayLike | None = None, **params: Any
+        ) -> float: ...
+        def _format_results(self, *args: Any) -> dict[str, Any]: ...
+
+    class GridSearchCV(BaseSearchCV):
+        param_grid: Any
+        _run_search: Any
+
+    class RandomizedSearchCV(BaseSearchCV):
+        param_distributions: Any
+        n_iter: int
+        random_state: Any
+
+else:
+    from sklearn.base import (
+        BaseEstimator,
+        ClassifierMixin,
+        MetaEstimatorMixin,
+        OneToOneFeatureMixin,
+        OutlierMixin,
+        RegressorMixin,
+        TransformerMixin,
+    )
+    from sklearn.base import _fit_context as fit_context
+    from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
+    from sklearn.model_selection._search import BaseSearchCV
+    from sklearn.utils.metaestimators import available_if
+
+    try:
+        from sklearn.callback import CallbackSupportMixin, with_callbacks
+    except ImportError:  # scikit-learn < 1.9
+
+        class CallbackSupportMixin:
+            """Stands in where scikit-learn has no callbacks."""
+
+        def with_callbacks(method):
+            """Stands in where scikit-learn has no callbacks."""
+            return method
 
 
 # Attributes of estimators: which metadata they ask for, how transformers give out their
@@ -58,11 +174,21 @@ __all__ = [
     "SCORER_TYPES",
     "STATE_VERSION",
     "TRAINING_DIM",
+    "BaseEstimator",
     "BaseSearchCV",
     "CallbackSupportMixin",
+    "ClassifierMixin",
+    "GridSearchCV",
+    "MetaEstimatorMixin",
     "MultimetricScorer",
+    "OneToOneFeatureMixin",
+    "OutlierMixin",
+    "RandomizedSearchCV",
+    "RegressorMixin",
     "SearchOverKnown",
     "ShowsSummary",
+    "TransformerMixin",
+    "available_if",
     "callback_context",
     "check_method_params",
     "check_sample_weight",

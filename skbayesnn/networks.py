@@ -10,12 +10,17 @@ from collections.abc import Sequence
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
 from skbayesnn._networks import MLP as Perceptron
 from skbayesnn._networks import Convolutional, Network, Recurrent
 from skbayesnn._networks.recurrent import CELLS
-from skbayesnn._parameters import check_number, check_option, hidden_sizes
+from skbayesnn._parameters import (
+    check_number,
+    check_option,
+    hidden_sizes,
+    layer_size,
+)
+from skbayesnn._sklearn_compat import BaseEstimator
 
 __all__ = ["MLP", "ConvNet", "NetworkDescription", "RecurrentNet"]
 
@@ -64,7 +69,7 @@ class MLP(NetworkDescription):
     (20,)
     """
 
-    def __init__(self, hidden_layer_sizes=(50, 50)):
+    def __init__(self, hidden_layer_sizes=(50, 50)) -> None:
         self.hidden_layer_sizes = hidden_layer_sizes
 
     @property
@@ -134,7 +139,7 @@ class ConvNet(NetworkDescription):
         pool=2,
         hidden_layer_sizes=(64,),
         mask_per="unit",
-    ):
+    ) -> None:
         self.image_shape = image_shape
         self.channels = channels
         self.kernel_size = kernel_size
@@ -158,6 +163,8 @@ class ConvNet(NetworkDescription):
         shape, *_ = self.row_shapes
         _check_columns(f"image_shape={shape}", math.prod(shape), n_features)
         channels = _integers("channels", self.channels)
+        for number in channels:
+            layer_size("channels", number)
         if not channels:
             raise ValueError(
                 "`channels` must name at least one convolution's; got (). Without "
@@ -241,7 +248,7 @@ class RecurrentNet(NetworkDescription):
 
     def __init__(
         self, n_steps, n_inputs, hidden_size=32, cell="rnn", hidden_layer_sizes=()
-    ):
+    ) -> None:
         self.n_steps = n_steps
         self.n_inputs = n_inputs
         self.hidden_size = hidden_size
@@ -262,7 +269,7 @@ class RecurrentNet(NetworkDescription):
         return Recurrent(
             n_steps=n_steps,
             n_inputs=n_inputs,
-            hidden_size=_positive("hidden_size", self.hidden_size),
+            hidden_size=layer_size("hidden_size", self.hidden_size),
             cell=check_option("cell", self.cell, list(CELLS)),
             hidden=hidden_sizes(self.hidden_layer_sizes),
             n_outputs=n_outputs,

@@ -23,6 +23,7 @@ scorer that asks for the weights of the test rows.
 
 import copy
 import reprlib
+from typing import Any
 
 import numpy as np
 from sklearn import get_config
@@ -38,6 +39,7 @@ from skbayesnn._meta.functions import (
     predictive_cdf,
 )
 from skbayesnn._sklearn_compat import safe_indexing
+from skbayesnn._typing import MatrixLike
 from skbayesnn.metrics import (
     area_under_risk_coverage,
     brier_score,
@@ -82,24 +84,24 @@ class Scorer:
         Given to ``function`` in every call.
     """
 
-    def __init__(self, name, function, **options):
+    def __init__(self, name, function, **options) -> None:
         self.__name__ = name
         self.__doc__ = function.__doc__
         self.function = function
         self.options = options
-        self._weight_request = None
+        self._weight_request: bool | str | None = None
 
     def __call__(self, estimator, X, y=None, sample_weight=None, **options):
         """The score of a fitted estimator on the rows of X and y."""
         return self.function(estimator, X, y, sample_weight, **self.options | options)
 
-    def with_options(self, **options):
+    def with_options(self, **options: Any) -> "Scorer":
         """A copy with other options, ``coverage=0.5`` for instance."""
         other = copy.copy(self)
         other.options = self.options | options
         return other
 
-    def set_score_request(self, *, sample_weight):
+    def set_score_request(self, *, sample_weight: bool | str | None) -> "Scorer":
         """A copy that asks metadata routing for the weights of the rows.
 
         A copy, where scikit-learn's scorers change themselves: the scorers of this
@@ -124,7 +126,7 @@ class Scorer:
         other._weight_request = sample_weight
         return other
 
-    def get_metadata_routing(self):
+    def get_metadata_routing(self) -> Any:
         """What this scorer asks of metadata routing, for scikit-learn."""
         request = MetadataRequest(owner=repr(self))
         request.score.add_request(param="sample_weight", alias=self._weight_request)
@@ -296,7 +298,7 @@ neg_interval_width_scorer = Scorer("neg_interval_width_scorer", _neg_interval_wi
 neg_brier_scorer = Scorer("neg_brier_scorer", _neg_brier)
 
 
-def ood_auroc_scorer(X_outside, kind=None):
+def ood_auroc_scorer(X_outside: MatrixLike, kind: str | None = None) -> "Scorer":
     """A scorer: the AUROC of telling rows from outside by their uncertainty.
 
     The scorer's weights are those of the rows of X, inside; y is not looked at.

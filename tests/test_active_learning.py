@@ -141,7 +141,9 @@ def test_bald_of_posterior_draws_is_mutual_information(classes, seed, strategy):
     check(chosen, utilities, 2)
     network.fit(X[:LABELLED], truth[:LABELLED])
     draws = np.moveaxis(network.sample_f(X[LABELLED:], 7), -1, 0)
-    information = classification_uncertainty(draws, "mutual_information", np.zeros(7))
+    information = classification_uncertainty(
+        lambda: [draws], ["mutual_information"], np.zeros(7)
+    )["mutual_information"]
     # Probabilities are clipped at 1e-7 there.
     np.testing.assert_allclose(utilities[0, LABELLED:], information, atol=1e-5)
 

@@ -20,6 +20,7 @@ FLOORS = [
         "_parameters",
         "_settings",
         "_sklearn_compat",
+        "_typing",
         "_version",
         "_warnings",
     },

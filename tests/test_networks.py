@@ -283,3 +283,18 @@ def test_pruning_is_of_perceptrons(kind, table):
 
 def test_every_network_is_a_description():
     assert all(isinstance(net, NetworkDescription) for net in NETWORKS.values())
+
+
+def test_sizes_that_no_memory_has_are_refused():
+    """By name, and not by a bare MemoryError."""
+    X = np.random.default_rng(0).normal(size=(9, 16))
+    image = (1, 4, 4)
+    for network, said in (
+        (ConvNet(image, channels=(10**9,)), "`channels` must be at most 1000000 per"),
+        (ConvNet(image, channels=(10**5, 10**5)), "`network` and .*ConvNet"),
+        (ConvNet(image, kernel_size=10**6), "`network` and .*kernel_size=1000000"),
+        (RecurrentNet(4, 4, hidden_size=10**9), "`hidden_size` must be at most"),
+        (RecurrentNet(4, 4, hidden_size=10**5), "`network` and .*RecurrentNet"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            MCDropoutRegressor(network=network).fit(X, X[:, 0])

@@ -511,8 +511,7 @@ def test_warnings_point_at_the_line_of_the_caller(data, name):
         line = _next_line()
         model.fit(X, y)
     told = [one for one in told if "constant in the training rows" in str(one.message)]
-    assert told
-    assert {(one.filename, one.lineno) for one in told} == {(__file__, line)}
+    assert [(one.filename, one.lineno) for one in told] == [(__file__, line)]
 
 
 def test_warning_of_an_interruption_points_at_the_line_of_the_caller(data):

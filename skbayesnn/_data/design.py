@@ -210,7 +210,7 @@ class Design:
         x_affine = self._affine([base.x_affine_to(one) for one in scalings])
         y_affine = None
         if table.y.ndim == 1:
-            self._y = tensor_of(table.y).to(self._device, torch.int64)
+            self._y = tensor_of(table.codes).to(self._device, torch.int64)
         else:
             self._y = self._tensor(base.y_to_network(table.y))
             y_affine = self._affine([base.y_affine_to(one) for one in scalings])

@@ -4,11 +4,20 @@ import numpy as np
 from scipy import sparse
 
 from skbayesnn._data.magnitude import divided, magnitude
+from skbayesnn._warnings import warn_once
 
 # Beyond the quartiles, in interquartile ranges: 7.4 standard deviations of a Gaussian.
 _REACH = 5.0
 # Outliers that make a standard deviation so many times larger press the rest flat.
 _SWAMPED = 2.0
+# Standard deviations from the mean at which a new value is far outside: at least so
+# many, and so many times the root of the number of training rows. No training row can
+# be farther from the mean than that root [Samuelson 1968, "How deviant can you be?",
+# JASA 63]. Heavy tails stay inside, such as log-normal values with a log scale of 2 or
+# Student's t with 2 degrees of freedom.
+_FAR, _FAR_PER_ROOT = 1e3, 10.0
+# What is warned about once per call.
+FAR_ROWS = "far rows"
 
 
 def common_range(
@@ -60,3 +69,35 @@ def ordinary_rows(*tables) -> np.ndarray:
         if values.ndim == 2 and not sparse.issparse(values):
             kept &= ~is_outlier(values[:, swamped(values)])
     return kept if kept.any() else ~kept
+
+
+def warn_of_far_rows(X, mean, scale, n_rows: float, names=None) -> None:
+    """Warn about rows far outside of the training rows, once per call.
+
+    Parameters
+    ----------
+    X : (rows, columns), array or sparse, finite
+    mean, scale : (columns,), of the training rows
+    n_rows : float
+        Sum of the weights of the training rows.
+    names : (columns,), optional
+    """
+    lowest, highest = X.min(axis=0), X.max(axis=0)
+    if sparse.issparse(X):
+        lowest, highest = lowest.toarray().ravel(), highest.toarray().ravel()
+    with np.errstate(over="ignore"):
+        distance = np.maximum(mean - lowest, highest - mean) / scale
+    column = int(distance.argmax())
+    if distance[column] <= max(_FAR, _FAR_PER_ROOT * np.sqrt(n_rows)):
+        return
+    values = X[:, [column]]
+    values = (values.toarray() if sparse.issparse(X) else values)[:, 0]
+    row = int(np.abs(values - mean[column]).argmax())
+    name = column if names is None else repr(str(names[column]))
+    warn_once(
+        FAR_ROWS,
+        f"some rows lie far outside of the training rows: {values[row]:.3g} in column "
+        f"{name} of row {row} is {distance[column]:.1g} standard deviations from the "
+        "training mean. Predictions are extrapolations there and can be absurd. Are "
+        "the rows in the units of the fit?",
+    )

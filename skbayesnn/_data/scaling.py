@@ -13,10 +13,17 @@ from sklearn.preprocessing import StandardScaler
 from skbayesnn._data.magnitude import divided, magnitude
 from skbayesnn._data.outliers import common_range
 from skbayesnn._distributions.base import Components
+from skbayesnn._likelihoods.base import SMALLEST_NOISE
 
 # Shift and factor from one scale to another: (values - shift) * factor.
 Affine = tuple[np.ndarray, np.ndarray]
 Alike = tuple[tuple[int, ...], int]
+
+# Largest step between neighbouring values of y in single precision, as a share of y's
+# standard deviation: a tenth of the smallest noise that is learned.
+_LARGEST_STEP = 0.1 * SMALLEST_NOISE
+# Standard deviations of y whose squares are floats in single precision.
+_SINGLE_SCALES = 1e-15, 1e15
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,9 @@ class Scaling:
 
     def x_to_network(self, X):
         """Inputs, (rows, inputs)."""
-        return (X - self.x_mean) / self.x_scale
+        values = X - self.x_mean
+        values /= self.x_scale
+        return values
 
     def y_to_network(self, y):
         """Targets, (rows, targets)."""
@@ -109,9 +118,17 @@ class Scaling:
         scale, mean = (v.reshape(-1, *behind) for v in (self.y_scale, self.y_mean))
         return values * scale + mean
 
-    def largest_y(self, n_stds: float) -> float:
-        """Of values of y that lie so many standard deviations from their mean."""
-        return float((np.abs(self.y_mean) + n_stds * self.y_scale).max())
+    def dtype_of_y(self, dtype) -> np.dtype:
+        """The precision of predictions of y, where X has this one.
+
+        float32 stays float32, as in scikit-learn, unless it cannot resolve y: steps at
+        y's mean are too coarse, or y's scale is out of range. Then it is float64.
+        """
+        step = np.finfo(np.float32).eps * np.abs(self.y_mean)
+        low, high = _SINGLE_SCALES
+        resolved = step <= _LARGEST_STEP * self.y_scale
+        resolved &= (self.y_scale >= low) & (self.y_scale <= high)
+        return np.dtype(dtype if resolved.all() else np.float64)
 
     def moments_from_network(self, mean, variance):
         """Of y, with the targets on the last axis; whatever can be multiplied."""

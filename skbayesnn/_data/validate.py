@@ -1,7 +1,9 @@
 """Frame -> table: what came in from outside, checked and in plain arrays."""
 
 import numbers
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from skbayesnn._distributions.labels import columns_of
 from skbayesnn._sklearn_compat import check_sample_weight
 from skbayesnn._warnings import warn
 from skbayesnn.networks import NetworkDescription
@@ -30,6 +33,20 @@ _SMALL_MEAN_WEIGHT = 0.1
 _LARGE_MEAN_WEIGHT, _LARGE_MEAN_COUNT = 10.0, 1000.0
 
 
+@contextmanager
+def named_after(estimator, inner) -> Iterator[None]:
+    """Errors of ``inner``, which no user knows of, in the name of ``estimator``."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        own, outer = type(inner).__name__, type(estimator).__name__
+        said = re.sub(rf"\b{own}\b", outer, str(error))
+        if said == str(error):
+            raise
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(said) from error
+
+
 @dataclass(frozen=True)
 class Table:
     """Checked rows.
@@ -38,13 +55,25 @@ class Table:
     ----------
     X : ndarray or CSR array of shape (rows, inputs), float32 or float64
     y : ndarray
-        Regression: (rows, targets), float64. Classification: (rows,), class numbers.
+        Regression: (rows, targets), float64. Classification: (rows,), the number of
+        each row's label in ``classes_``.
     sample_weight : ndarray of shape (rows,), float64
+    ranks : tuple of int, optional
+        As ``class_order.class_ranks`` has them.
     """
 
     X: np.ndarray | sparse.csr_array
     y: np.ndarray
     sample_weight: np.ndarray
+    ranks: tuple[int, ...] | None = None
+
+    @property
+    def codes(self) -> np.ndarray:
+        """Numbers of the rows' classes in the likelihood, (rows,).
+
+        Of rows that are never trained on, any number.
+        """
+        return self.y if self.ranks is None else np.maximum(self.ranks, 0)[self.y]
 
     @property
     def n_rows(self) -> int:
@@ -64,6 +93,7 @@ class Table:
             X=below,
             y=np.concatenate([table.y for table in tables]),
             sample_weight=np.concatenate([table.sample_weight for table in tables]),
+            ranks=self.ranks,
         )
 
 
@@ -165,7 +195,7 @@ def check_classification(estimator, X, y, sample_weight, *, reset, classes=None)
     ------
     ValueError
         As ``check_inputs`` and ``check_labels``; y that holds a label that is not
-        among ``classes``, or only one class (rows of weight zero do not count).
+        among ``classes``.
     """
     X = check_inputs_with_target(estimator, X, y, reset=reset)
     y = check_labels(y)
@@ -173,7 +203,6 @@ def check_classification(estimator, X, y, sample_weight, *, reset, classes=None)
     weights = check_weights(sample_weight, X)
     if classes is None:
         classes, codes = np.unique(y, return_inverse=True)
-        refuse_one_class(estimator, classes[np.unique(codes[weights > 0])])
         return Table(X, codes, weights), classes
     unknown = np.setdiff1d(y, classes)
     if len(unknown):
@@ -182,7 +211,7 @@ def check_classification(estimator, X, y, sample_weight, *, reset, classes=None)
             f"{classes.tolist()}; got {unknown.tolist()}. The classes are those of "
             "the rows that `fit` trains on, or `classes` of the first `partial_fit`."
         )
-    return Table(X, np.searchsorted(classes, y), weights), classes
+    return Table(X, columns_of(y, classes), weights), classes
 
 
 def check_numbers(estimator, y) -> np.ndarray:
@@ -202,6 +231,12 @@ def check_numbers(estimator, y) -> np.ndarray:
             "(y - y.min()) / np.timedelta64(1, 'D')."
         )
     if values.dtype.kind in "OUS":
+        missing = [value for value in values.flat if _is_missing(value)]
+        if missing:
+            raise ValueError(
+                f"`y` must have a value for every row; got {missing[0]!r} in "
+                f"{len(missing)} of {values.size} places. Remove these rows."
+            )
         try:
             values.astype(np.float64)
         except (TypeError, ValueError) as error:
@@ -222,14 +257,16 @@ def check_labels(y) -> np.ndarray:
         order.
     """
     y = column_or_1d(y, warn=True)
+    # Missing integers of pandas are NaN in an array.
+    labels = y.tolist() if y.dtype.kind in "fO" else []
+    missing = [row for row, label in enumerate(labels) if _is_missing(label)]
+    if missing:
+        raise ValueError(
+            f"`y` must have a label for every row; got {labels[missing[0]]!r} in "
+            f"{len(missing)} rows, first in row {missing[0]}. Remove these rows, "
+            "or give them a label of their own."
+        )
     if y.dtype.kind == "O":
-        missing = np.flatnonzero([_is_missing(label) for label in y])
-        if len(missing):
-            raise ValueError(
-                f"`y` must have a label for every row; got {y[missing[0]]!r} in "
-                f"{len(missing)} rows, first in row {missing[0]}. Remove these rows, "
-                "or give them a label of their own."
-            )
         kinds = {type(label).__name__ for label in y}
         if len(kinds) > 1 and "str" in kinds:
             raise ValueError(
@@ -241,13 +278,18 @@ def check_labels(y) -> np.ndarray:
 
 
 def refuse_one_class(estimator, classes) -> None:
-    """Say that there is nothing to tell apart."""
+    """Say that there is nothing to tell apart.
+
+    classes : those of the rows of positive weight
+    """
     if len(classes) < 2:
         seen = [repr(c) for c in classes.tolist()]
+        by = "" if estimator.class_weight is None else ", by class_weight too,"
         raise ValueError(
             f"{type(estimator).__name__} needs rows of at least 2 classes; got "
             f"{len(classes)} class: {', '.join(seen) or 'none'} (rows of weight "
-            "zero do not count). Add rows of another class."
+            f"zero{by} do not count). Add rows of another class, or give its rows a "
+            "weight."
         )
 
 

@@ -7,7 +7,7 @@ nothing above knows which likelihood it was. NumPy, float64 where it matters.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, ClassVar
 
@@ -46,6 +46,27 @@ class DrawArrays:
         return cls(
             *(np.concatenate([getattr(p, name) for p in parts], axis) for name in names)
         )
+
+    @classmethod
+    def collected(cls, parts: Iterable, n_draws: int):
+        """Several objects as one, copied as they come: so many draws in all.
+
+        What is kept of each part would lie between the temporaries of the next, which
+        then find no room in memory that was freed.
+        """
+        names = [field.name for field in fields(cls)]
+        whole, n_done = {}, 0
+        for part in parts:
+            if part.n_draws == n_draws:
+                return part
+            for name in names:
+                values = getattr(part, name)
+                if not n_done:
+                    shape = n_draws, *values.shape[1:]
+                    whole[name] = np.empty(shape, dtype=values.dtype)
+                whole[name][n_done : n_done + len(values)] = values
+            n_done += part.n_draws
+        return cls(*(whole[name] for name in names))
 
     @property
     def _first(self) -> np.ndarray:

@@ -4,12 +4,20 @@ Pure NumPy, float64; components have the draws axis in front.
 """
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
+from numpy.polynomial import Polynomial, legendre
 from scipy.special import ndtr
 
 # Levels of the quantiles that stand for a distribution without a closed form.
 N_LEVELS = 200
+# Panels of a quadrature over a distribution function, and the degree of the polynomials
+# in each of them.
+N_PANELS, DEGREE = 128, 4
+# Levels of the components' quantiles between which the panels lie.
+_TAIL = 10.0 ** np.array([-13, -11, -9, -7, -5, -4, -3])
+_PANEL_LEVELS = np.concatenate([_TAIL, np.linspace(0.01, 0.99, 15), 1 - _TAIL[::-1]])
 
 HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
 
@@ -72,6 +80,82 @@ def crps_by_quantiles(y, quantile: Callable[[float], np.ndarray]) -> np.ndarray:
     levels, weights = spread_levels(N_LEVELS)
     points = np.stack([quantile(level) for level in levels])
     return weighted_sample_crps(y, points, weights)
+
+
+def crps_by_cdf(y, target, components, values: Callable) -> np.ndarray:
+    """CRPS of a monotone function of a mixture, (rows, targets).
+
+    The integral of (F(z) - 1[z >= y])^2 over z = values(t) [Gneiting & Raftery 2007,
+    eq. 20], a Stieltjes integral over t. In each of ``N_PANELS`` panels, which hold
+    about as much probability each, F^2 or (1 - F)^2 and ``values`` are polynomials
+    through the same nodes. A panel ends at y.
+
+    y : (rows, targets)
+    target : where ``values`` is y; NaN for y outside of its range
+    components : :class:`skbayesnn._distributions.base.Components` of t
+    values : (..., rows, targets) -> the same
+    returns : NaN where ``values`` is not monotone or not finite
+    """
+    edges = _panel_edges(components)
+    low, middle, high = values(edges[[0, len(edges) // 2, -1]])
+    beyond = np.where((y > middle) == (high >= low), np.inf, -np.inf)
+    inside = np.where(np.isnan(target), beyond, target).clip(edges[0], edges[-1])
+    edges = np.sort(np.concatenate([edges, inside[None]]), axis=0)
+    nodes, rule = _product_rule(DEGREE)
+    half = np.diff(edges, axis=0) / 2
+    # The last node of a panel is the first one of the next.
+    t = edges[:-1] + half * (1 + nodes[:-1].reshape(-1, 1, 1, 1))
+    t = np.concatenate([t.swapaxes(0, 1).reshape(-1, *y.shape), edges[-1:]])
+    share = np.stack([components.mixture_cdf(one) for one in t])
+    z = values(t)
+    with np.errstate(invalid="ignore"):
+        steps = np.diff(z, axis=0)
+        rounding = 1e-9 * np.abs(z).max(0)
+        one_way = (steps >= -rounding).all(0) | (steps <= rounding).all(0)
+    share, z = (_in_panels(one) for one in (share, z))
+    before = edges[1:] <= inside
+    error = np.where(before[:, None], share, 1 - share)
+    with np.errstate(invalid="ignore", over="ignore"):
+        parts = np.einsum("kirt,ij,kjrt->rt", np.square(error), rule, z)
+        score = np.abs(parts) + np.abs(y - values(inside[None])[0])
+    return np.where(one_way & np.isfinite(score), score, np.nan)
+
+
+def _panel_edges(components) -> np.ndarray:
+    """Values with about equal probability between them, (edges, rows, targets)."""
+    shape = components.n_rows, components.n_targets
+    pooled = np.concatenate(
+        [components.quantile(np.full(shape, level)) for level in _PANEL_LEVELS]
+    ).astype(np.float64)
+    place = np.linspace(0, len(pooled) - 1, N_PANELS + 1)
+    below = np.floor(place).astype(int)
+    above = np.minimum(below + 1, len(pooled) - 1)
+    ordered = np.partition(pooled, np.union1d(below, above), axis=0)
+    part = (place - below)[:, None, None]
+    return (1 - part) * ordered[below] + part * ordered[above]
+
+
+def _in_panels(at_nodes: np.ndarray) -> np.ndarray:
+    """(nodes, rows, targets) -> (panels, nodes of each, rows, targets)."""
+    first = at_nodes[:-1].reshape(-1, DEGREE, *at_nodes.shape[1:])
+    last = at_nodes[DEGREE::DEGREE]
+    return np.concatenate([first, last[:, None]], axis=1)
+
+
+@cache
+def _product_rule(degree: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss-Lobatto nodes in [-1, 1], and the integrals of l_i l_j' of polynomials.
+
+    l_i is the polynomial that is 1 at node i and 0 at the others.
+    """
+    inner = legendre.Legendre.basis(degree).deriv().roots().real
+    nodes = np.concatenate([[-1.0], np.sort(inner), [1.0]])
+    basis = [
+        Polynomial.fromroots(np.delete(nodes, i)) / np.prod(node - np.delete(nodes, i))
+        for i, node in enumerate(nodes)
+    ]
+    products = [[(one * other.deriv()).integ() for other in basis] for one in basis]
+    return nodes, np.array([[p(1.0) - p(-1.0) for p in row] for row in products])
 
 
 def weighted_sample_crps(y, samples, weights) -> np.ndarray:

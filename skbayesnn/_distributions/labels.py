@@ -22,3 +22,13 @@ def labels_at(probability: np.ndarray, uniform: np.ndarray) -> np.ndarray:
     cumulative = probability.cumsum(-1)
     cumulative /= cumulative[..., -1:]
     return (cumulative <= uniform[..., None]).sum(-1)
+
+
+def columns_of(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Column of each label, in the shape of ``labels``.
+
+    labels : each is one of ``classes``
+    classes : (classes,), in any order, each once
+    """
+    order = np.argsort(classes, kind="stable")
+    return order[np.searchsorted(classes, labels, sorter=order)]

@@ -42,6 +42,12 @@ def without_outliers(values, weights, outlier: float) -> np.ndarray:
     return np.maximum(values, least_density(values, weights, outlier))
 
 
+def log_mean_exp(values: np.ndarray) -> np.ndarray:
+    """log of the mean of exp(values) over the first axis, without overflow."""
+    largest = values.max(0)
+    return np.log(np.exp(values - largest).mean(0)) + largest
+
+
 def median(values, weights) -> float:
     """Half of the weight is at it or below."""
     order = np.argsort(values)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ class Posterior:
     keep: tuple[torch.Tensor, ...]
     seeds: np.ndarray
     # Of parts of the draws, from one prediction to the next.
-    _cache: dict[tuple[range, ...], Drawn] = field(
+    _cache: dict[tuple[tuple[range, ...], bool], Drawn] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -75,8 +75,15 @@ class Posterior:
         """Weights of the draws ``draws`` of every member, for ``network.apply``."""
         return self.network.draw(self.layers, self.keep, self._noise(draws))
 
-    def drawn(self, draws: range) -> Callable[[torch.Tensor], torch.Tensor]:
-        """The networks of these draws: ``outputs`` as a function of x."""
+    def drawn(
+        self, draws: range, apart: bool = False
+    ) -> Callable[[torch.Tensor], torch.Tensor]:
+        """The networks of these draws: ``outputs`` as a function of x.
+
+        apart : whether every draw has a product of its own, as sparse inputs need
+        """
+        if apart:
+            return partial(self.network.apply, self.draw(draws))
         noise = self._noise(draws)
         return self.network.drawn(self.layers, self.keep, noise, len(draws))
 
@@ -84,22 +91,37 @@ class Posterior:
         """Whether these are quickest for many draws and few rows at a time."""
         return self.network.shares_draws(self.layers, self.keep, n_draws)
 
+    @property
+    def n_dropped(self) -> int:
+        """Inputs of a map that a draw drops on average, of the map that has most."""
+        pairs = zip(self.network.fan_ins, self.learned_keep(), strict=True)
+        return int(max(n * float((1 - p).max()) for n, p in pairs))
+
     def _noise(self, draws: range):
         return DrawNoise(self.seeds, draws, self.device, self.dtype)
 
-    def bytes_of(self, n_draws: int) -> int:
-        """What the weights of so many draws take."""
-        item = self.keep[0].element_size() * self.n_members
-        return item * n_draws * self.network.n_weights
+    def bytes_of(self, n_draws: int, apart: bool = False) -> int:
+        """What ``drawn`` keeps of so many draws: weights, or what draws do not share.
 
-    def cached(self, parts: tuple[range, ...]) -> Drawn:
+        The latter are masks, and weights that they drop; twice as many as on average.
+        """
+        item = self.keep[0].element_size() * self.n_members
+        n_weights = self.network.n_weights
+        if apart or not self.shares_draws(n_draws):
+            return item * n_draws * n_weights
+        dropped = max(float((1 - p).max()) for p in self.learned_keep())
+        of_draw = 2 * dropped * n_weights + self.network.n_units
+        return item * int(n_weights + n_draws * of_draw)
+
+    def cached(self, parts: tuple[range, ...], apart: bool = False) -> Drawn:
         """``drawn`` of every part; kept for the next time where they are few."""
-        known = self._cache.get(parts)
+        key = parts, apart
+        known = self._cache.get(key)
         if known is None:
-            known = [self.drawn(draws) for draws in parts]
-            if self.bytes_of(parts[-1].stop) <= _CACHE_BYTES:
+            known = [self.drawn(draws, apart) for draws in parts]
+            if self.bytes_of(parts[-1].stop, apart) <= _CACHE_BYTES:
                 self._cache.clear()
-                self._cache[parts] = known
+                self._cache[key] = known
         return known
 
     def outputs(self, x: torch.Tensor, draws: range) -> torch.Tensor:

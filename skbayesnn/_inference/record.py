@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from skbayesnn._inference.optimizer import FlatParameters
+from skbayesnn._inference.posterior import Posterior
 
 
 class Record:
@@ -97,11 +98,6 @@ class Best:
         self._kept = torch.where(chosen, self._flat.values, self._kept)
 
     @property
-    def epochs(self) -> np.ndarray:
-        """The epochs whose parameters these are, (members,), from 1."""
-        return self.n_epochs if self._patience is None else self._epoch
-
-    @property
-    def values(self) -> torch.Tensor:
-        """The parameters to go on with, as one vector of its own."""
-        return self._kept
+    def posterior(self) -> Posterior:
+        """The posterior to go on with, of parameters of its own."""
+        return self._flat.posterior(self._kept)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from skbayesnn._inference.batches import Batches
+from skbayesnn._inference.bound import Bound, bound_of
 from skbayesnn._inference.captured import step_class
 from skbayesnn._inference.held_out import validation_score
 from skbayesnn._inference.hooks import Hook
@@ -43,9 +44,10 @@ class Trained:
     ``nll`` and ``kl`` (epochs, members) are per training row, in nats of the
     network's scale; ``validation`` likewise, higher is better, None without early
     stopping; past a member's end they mean nothing. ``n_epochs`` (members,) counts
-    the epochs until a member stopped, and ``kept`` (members,) is the one whose
-    parameters it has; ``failed`` (members,) is the epoch in which the loss was first
-    not finite, or 0. ``kl_constant`` (members,) is what the KL lacks, nats.
+    the epochs until a member stopped; ``failed`` (members,) is the epoch in which the
+    loss was first not finite, or 0. ``kl_constant`` (members,) is what the KL lacks,
+    nats. ``bound`` is that of the parameters that are kept, before hooks change them,
+    where asked for.
     """
 
     posterior: Posterior
@@ -53,11 +55,11 @@ class Trained:
     kl: np.ndarray
     validation: np.ndarray | None
     n_epochs: np.ndarray
-    kept: np.ndarray
     failed: np.ndarray
     kl_constant: np.ndarray
     interrupted: bool
     optimizer: dict[str, np.ndarray]
+    bound: Bound | None = None
 
     def select(self, members: np.ndarray) -> "Trained":
         """Some of the members, by index."""
@@ -68,10 +70,10 @@ class Trained:
             kl=self.kl[:, members],
             validation=None if self.validation is None else self.validation[:, members],
             n_epochs=self.n_epochs[members],
-            kept=self.kept[members],
             failed=self.failed[members],
             kl_constant=self.kl_constant[members],
             optimizer=select_state(self.optimizer, members),
+            bound=None if self.bound is None else self.bound.select(members),
         )
 
 
@@ -106,6 +108,7 @@ def train(
     optimizer_state: dict[str, np.ndarray] | None = None,
     first_epoch: int = 0,
     hooks: Sequence[Hook] = (),
+    bounded: bool = False,
 ) -> Trained:
     """Minimise F / (N tau) of every member from ``posterior`` on.
 
@@ -120,8 +123,11 @@ def train(
         Epochs that earlier runs have done: the noise goes on from there.
     hooks : sequence of Hook
         Told about every epoch, and given the trained posterior, one after the other.
+    bounded : bool
+        Whether the evidence lower bound is computed at the end.
     """
-    batches = Batches(rows, plan, _perturbation(plan, members, rows, first_epoch))
+    perturbation = _perturbation(plan, members, rows, first_epoch)
+    batches = Batches(rows, plan, perturbation)
     n_units = len(members.seeds) * batches.n_rows * plan.network.widest
     keep_freed_memory()
     # Tensors of a caller's inference mode could not be trained.
@@ -144,7 +150,10 @@ def train(
             if not plan.keep_interrupted or not best.n_epochs.any():
                 raise
             interrupted = True
-        return run.outcome(interrupted, hooks)
+        bound = None
+        if bounded:
+            bound = bound_of(plan, members, rows, best.posterior, perturbation)
+        return run.outcome(bound, interrupted, hooks)
 
 
 def _perturbation(plan, members, rows, first_epoch) -> Perturbation | None:
@@ -200,13 +209,14 @@ class _Run:
         constant = posterior.network.kl_constant(layers, keep, priors)
         return constant.double().cpu().numpy()
 
-    def outcome(self, interrupted: bool, hooks: Sequence[Hook]) -> Trained:
+    def outcome(
+        self, bound: Bound | None, interrupted: bool, hooks: Sequence[Hook]
+    ) -> Trained:
         """The best parameters, as the hooks hand them on, and the record."""
-        record, best = self.record, self.best
+        record, best, posterior = self.record, self.best, self.best.posterior
         record.find_failures()
         # What happens to a member after it has stopped is no failure of its own.
         late = best.stopped & (record.failed > best.n_epochs)
-        posterior = self.step.parameters.posterior(best.values)
         for hook in hooks:
             posterior = hook.training_end(posterior)
         curvature = self.step.penalty.curvature
@@ -218,9 +228,9 @@ class _Run:
             kl=kl,
             validation=validation,
             n_epochs=best.n_epochs,
-            kept=best.epochs,
             kl_constant=self._kl_constant(posterior),
             failed=np.where(late, 0, record.failed),
             interrupted=interrupted,
             optimizer=self.step.state(),
+            bound=bound,
         )

@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from skbayesnn._distributions.labels import Labels
+
 Params = dict[str, torch.Tensor]
 # Gradient of the rows' nll (members or 1, rows or 1) -> gradients of the outputs, and
 # of the learned parameters by name.
@@ -184,7 +186,7 @@ class Likelihood(ABC):
     def with_noise(self, params: Params, noise: Params) -> Params:
         """Params whose predictions have a noise of their own; training has its own.
 
-        noise : the ``noise_of_predictions``, (members, targets) each
+        noise : what ``likeliest_noise`` has estimated, (members, targets) each
         """
         return params | noise
 
@@ -199,30 +201,30 @@ class Likelihood(ABC):
             name: others[name] for name in self.noise_of_predictions if name in others
         }
 
-    def held_out_moments(
+    def held_out_draws(
         self, params: Params, outputs: torch.Tensor, y: torch.Tensor
     ) -> torch.Tensor:
-        """What rows that are held out tell of the ``noise_of_predictions``.
+        """What ``likeliest_noise`` needs of held-out rows, from every posterior draw.
 
         outputs : (draws, members, rows, n_outputs); y : (members or 1, rows, targets)
-        returns : (members, rows, numbers, targets)
+        returns : (members, rows, ..., targets)
         """
         raise NotImplementedError(f"{type(self).__name__} has no noise of its own.")
 
     def likeliest_noise(
-        self, moments: np.ndarray, weights: np.ndarray
+        self, draws: np.ndarray, weights: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """The ``noise_of_predictions`` under which rows are the likeliest.
+        """Estimate the noise of predictions by the density of held-out rows.
 
-        Rows that are held out: what is learned of the noise with the weights by eq. 1
-        is that of the rows that these were fitted to. Where q(W) has a width of its own
-        that is learned, no count of parameters says what the weights have taken up (as
-        in `_inference/residual_noise.py`), nor where the noise is not Gaussian.
+        The noise that eq. 1 learns with the weights is that of the rows that the
+        weights were fitted to. No count of parameters corrects it (as in
+        `_inference/residual_noise.py`) where q(W) learns a width of its own, nor where
+        the noise is not Gaussian.
 
-        moments : (numbers, rows, targets), as of ``held_out_moments``
+        draws : (rows, ..., targets), of ``held_out_draws``
         weights : (rows,)
-        returns : log densities (rows, targets), nats, of outliers as far as they count,
-            and arrays (targets,)
+        returns : log densities (rows, targets), nats, bounded for outliers; and arrays
+            (targets,) for ``with_noise``
         """
         raise NotImplementedError(f"{type(self).__name__} has no noise of its own.")
 
@@ -270,16 +272,6 @@ class Precision(Likelihood):
         """1 / tau, of predictions."""
         return self.predictive_log_tau(params)[:, 0].double().neg().exp()
 
-    def held_out_moments(self, params, outputs, y):
-        """The residual from the mean of the draws, their variance, and the noise.
-
-        The latter as the components have it beside their mean, on average over draws.
-        """
-        mean, *noise = self.components(params, outputs)
-        of_noise = [values.mean(0) for values in noise]
-        said = y - mean.mean(0), mean.var(0, correction=0), *of_noise
-        return torch.stack(said, dim=2)
-
 
 class Tempered(Likelihood):
     """Without a noise of its own: tau tempers it, p(y | f)^tau, and is never learned.
@@ -302,6 +294,53 @@ class Tempered(Likelihood):
     @abstractmethod
     def log_density(self, params, outputs, y):
         """log p(y | f), (..., members, rows)."""
+
+
+@dataclass(frozen=True)
+class OfLabels(Tempered):
+    """Of classes, with a probability for each label.
+
+    Parameters
+    ----------
+    n_classes : int
+        Classes that y has, numbered from 0.
+    ranks : tuple of int, optional
+        The class of every label, in the order of ``classes_``; -1 for a label without
+        training rows, whose probability is 0. None: label k is class k.
+    """
+
+    of_classes = True
+    standardizes_y = False
+    components_class = Labels
+
+    n_classes: int
+    ranks: tuple[int, ...] | None = None
+
+    def __post_init__(self):
+        if self.ranks is None:
+            return
+        used = sorted(rank for rank in self.ranks if rank != -1)
+        if used != list(range(self.n_classes)):
+            raise ValueError(
+                f"`ranks` must hold each of {self.n_classes} classes once, and -1 for "
+                f"labels without a class; got {self.ranks}."
+            )
+
+    @property
+    def n_labels(self) -> int:
+        """Labels that have a probability."""
+        return self.n_classes if self.ranks is None else len(self.ranks)
+
+    def describe(self):
+        """Without ``ranks`` where labels are classes."""
+        return {k: v for k, v in super().describe().items() if v is not None}
+
+    def of_labels(self, probability: torch.Tensor) -> torch.Tensor:
+        """Probabilities of classes, (..., classes), as those of labels."""
+        if self.ranks is None:
+            return probability
+        nothing = probability.new_zeros(*probability.shape[:-1], 1)
+        return torch.cat([probability, nothing], dim=-1)[..., list(self.ranks)]
 
 
 def check_same_shape(mean: torch.Tensor, y: torch.Tensor) -> None:

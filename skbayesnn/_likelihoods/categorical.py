@@ -9,20 +9,14 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from skbayesnn._distributions.labels import Labels
-from skbayesnn._likelihoods.base import Tempered
+from skbayesnn._likelihoods.base import OfLabels
 
 
 @dataclass(frozen=True)
-class Categorical(Tempered):
+class Categorical(OfLabels):
     """Classes without an order."""
 
     name = "categorical"
-    of_classes = True
-    standardizes_y = False
-    components_class = Labels
-
-    n_classes: int
 
     @property
     def n_outputs(self):
@@ -56,5 +50,5 @@ class Categorical(Tempered):
         return -nll.view(labels.shape)
 
     def components(self, params, outputs):
-        """Class probabilities of every draw, (draws, members, rows, classes)."""
-        return (outputs.softmax(-1),)
+        """Probabilities of every draw, (draws, members, rows, labels)."""
+        return (self.of_labels(outputs.softmax(-1)),)

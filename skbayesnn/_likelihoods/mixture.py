@@ -207,19 +207,21 @@ class Mixture(Precision):
             log_variance = torch.logaddexp(log_variance, log_added)
         return log_weight.exp(), location, (0.5 * log_variance).exp()
 
-    def held_out_moments(self, params, outputs, y):
-        """Weights, residuals and scales of all draws' Gaussians, by draw and K."""
-        weight, location, scale = self.components(params, outputs)
-        said = torch.stack([weight, y.unsqueeze(-1) - location, scale])
-        return said.permute(2, 3, 0, 1, 5, 4).flatten(2, 4)
+    def held_out_draws(self, params, outputs, y):
+        """Weights, residuals and scales of the Gaussians of every draw.
 
-    def likeliest_noise(self, moments, weights):
-        """moments : weights, residuals and scales of the Gaussians of all draws"""
+        returns : (members, rows, 3, draws, K, targets)
+        """
+        weight, location, scale = self.components(params, outputs)
+        fields = torch.stack([weight, y.unsqueeze(-1) - location, scale])
+        return fields.permute(2, 3, 0, 1, 5, 4)
+
+    def likeliest_noise(self, draws, weights):
+        """draws : of ``held_out_draws``, (rows, 3, draws, K, targets)"""
         densities, log_added = [], []
-        for of_target in np.moveaxis(moments, 2, 0):
-            draws = of_target.reshape(3, -1, self.n_components, len(weights))
-            density = partial(_log_density_widened, draws)
-            added = _likeliest_added(density, draws, weights)
+        for of_target in draws.transpose(4, 1, 2, 3, 0):
+            density = partial(_log_density_widened, of_target)
+            added = _likeliest_added(density, of_target, weights)
             densities.append(without_outliers(density(added), weights, OUTLIER))
             log_added.append(added)
         return np.stack(densities, axis=1), {"log_added": np.array(log_added)}

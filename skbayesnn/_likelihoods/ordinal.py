@@ -15,21 +15,15 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from skbayesnn._distributions.labels import Labels
-from skbayesnn._likelihoods.base import Tempered
+from skbayesnn._likelihoods.base import OfLabels
 
 
 @dataclass(frozen=True)
-class Ordinal(Tempered):
+class Ordinal(OfLabels):
     """Classes in the order of their numbers; of two classes the logistic model."""
 
     name = "ordinal"
-    of_classes = True
-    standardizes_y = False
-    components_class = Labels
     trainable = ("cuts",)
-
-    n_classes: int
 
     @property
     def n_outputs(self):
@@ -82,5 +76,5 @@ class Ordinal(Tempered):
         return log_p.gather(-1, labels).squeeze(-1)
 
     def components(self, params, outputs):
-        """Class probabilities of every draw, (draws, members, rows, classes)."""
-        return (self.log_probability(params, outputs).exp(),)
+        """Probabilities of every draw, (draws, members, rows, labels)."""
+        return (self.of_labels(self.log_probability(params, outputs).exp()),)

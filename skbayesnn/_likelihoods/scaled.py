@@ -1,13 +1,19 @@
-"""Noise that is, in predictions, the one of the training but for a factor.
+"""Gaussian noise whose level in predictions is not that of the training.
 
-The factor is on the variance, and is kept beside tau, within the same limits. Rows that
-are held out tell it: draws and noise are taken for normal, v is the variance of the
-noise as it was trained, and
+Held-out rows estimate the level: the variance, or what it varies about where it depends
+on the row. The estimate maximises the density that the predictive distribution gives
+these rows, the exact mixture of T posterior draws:
 
-      sum_n w_n max(log N(y_n; E f_n, var f_n + s^2 v_n), c) + log N(log s; 0, 0.5^2)
+      sum_n w_n max(log mean_t N(y_n; f_tn, s^2 v_tn), c) + log N(log s; 0, 0.5^2)
 
-is maximised in the factor s on the std of the noise; c is 30 nats below most rows. The
-noise is not made sharper than a kernel on the draws would be.
+f_tn and v_tn are mean and noise variance of draw t at row n, s is a factor on the
+standard deviation, and c is 30 nats below most rows. A normal approximation to the
+draws would not do: under dropout a few draws lie far out, their variance covers the
+residuals by itself, and the noise then comes out too small.
+
+Networks that are fitted to other rows have learned other levels: v_tn is in units of
+each network's level, times the mean level of all. The parameters hold a factor on
+1 / tau, within the limits of tau.
 """
 
 from dataclasses import dataclass
@@ -16,9 +22,10 @@ from functools import partial
 import numpy as np
 import torch
 
+from skbayesnn._distributions.crps import HALF_LOG_2PI
 from skbayesnn._distributions.likeliest import (
+    log_mean_exp,
     map_factor,
-    median,
     without_outliers,
 )
 from skbayesnn._likelihoods.base import (
@@ -28,12 +35,9 @@ from skbayesnn._likelihoods.base import (
     Precision,
 )
 
-# Of the noise's std, that are looked at, and by how many nats a row is an outlier: more
-# than of a mixture of networks, which has tails (benchmarks/STUDY.md).
+# The range of factors on the standard deviation, and by how many nats a row is an
+# outlier: more than for a mixture of networks, which has tails (benchmarks/STUDY.md).
 FACTORS, OUTLIER = (1e-4, 1e4), 30.0
-# The noise's std in units of the draws' at least, as of a kernel on 200 normal draws
-# [Silverman 1986, eq. 3.28]: sharper ones leave gaps between draws.
-BANDWIDTH = 1.06 * 200**-0.2
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,16 @@ class ScaledPrecision(Precision):
         return ("log_factor",) if self.learned else ()
 
     def with_noise(self, params, noise):
-        """noise : log of the factor on the variance, (members, targets)"""
+        """noise : log of a factor on the variance, or of the variance itself
+
+        "log_factor" or "log_variance", (members, targets).
+        """
         log_tau = self.log_tau(params)[:, 0]
+        log_factor = noise.get("log_factor")
+        if log_factor is None:
+            log_factor = noise["log_variance"] + log_tau
         limits = log_tau - LARGEST_LOG_TAU, log_tau - SMALLEST_LOG_TAU
-        return params | {"log_factor": noise["log_factor"].clamp(*limits)}
+        return params | {"log_factor": log_factor.clamp(*limits)}
 
     def with_noise_of(self, params, others):
         """By another factor, since tau is another."""
@@ -66,28 +76,42 @@ class ScaledPrecision(Precision):
         """With the factor."""
         return self.log_tau(params) - self.log_noise_factor(params)
 
-    def likeliest_noise(self, moments, weights):
-        """moments : residuals, and the variance of the draws and of the noise"""
-        densities, factors = [], []
-        for of_target in np.moveaxis(moments, 2, 0):
-            density = partial(_log_density_scaled, of_target)
-            least, most = FACTORS
-            least = np.clip(_smooth_factor(of_target, weights), least, most)
-            factor = map_factor(density, weights, least, most, OUTLIER)
-            found = density(np.log(factor))
-            densities.append(without_outliers(found, weights, OUTLIER))
-            factors.append(factor)
-        return np.stack(densities, axis=1), {"log_factor": 2 * np.log(factors)}
+    def held_out_draws(self, params, outputs, y):
+        """Residuals, noise variances and noise levels, 1 / tau.
+
+        returns : (members, rows, 3, draws, targets)
+        """
+        mean, variance = self.components(params, outputs)
+        level = self.predictive_log_tau(params).neg().exp().expand_as(variance)
+        fields = torch.stack([y - mean, variance, level])
+        return fields.permute(2, 3, 0, 1, 4)
+
+    def likeliest_noise(self, draws, weights):
+        """draws : residuals, noise variances and levels, (rows, 3, draws, targets)"""
+        densities, log_variance = [], []
+        for residual, variance, level in draws.transpose(3, 1, 2, 0):
+            log_level = np.average(np.log(level[0]), weights=weights)
+            at_level = variance / level * np.exp(log_level)
+            density = partial(
+                _log_density_scaled,
+                np.square(residual) / at_level,
+                0.5 * np.log(at_level) + HALF_LOG_2PI,
+            )
+            factor = map_factor(density, weights, *FACTORS, OUTLIER)
+            estimated = density(np.log(factor))
+            densities.append(without_outliers(estimated, weights, OUTLIER))
+            log_variance.append(log_level + 2 * np.log(factor))
+        noise = {"log_variance": np.array(log_variance)}
+        return np.stack(densities, axis=1), noise
 
 
-def _smooth_factor(moments: np.ndarray, weights: np.ndarray) -> float:
-    """Of the noise under which the density of most rows' draws is smooth."""
-    _, of_draws, of_noise = moments
-    return BANDWIDTH * np.sqrt(median(of_draws / of_noise, weights))
+def _log_density_scaled(
+    squares: np.ndarray, constants: np.ndarray, log_factor: float
+) -> np.ndarray:
+    """Log density of every row, (rows,), with the std of the noise times a factor.
 
-
-def _log_density_scaled(moments: np.ndarray, log_factor: float) -> np.ndarray:
-    """Of every row (3, rows), with the std of the noise times a factor."""
-    residual, of_draws, of_noise = moments
-    variance = of_draws + of_noise * np.exp(2 * log_factor)
-    return -0.5 * (np.square(residual) / variance + np.log(2 * np.pi * variance))
+    squares : (draws, rows), squared residuals in units of the noise's variance
+    constants : (draws, rows), logarithms of the normalising constants
+    """
+    density = squares * (-0.5 * np.exp(-2 * log_factor)) - constants
+    return log_mean_exp(density) - log_factor

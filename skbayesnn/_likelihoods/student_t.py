@@ -17,7 +17,7 @@ from scipy.special import gammaln, stdtr, stdtrit
 
 from skbayesnn._distributions.base import Components
 from skbayesnn._distributions.crps import spread_levels, weighted_sample_crps
-from skbayesnn._distributions.likeliest import median
+from skbayesnn._distributions.likeliest import log_mean_exp, median
 from skbayesnn._likelihoods.base import SMALLEST_NOISE, Precision, check_same_shape
 
 # Learned degrees of freedom start here, and count as the nearest of the bounds outside:
@@ -178,49 +178,80 @@ class StudentT(Precision):
         scale = ((df - 2) / df * variance).sqrt()
         return outputs, scale.expand_as(outputs), df.to(outputs).expand_as(outputs)
 
-    def likeliest_noise(self, moments, weights):
-        """moments : residuals, the variance of the draws, scales, degrees of freedom"""
-        densities, found = [], []
-        for of_target in np.moveaxis(moments, 2, 0):
+    def held_out_draws(self, params, outputs, y):
+        """Residuals, scales and degrees of freedom.
+
+        returns : (members, rows, 3, draws, targets)
+        """
+        mean, scale, df = self.components(params, outputs)
+        return torch.stack([y - mean, scale, df]).permute(2, 3, 0, 1, 4)
+
+    def likeliest_noise(self, draws, weights):
+        """draws : residuals, scales and dfs, (rows, 3, draws, targets)"""
+        densities, estimates = [], []
+        for of_target in draws.transpose(3, 1, 2, 0):
             density, log_noise = self._likeliest_of_target(of_target, weights)
             densities.append(density)
-            found.append(log_noise)
-        log_df, log_variance = np.transpose(found)
-        said = {"predictive_log_tau": -log_variance, "predictive_log_df": log_df}
-        noise = {name: said[name] for name in self.noise_of_predictions}
+            estimates.append(log_noise)
+        log_df, log_variance = np.transpose(estimates)
+        known = {"predictive_log_tau": -log_variance, "predictive_log_df": log_df}
+        noise = {name: known[name] for name in self.noise_of_predictions}
         return np.stack(densities, axis=1), noise
 
-    def _likeliest_of_target(self, moments, weights):
-        """Log density of every row; logs of degrees of freedom and variance."""
-        residual, of_draws, scale, df = moments
+    def _likeliest_of_target(self, draws, weights):
+        """Log density of every row; logs of degrees of freedom and variance.
+
+        draws : (3, draws, rows)
+        """
+        residual, scale, df = draws
+        squares = np.square(residual)
         # What is given is as it was trained, the same for all rows.
-        dfs, variances = df[:1], np.square(scale[:1]) * df[:1] / (df[:1] - 2)
+        scale, df = scale[0, :1], df[0, :1]
+        dfs, variances = df, np.square(scale) * df / (df - 2)
         if self.df is None:
             dfs = np.array(HELD_OUT_DF)
         if self.learned:
-            most = np.average(np.square(residual) + of_draws, weights=weights)
+            most = np.average(squares.mean(0), weights=weights)
             least = SMALLEST_NOISE**2
             variances = np.array([least, LARGEST_VARIANCE * max(most, least)])
 
         def density(log_noise):
-            df, variance = np.exp(log_noise)
-            square = variance * (df - 2) / df
-            ratio = 1 + of_draws / square
-            rows = StudentTs(np.zeros(1), np.sqrt(square * ratio), df * ratio)
-            return rows.log_density_per_target(residual)
+            return _log_density_of_mixture(squares, *np.exp(log_noise))
 
         def loss(log_noise):
             prior = log_noise[0] - DF_RATE * np.exp(log_noise[0])
             return -(weights @ density(log_noise) + prior) / weights.sum()
 
-        of_most = 2 * max(median(np.square(residual), weights), variances[0])
-        starts = np.log([(STARTS_DF[0], of_most), (STARTS_DF[1], variances[-1])])
+        nearest = 2 * max(median(squares.min(0), weights), variances[0])
+        usual = 2 * max(median(np.square(residual.mean(0)), weights), variances[0])
+        starts = np.log(
+            [
+                (STARTS_DF[0], nearest),
+                (STARTS_DF[0], usual),
+                (STARTS_DF[1], variances[-1]),
+            ]
+        )
         bounds = [(one[0], one[-1]) for one in (np.log(dfs), np.log(variances))]
         lower, upper = np.transpose(bounds)
-        found = [
+        fits = [
             minimize(loss, start.clip(lower, upper), bounds=bounds, method="L-BFGS-B")
             for start in starts
         ]
-        best = min(found, key=lambda one: one.fun)
-        log_noise = np.round(best.x, 3)
+        best = min(fits, key=lambda one: one.fun)
+        # What is given stays exact.
+        log_noise = np.where(lower == upper, lower, np.round(best.x, 3))
         return density(log_noise), log_noise
+
+
+def _log_density_of_mixture(
+    squares: np.ndarray, df: float, variance: float
+) -> np.ndarray:
+    """Log density of every row, (rows,), under the mixture of all draws.
+
+    squares : (draws, rows), squared residuals
+    """
+    square = variance * (df - 2) / df
+    constant = gammaln(0.5 * (df + 1)) - gammaln(0.5 * df)
+    constant -= 0.5 * np.log(np.pi * df * square)
+    density = -0.5 * (df + 1) * np.log1p(squares / (df * square))
+    return constant + log_mean_exp(density)

@@ -1,22 +1,24 @@
 """Predictions where the model is sure enough, and none where it is not."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import get_tags
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
+from skbayesnn._data.class_order import if_ordered
 from skbayesnn._fitted_state import prediction
 from skbayesnn._meta import functions
 from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator, one_target
 from skbayesnn._parameters import check_number, check_option
 from skbayesnn._predictive.labels import check_known
 from skbayesnn._predictive.summaries import CLASSIFICATION_KINDS, REGRESSION_KINDS
-from skbayesnn._sklearn_compat import safe_indexing
-from skbayesnn._warnings import warn
+from skbayesnn._sklearn_compat import available_if, safe_indexing
+from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._warnings import one_call, warn
 from skbayesnn.metrics import risk_coverage_curve
 from skbayesnn.metrics._validation import present
 
@@ -32,7 +34,8 @@ class Abstainer(BaseHeldOutMetaEstimator):
     ----------
     estimator : estimator
         A classifier or regressor of this package, or a meta-estimator around one (see
-        :mod:`skbayesnn`).
+        :mod:`skbayesnn`). In a ``FrozenEstimator`` it is taken as fitted, and all rows
+        given to ``fit`` choose the threshold: it must not have seen them.
     kind : str, default=None
         The uncertainty, as in ``predict_uncertainty``; None is ``"entropy"`` for
         classifiers and ``"total"`` for regressors.
@@ -84,6 +87,13 @@ class Abstainer(BaseHeldOutMetaEstimator):
     ['coverage', 'error', 'n_accepted']
     """
 
+    estimator_: Any
+    threshold_: float
+    coverage_: float
+    error_: float
+    classes_: Array
+    abstain_label_: Any
+
     def __init__(
         self,
         estimator,
@@ -94,7 +104,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         abstain_label="auto",
         cv=None,
         n_jobs=None,
-    ):
+    ) -> None:
         self.estimator = estimator
         self.kind = kind
         self.threshold = threshold
@@ -103,7 +113,14 @@ class Abstainer(BaseHeldOutMetaEstimator):
         self.cv = cv
         self.n_jobs = n_jobs
 
-    def fit(self, X, y, sample_weight=None, **fit_params):
+    @one_call
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
         """Fit the estimator, and find the threshold on held-out rows.
 
         Parameters
@@ -113,13 +130,15 @@ class Abstainer(BaseHeldOutMetaEstimator):
         sample_weight : array-like of shape (n_samples,), default=None
             For the estimator, and for the error and the share of accepted rows.
         **fit_params : dict
-            For the estimator's ``fit``; with metadata routing also for the splitter.
+            For the estimator's ``fit``; ``groups`` for a ``cv`` of groups. With
+            metadata routing what the estimator and the splitter ask for.
 
         Returns
         -------
         self : object
         """
         self._check_parameters()
+        given = if_ordered(y)
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
         y = one_target(
             y,
@@ -127,16 +146,17 @@ class Abstainer(BaseHeldOutMetaEstimator):
             "per target.",
         )
         label = self._checked_label(y)
+        to_fit = y if given is None else given
         found: dict[str, Any] = {"threshold_": self.threshold}
         if self.target_error is not None:
-            found = self._search(X, y, weights, self._cross_fit(X, y, routed))
-        model = clone(self.estimator).fit(X, y, **routed.estimator.fit)
+            found = self._search(X, y, weights, self._cross_fit(X, to_fit, routed))
+        model = clone(self.estimator).fit(X, to_fit, **routed.estimator.fit)
         if is_classifier(model):
             found["classes_"] = model.classes_
         return self._become(model, estimator_=model, abstain_label_=label, **found)
 
     @prediction
-    def accepts(self, X):
+    def accepts(self, X: MatrixLike) -> Array:
         """Whether the model is sure enough of each row.
 
         Returns
@@ -146,7 +166,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         return self.predict_uncertainty(X) <= self.threshold_
 
     @prediction
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> Array:
         """Predictions of the accepted rows, ``abstain_label_`` for the others.
 
         Parameters
@@ -163,20 +183,27 @@ class Abstainer(BaseHeldOutMetaEstimator):
             return y
         return np.where(accepted, y, self.abstain_label_)
 
-    def predict_uncertainty(self, X, kind=None, as_frame=False):
+    def predict_uncertainty(
+        self,
+        X: MatrixLike,
+        kind: Any = None,
+        as_frame: bool = False,
+    ) -> Any:
         """Uncertainty of the estimator inside; by default the one that decides."""
         check_is_fitted(self)
         kind = self.kind if kind is None else kind
         return functions.predict_uncertainty(self.estimator_, X, kind, as_frame)
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
-    def predict_proba(self, X):
+    def predict_proba(self, X: MatrixLike) -> Array:
         """Class probabilities of all rows, refused ones too."""
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
     @prediction
-    def report(self, X, y, sample_weight=None):
+    def report(
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> dict[str, float]:
         """Share of the rows accepted, and the error among them.
 
         Parameters
@@ -203,7 +230,9 @@ class Abstainer(BaseHeldOutMetaEstimator):
         }
 
     @prediction
-    def score(self, X, y, sample_weight=None):
+    def score(
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Accuracy or R^2 among the accepted rows; NaN where there are none.
 
         Mind the share of rows accepted, which :meth:`report` tells.
@@ -215,7 +244,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         predicted = self.estimator_.predict(safe_indexing(X, accepted))
         return score(y[accepted], predicted, sample_weight=weights[accepted])
 
-    def _accepted(self, X, y, sample_weight):
+    def _accepted(self, X, y, sample_weight) -> tuple[Array, Array, Array]:
         """Whether each row is accepted, y and the weights, (rows,), checked."""
         accepted = self.accepts(X)
         y = one_target(self._checked_target(y), "An Abstainer has one.")

@@ -1,10 +1,11 @@
 """A regressor's predictive, corrected on rows that its networks have not seen."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, Self, overload
 
 import numpy as np
-from sklearn.base import RegressorMixin, clone, is_classifier
+from numpy.typing import ArrayLike
+from sklearn.base import clone, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,7 +19,8 @@ from skbayesnn._predictive.mixin import (
 )
 from skbayesnn._predictive.recalibration import QuantileMap, likeliest_scale
 from skbayesnn._settings import undisturbed
-from skbayesnn._sklearn_compat import safe_indexing
+from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._validation import check_one_of_std_and_cov
 
 # More held-out rows than this add nothing: the scale is within 0.5 % of its value.
@@ -83,14 +85,24 @@ class CalibratedUncertaintyRegressor(
     (3, 2, 2)
     """
 
-    def __init__(self, estimator, *, method="scale", cv=None, n_jobs=None):
+    estimator_: Any
+    scale_: Any
+    quantile_maps_: Any
+
+    def __init__(self, estimator, *, method="scale", cv=None, n_jobs=None) -> None:
         self.estimator = estimator
         self.method = method
         self.cv = cv
         self.n_jobs = n_jobs
 
     @undisturbed
-    def fit(self, X, y, sample_weight=None, **fit_params):
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
         """Fit the estimator, and learn the correction from held-out rows.
 
         Parameters
@@ -100,7 +112,8 @@ class CalibratedUncertaintyRegressor(
         sample_weight : array-like of shape (n_samples,), default=None
             For the estimator and for the correction.
         **fit_params : dict
-            For the estimator's ``fit``; with metadata routing also for the splitter.
+            For the estimator's ``fit``; ``groups`` for a ``cv`` of groups. With
+            metadata routing what the estimator and the splitter ask for.
 
         Returns
         -------
@@ -127,12 +140,38 @@ class CalibratedUncertaintyRegressor(
         learned_from = np.concatenate([rows for _, rows in held_out])
         predicted, weights = list(_predicted(held_out, X, y)), weights[learned_from]
         scale = _scales(predicted, weights)
-        found: dict[str, Any] = {"scale_": scale if y.ndim == 2 else scale.item()}
+        found: dict[str, Any] = {"scale_": scale if np.ndim(y) == 2 else scale.item()}
         if self.method == "isotonic":
             found["quantile_maps_"] = _quantile_maps(predicted, scale, weights)
         model = clone(self.estimator).fit(X, y, **routed.estimator.fit)
         return self._become(model, estimator_=model, **found)
 
+    @overload
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: Literal[False] = False,
+        return_cov: Literal[False] = False,
+    ) -> Array: ...
+    @overload
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: Literal[True],
+        return_cov: Literal[False] = False,
+    ) -> tuple[Array, Array]: ...
+    @overload
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: Literal[False] = False,
+        *,
+        return_cov: Literal[True],
+    ) -> tuple[Array, Array]: ...
+    @overload
+    def predict(
+        self, X: MatrixLike, return_std: bool = False, return_cov: bool = False
+    ) -> Array | tuple[Array, Array]: ...
     @prediction
     def predict(self, X, return_std=False, return_cov=False):
         """Prediction of the estimator, and the recalibrated total std.

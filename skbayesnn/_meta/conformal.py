@@ -1,15 +1,16 @@
 """Intervals and label sets of guaranteed coverage around any of our models."""
 
+from collections.abc import Sequence
+from typing import Any, Literal, Self, overload
+
 import numpy as np
-from sklearn.base import (
-    ClassifierMixin,
-    RegressorMixin,
-    is_classifier,
-    is_regressor,
-)
+from numpy.typing import ArrayLike
+from sklearn.base import is_classifier, is_regressor
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._data.class_order import if_ordered
+from skbayesnn._distributions.labels import columns_of
 from skbayesnn._fitted_state import prediction
 from skbayesnn._meta.abstention import Abstainer
 from skbayesnn._meta.functions import predict_with_std
@@ -18,10 +19,17 @@ from skbayesnn._meta.held_out import (
     check_each_row_once,
     one_target,
 )
-from skbayesnn._predictive.cross_conformal import NUDGE, cross_interval, too_few
+from skbayesnn._meta.walk import open_predictive
+from skbayesnn._predictive.cross_conformal import (
+    NUDGE,
+    cross_interval,
+    not_below_zero,
+    too_few,
+)
 from skbayesnn._predictive.summaries import checked_coverages
 from skbayesnn._settings import imported, undisturbed
-from skbayesnn._sklearn_compat import safe_indexing
+from skbayesnn._sklearn_compat import ClassifierMixin, RegressorMixin, safe_indexing
+from skbayesnn._typing import Array, MatrixLike
 
 
 class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
@@ -81,6 +89,10 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
     (4, 2)
     """
 
+    estimators_: list[Any]
+    n_calibration_: int
+    conformal_: Any
+
     def __init__(
         self,
         estimator,
@@ -90,7 +102,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         cv=None,
         n_jobs=None,
         random_state=None,
-    ):
+    ) -> None:
         self.estimator = estimator
         self.method = method
         self.calibration_size = calibration_size
@@ -99,7 +111,13 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         self.random_state = random_state
 
     @undisturbed
-    def fit(self, X, y, sample_weight=None, **fit_params):
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
         """Fit the estimator to some rows, and calibrate on others.
 
         Parameters
@@ -110,7 +128,9 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
             For the estimator. Calibration rows count alike, as exchangeability asks;
             those of weight zero are left out.
         **fit_params : dict
-            For the estimator's ``fit``; with metadata routing also for the splitter.
+            For the estimator's ``fit``; ``groups`` for a ``cv`` of groups, with
+            ``method="cv+"``. With metadata routing what the estimator and the splitter
+            ask for.
 
         Returns
         -------
@@ -155,6 +175,16 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
             n_calibration_=sum(len(std) for _, std in parts),
         )
 
+    @overload
+    def predict(self, X: MatrixLike, return_std: Literal[False] = False) -> Array: ...
+    @overload
+    def predict(
+        self, X: MatrixLike, return_std: Literal[True]
+    ) -> tuple[Array, Array]: ...
+    @overload
+    def predict(
+        self, X: MatrixLike, return_std: bool = False
+    ) -> Array | tuple[Array, Array]: ...
     @prediction
     def predict(self, X, return_std=False):
         """Mean prediction of the fitted models, and what they say its spread is.
@@ -181,7 +211,12 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         return means.mean(0), np.sqrt(np.square(stds).mean(0) + means.var(0))
 
     @prediction
-    def predict_interval(self, X, coverage=0.9, kind="equal_tailed"):
+    def predict_interval(
+        self,
+        X: MatrixLike,
+        coverage: float | Sequence[float] = 0.9,
+        kind: str = "equal_tailed",
+    ) -> Array:
         """Interval that holds y with at least the given probability.
 
         Parameters
@@ -196,7 +231,8 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         Returns
         -------
         interval : ndarray of shape (n_samples[, n_coverages], 2)
-            Lower and upper end in y's units.
+            Lower and upper end in y's units; of counts (``likelihood="poisson"``) not
+            below 0.
         """
         check_is_fitted(self)
         if kind != "equal_tailed":
@@ -218,6 +254,12 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
                 result[:, i] = self.conformal_.predict_int(
                     mean, sigmas=std, confidence=level - NUDGE
                 )
+        try:
+            one_row = safe_indexing(X, np.arange(1))
+            opened = open_predictive(self.estimators_[0], one_row)
+            result = not_below_zero(result, opened)
+        except TypeError:
+            pass  # an estimator with means and stds alone, which says no more of y
         return result if np.ndim(coverage) else result[:, 0]
 
 
@@ -271,13 +313,24 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
     (4, 3)
     """
 
-    def __init__(self, estimator, *, calibration_size=0.25, random_state=None):
+    estimator_: Any
+    classes_: Array
+    n_calibration_: int
+    conformal_: Any
+
+    def __init__(self, estimator, *, calibration_size=0.25, random_state=None) -> None:
         self.estimator = estimator
         self.calibration_size = calibration_size
         self.random_state = random_state
 
     @undisturbed
-    def fit(self, X, y, sample_weight=None, **fit_params):
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
         """Fit the estimator to some rows, and calibrate on the others.
 
         Parameters
@@ -301,10 +354,12 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
                 "ConformalRegressor."
             )
         engine = _crepes(self)
+        given = if_ordered(y)
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
         y = one_target(y, "Label sets are of one target.")
         check_classification_targets(y)
-        model, rows = self._split_fit(X, y, routed)
+        to_fit = y if given is None else given
+        model, rows = self._split_fit(X, to_fit, routed)
         rows = rows[weights[rows] > 0]
         unlikely = 1 - model.predict_proba(safe_indexing(X, rows))
         unknown = np.setdiff1d(y[rows], model.classes_)
@@ -314,7 +369,7 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
                 f"{unknown.tolist()} beside {model.classes_.tolist()}. Fit to more "
                 "rows of these labels, or split with another `random_state`."
             )
-        codes = np.searchsorted(model.classes_, y[rows])
+        codes = columns_of(y[rows], model.classes_)
         right = unlikely[np.arange(len(rows)), codes]
         return self._become(
             model,
@@ -325,18 +380,20 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
         )
 
     @prediction
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> Array:
         """The likeliest label, as the estimator inside says it."""
         check_is_fitted(self)
         return self.estimator_.predict(X)
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: MatrixLike) -> Array:
         """Class probabilities of the estimator inside, (n_samples, n_classes)."""
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
     @prediction
-    def predict_set(self, X, coverage=0.9):
+    def predict_set(
+        self, X: MatrixLike, coverage: float | Sequence[float] = 0.9
+    ) -> Array:
         """Labels that together hold the right one with the given probability.
 
         Parameters

@@ -4,9 +4,12 @@ The base of the meta-estimators that calibrate on rows their model has not seen.
 """
 
 from inspect import signature
+from numbers import Integral
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import check_cv, train_test_split
 from sklearn.pipeline import Pipeline
@@ -17,26 +20,41 @@ from sklearn.utils.metadata_routing import (
     process_routing,
 )
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_consistent_length, column_or_1d
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+)
 
 from skbayesnn._data.validate import check_labels, check_numbers
 from skbayesnn._fitted_state import become
 from skbayesnn._sklearn_compat import (
+    BaseEstimator,
+    MetaEstimatorMixin,
     check_method_params,
     check_sample_weight,
+    num_samples,
     routing_enabled,
     safe_indexing,
 )
 from skbayesnn.estimators._validation import random_source
 
+_SPLIT_AT_RANDOM = (
+    "cannot be kept together where the rows are split at random. Split them by "
+    "sklearn.model_selection.GroupShuffleSplit, fit a model to one part, and calibrate "
+    "FrozenEstimator(model) on the other; or, for a regressor, take method='cv+' and "
+    "cv=GroupKFold()."
+)
+
 
 class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
     """A meta-estimator with the parameter ``estimator``, and perhaps these."""
 
-    cv = None
-    n_jobs = None
-    calibration_size = 0.25
-    random_state = None
+    estimator: Any
+    cv: Any = None
+    n_jobs: int | None = None
+    calibration_size: float = 0.25
+    random_state: Any = None
 
     def _prepared(self, X, y, sample_weight, fit_params):
         """Indexable X and y, weights (rows,), and what goes to whose method."""
@@ -51,12 +69,9 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
                 self, "fit", sample_weight=sample_weight, **fit_params
             )
         else:
-            routed = Bunch(
-                estimator=Bunch(fit=dict(fit_params)), splitter=Bunch(split={})
-            )
             if sample_weight is not None:
-                self._check_takes_weights()
-                routed.estimator.fit["sample_weight"] = sample_weight
+                fit_params = {**fit_params, "sample_weight": sample_weight}
+            routed = self._without_routing(fit_params)
         weights = check_sample_weight(
             sample_weight, X, dtype=np.float64, ensure_non_negative=True
         )
@@ -65,6 +80,17 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         check_consistent_length(X, y)
         return X, y, weights, routed
 
+    def _without_routing(self, fit_params) -> Bunch:
+        """Groups go to a splitter that was given, all else to the estimator's fit."""
+        to_fit = {name: v for name, v in fit_params.items() if v is not None}
+        to_split = {}
+        own_folds = self.cv is None or isinstance(self.cv, Integral)
+        if "groups" in to_fit and not own_folds:
+            to_split["groups"] = to_fit.pop("groups")
+        for name in to_fit:
+            self._check_takes(name)
+        return Bunch(estimator=Bunch(fit=to_fit), splitter=Bunch(split=to_split))
+
     def _checked_target(self, y) -> np.ndarray:
         """Numbers, finite, or labels, none of them missing."""
         if is_classifier(self.estimator):
@@ -72,23 +98,43 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
             return check_labels(y) if y.ndim == 1 else y
         return check_numbers(self, y)
 
-    def _check_takes_weights(self):
+    def _check_takes(self, name: str) -> None:
+        """Refuse a fit parameter that the estimator's fit does not take."""
         taken = signature(self.estimator.fit).parameters.values()
-        by_name = any(parameter.name == "sample_weight" for parameter in taken)
-        # A search, for one, hands on whatever it gets; a Pipeline does not.
+        by_name = any(parameter.name == name for parameter in taken)
+        # A search, for one, hands on whatever it gets; a Pipeline by names of steps.
         handed_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken)
-        if not by_name and (isinstance(self.estimator, Pipeline) or not handed_on):
-            raise TypeError(
-                f"`fit` of {type(self.estimator).__name__} takes no `sample_weight`. "
-                "In a Pipeline weights reach the last step by metadata routing: "
-                "sklearn.set_config(enable_metadata_routing=True) and "
-                "set_fit_request(sample_weight=True) on that step."
+        if isinstance(self.estimator, Pipeline):
+            handed_on = "__" in name
+        if by_name or handed_on:
+            return
+        if name == "groups":
+            raise ValueError(f"`groups` {self._way_out_of_groups()}")
+        way_out = (
+            " In a Pipeline it reaches the last step by metadata routing: "
+            "sklearn.set_config(enable_metadata_routing=True) and "
+            f"set_fit_request({name}=True) on that step."
+        )
+        raise TypeError(
+            f"`fit` of {type(self.estimator).__name__} takes no `{name}`."
+            f"{way_out if isinstance(self.estimator, Pipeline) else ''}"
+        )
+
+    def _way_out_of_groups(self) -> str:
+        splits = getattr(self, "method", None) == "split"
+        if "cv" in self.get_params(deep=False) and not splits:
+            return (
+                f"need a `cv` that keeps them together; got cv={self.cv!r}. Give "
+                "sklearn.model_selection.GroupKFold(), or another one of groups."
             )
+        return _SPLIT_AT_RANDOM
 
     def _cross_fit(self, X, y, routed) -> list[tuple]:
         """A model fitted without each fold, and the rows of the fold."""
-        cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
-        folds = list(cv.split(X, y, **routed.splitter.split))
+        of_classes = is_classifier(self.estimator)
+        folds = held_out_folds(
+            self.cv, X, y, of_classes=of_classes, **routed.splitter.split
+        )
         if not folds or any(len(test) == 0 for _, test in folds):
             raise ValueError(
                 "`cv` must give folds that hold out some rows each; got "
@@ -102,6 +148,8 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
 
     def _split_fit(self, X, y, routed) -> tuple:
         """A model fitted to some rows, and the others; all, where it is frozen."""
+        if routed.splitter.split.get("groups") is not None:
+            raise ValueError(f"`groups` {_SPLIT_AT_RANDOM}")
         rows = np.arange(len(y))
         if isinstance(self.estimator, FrozenEstimator):
             return self.estimator, rows
@@ -124,7 +172,7 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         become(self, fitted)
         return self
 
-    def get_metadata_routing(self):
+    def get_metadata_routing(self) -> Any:
         """Which metadata goes where: to the estimator's fit, and to the splitter."""
         return (
             MetadataRouter(owner=type(self).__name__)
@@ -149,13 +197,74 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
-def one_target(y, way_out: str):
+def refuse_fitted(estimator) -> None:
+    """Refuse a predictor that ``fit`` leaves as it was, anywhere inside.
+
+    Models of folds are to be fitted without the rows that are held out. A transformer
+    may be frozen: it says nothing of y.
+
+    Raises
+    ------
+    ValueError
+    """
+    for part in (*_parts_of(estimator), estimator):
+        if not (is_classifier(part) or is_regressor(part)):
+            continue
+        try:
+            check_is_fitted(clone(part))
+        except NotFittedError:
+            continue
+        named = type(part).__name__
+        if hasattr(part, "estimator"):
+            named += f"({type(part.estimator).__name__})"
+        raise ValueError(
+            "rows are held out to be predicted by models that have not seen them; got "
+            f"{named}, which is fitted already and may have seen them all. Give the "
+            "estimator unfitted; for rows that a fitted model has not seen, take "
+            "predict_uncertainty(model, X)."
+        )
+
+
+def _parts_of(estimator) -> list:
+    """Estimators inside of one, at any depth."""
+    values = estimator.get_params(deep=True).values()
+    return [one for one in values if hasattr(one, "get_params") and hasattr(one, "fit")]
+
+
+def one_target(y, way_out: str) -> np.ndarray:
     """y as (rows,); a column is taken with scikit-learn's warning."""
     if y.ndim == 2 and y.shape[1] == 1:
         return column_or_1d(y, warn=True)
     if y.ndim != 1:
         raise ValueError(f"`y` must have one target; got shape {y.shape}. {way_out}")
     return y
+
+
+def held_out_folds(cv, X, y, *, of_classes: bool, **params) -> list[tuple]:
+    """Training and test rows of every fold, as integer arrays.
+
+    cv : as scikit-learn takes it
+    params : of its ``split``
+
+    Raises
+    ------
+    ValueError
+        A fold that trains on rows that it holds out.
+    """
+    rows = np.arange(num_samples(X))
+    splits = check_cv(cv, y, classifier=of_classes).split(X, y, **params)
+    folds = [(rows[train], rows[test]) for train, test in splits]
+    trained_on = np.zeros(len(rows), dtype=bool)
+    for i, (train, test) in enumerate(folds):
+        trained_on[:] = False
+        trained_on[train] = True
+        if n_both := np.count_nonzero(trained_on[test]):
+            raise ValueError(
+                "`cv` must hold out rows that the fold does not train on; got "
+                f"{n_both} rows in both the training and the test rows of fold {i}. "
+                "Give folds without common rows, as KFold makes them."
+            )
+    return folds
 
 
 def check_each_row_once(held_out, n_rows: int) -> None:

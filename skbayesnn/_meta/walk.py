@@ -6,6 +6,8 @@ by what they have), ``OPENED`` those whose predictive is made of what is inside,
 """
 
 import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -50,13 +52,17 @@ MOST_COPIES = 50
 
 
 def unwrap(model, X):
-    """Through what only changes X or hands it on: what is inside, and its X."""
-    while not isinstance(model, PredictiveMixin):
-        inward = _inward(model)
-        if inward is None:
-            break
-        model, X = inward(model, X)
+    """Through what only changes X or passes it on: the estimator inside, and its X."""
+    while (way := _inward(model)) is not None:
+        model, X = way.inside(model), way.inputs(model, X)
     return model, X
+
+
+def inside(model):
+    """The estimator inside, as ``unwrap`` finds it, without any X."""
+    while (way := _inward(model)) is not None:
+        model = way.inside(model)
+    return model
 
 
 def open_predictive(model, X) -> OpenPredictive:
@@ -106,44 +112,57 @@ def _as_array(model, X):
 # ---- inward
 
 
+class Inward(NamedTuple):
+    """The way into a meta-estimator that only changes X or passes it on.
+
+    Parameters
+    ----------
+    inside : callable
+        Fitted meta-estimator -> the estimator inside.
+    inputs : callable
+        Fitted meta-estimator and its X -> X of the estimator inside.
+    """
+
+    inside: Callable[[Any], Any]
+    inputs: Callable[[Any, Any], Any] = lambda model, X: X
+
+
 def _through_steps(pipeline, X):
     for _, step in pipeline.steps[:-1]:
         # imbalanced-learn's samplers have none: they change the rows of the fit alone.
         if hasattr(step, "transform"):
             X = step.transform(X)
-    return pipeline.steps[-1][1], X
+    return X
 
 
-def _best_of_search(search, X):
+def _best_of_search(search):
     if not hasattr(search, "best_estimator_"):
         check_is_fitted(search)
         raise TypeError(
             f"{type(search).__name__} must be fitted with refit=True, so that it has a "
             f"best estimator; got refit={search.refit!r}."
         )
-    return search.best_estimator_, X
+    return search.best_estimator_
 
 
-INWARD = {
-    Pipeline: _through_steps,
-    BaseSearchCV: _best_of_search,
-    FrozenEstimator: lambda model, X: (model.estimator, X),
-    StackingRegressor: lambda model, X: (
-        _fitted(model).final_estimator_,
-        model.transform(X),
+INWARD: dict[type, Inward] = {
+    Pipeline: Inward(lambda model: model.steps[-1][1], _through_steps),
+    BaseSearchCV: Inward(_best_of_search),
+    FrozenEstimator: Inward(lambda model: model.estimator),
+    StackingRegressor: Inward(
+        lambda model: _fitted(model).final_estimator_,
+        lambda model, X: model.transform(X),
     ),
-    RFE: lambda model, X: (_fitted(model).estimator_, model.transform(X)),
+    RFE: Inward(
+        lambda model: _fitted(model).estimator_, lambda model, X: model.transform(X)
+    ),
     # The threshold is the labels'; probabilities are those inside. What was fitted
     # before may stay where it was given.
-    FixedThresholdClassifier: lambda model, X: (
-        getattr(model, "estimator_", model.estimator),
-        X,
+    FixedThresholdClassifier: Inward(
+        lambda model: getattr(model, "estimator_", model.estimator)
     ),
-    TunedThresholdClassifierCV: lambda model, X: (_fitted(model).estimator_, X),
-    SelfTrainingClassifier: lambda model, X: (
-        _fitted(model).estimator_,
-        _as_array(model, X),
-    ),
+    TunedThresholdClassifierCV: Inward(lambda model: _fitted(model).estimator_),
+    SelfTrainingClassifier: Inward(lambda model: _fitted(model).estimator_, _as_array),
 }
 
 
@@ -151,16 +170,18 @@ INWARD = {
 OF_DASK_ML = "_postfit_estimator"
 
 
-def _inward(model):
-    """The way inside: by the table, or of other libraries' by what a model has."""
-    inward = _of_class(INWARD, model)
-    if inward is not None:
-        return inward
+def _inward(model) -> Inward | None:
+    """The way inside: by the table, or for other libraries by what a model has."""
+    if isinstance(model, PredictiveMixin):
+        return None
+    way = _of_class(INWARD, model)
+    if way is not None:
+        return way
     if hasattr(model, OF_DASK_ML):
-        return lambda model, X: (getattr(model, OF_DASK_ML), X)
+        return Inward(lambda model: getattr(model, OF_DASK_ML))
     unfitted_search = hasattr(model, "refit") and hasattr(model, "estimator")
     if hasattr(model, "best_estimator_") or unfitted_search:  # optuna, dask-ml
-        return _best_of_search
+        return Inward(_best_of_search)
     return None
 
 

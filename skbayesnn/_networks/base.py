@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import torch
 
@@ -30,6 +30,24 @@ class StartNormal(Protocol):
         """(members, \\*shape); the same group gets the same numbers again."""
 
 
+class SparseInputs(Protocol):
+    """Inputs of some rows that are mostly zero, and are never made dense.
+
+    ``shape`` is (1, rows, inputs), ``split`` that of a tensor.
+    """
+
+    shape: tuple[int, int, int]
+
+    def times(self, weight: torch.Tensor) -> torch.Tensor:
+        """x W of drawn weights, (draws, members, rows, outputs).
+
+        weight : (draws, members, inputs, outputs)
+        """
+
+    def split(self, size: int, dim: int) -> "Sequence[SparseInputs]":
+        """Parts of so many rows."""
+
+
 class Network(ABC):
     """Affine maps and their families; a frozen dataclass of plain values.
 
@@ -38,6 +56,8 @@ class Network(ABC):
 
     # Of every group of parameters.
     families: tuple[Family, ...]
+    # Whether ``apply`` also takes ``SparseInputs``.
+    takes_sparse: ClassVar[bool] = False
 
     @property
     @abstractmethod

@@ -21,10 +21,15 @@ from skbayesnn._networks.base import (
     Keep,
     Network,
     NetworkPullback,
+    SparseInputs,
     StartNormal,
     start_values,
 )
 from skbayesnn._networks.shared_draws import SharedDraws, pays
+
+# A product of wide inputs is one of all draws' weights side by side: the inputs are
+# not copied for every draw.
+_WIDE = 100
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class MLP(Network):
     sizes: tuple[int, ...]
     activation: str
     families: tuple[Family, ...] = ()
+
+    takes_sparse = True
 
     @property
     def fan_ins(self) -> tuple[int, ...]:
@@ -135,18 +142,23 @@ class MLP(Network):
 
         return x, gradients
 
-    def apply(self, weights: list[Draw], x: torch.Tensor) -> torch.Tensor:
+    def apply(
+        self, weights: list[Draw], x: torch.Tensor | SparseInputs
+    ) -> torch.Tensor:
         """The drawn networks on the same rows; no gradients.
 
         x : (members or 1, rows, inputs)
         returns : (draws, members, rows, outputs)
         """
         activate_ = ACTIVATIONS[self.activation].in_place
-        h = x.unsqueeze(0)
-        for i, (weight, bias) in enumerate(weights):
-            if i:
-                h = activate_(h)
-            h = _batched_product(h, weight).add_(bias.unsqueeze(-2))
+        (weight, bias), *others = weights
+        if isinstance(x, torch.Tensor):
+            h = _batched_product(x.unsqueeze(0), weight)
+        else:
+            h = x.times(weight)
+        h.add_(bias.unsqueeze(-2))
+        for weight, bias in others:
+            h = _batched_product(activate_(h), weight).add_(bias.unsqueeze(-2))
         return h
 
     def drawn(self, layers, keep, noise, n_draws):
@@ -220,6 +232,11 @@ def _batched_product(h: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """
     pairs = zip(h.shape[:2], weight.shape[:2], strict=True)
     lead = tuple(max(pair) for pair in pairs)
+    n_inputs, n_outputs = weight.shape[2:]
+    if h.shape[:2] == (1, 1) and n_inputs >= max(_WIDE, n_outputs):
+        side_by_side = weight.permute(2, 0, 1, 3).reshape(n_inputs, -1)
+        product = (h[0, 0] @ side_by_side).unflatten(1, (*lead, n_outputs))
+        return product.permute(1, 2, 0, 3).contiguous()
     if h.shape[:2] in ((1, 1), lead):
         spread = h.expand(*lead, -1, -1).flatten(0, 1)
         product = torch.bmm(spread, weight.expand(*lead, -1, -1).flatten(0, 1))

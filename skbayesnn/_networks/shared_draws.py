@@ -19,6 +19,8 @@ from skbayesnn._networks.activations import Activation
 _PASS = 20
 # Inputs up to here leave the rest five digits in float32, ten in float64.
 _LARGEST = {torch.float32: 1e2, torch.float64: 1e6}
+# Masked inputs of several draws that are held at once.
+_NUMBERS = 1 << 21
 
 
 def pays(sizes: Sequence[int], keep: Sequence[float], n_draws: int) -> bool:
@@ -106,13 +108,21 @@ class SharedDraws:
         return outputs
 
     def _apart(self, x: torch.Tensor) -> torch.Tensor:
-        """The same by a product per draw."""
-        h = x.unsqueeze(0)
-        for i, (layer, mask) in enumerate(zip(self._maps, self._masks, strict=True)):
-            h = self._activation.in_place(h) if i else h
-            kept = h * mask.unsqueeze(1)
-            h = torch.matmul(kept, layer.weight).add_(layer.bias)
-        return h
+        """The same by a product per draw, of so many draws as memory is there for."""
+        n_draws, step = len(self._of_draws), max(1, _NUMBERS // x.numel())
+        parts = []
+        for start in range(0, n_draws, step):
+            h = x.unsqueeze(0)
+            for i, (layer, masks) in enumerate(
+                zip(self._maps, self._masks, strict=True)
+            ):
+                h = self._activation.in_place(h) if i else h
+                mask = masks if len(masks) == 1 else masks[start : start + step]
+                kept = h * mask.unsqueeze(1)
+                h = torch.matmul(kept, layer.weight).add_(layer.bias)
+            n = min(step, n_draws - start)
+            parts.append(h.expand(n, -1, -1))
+        return torch.cat(parts)
 
 
 def _map_of(weight, bias, different: torch.Tensor) -> _Map:

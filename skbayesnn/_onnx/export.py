@@ -1,6 +1,8 @@
 """The ONNX model of an uncertain predictor, inputs to outputs."""
 
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -8,10 +10,13 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._onnx.graph import Graph, Tensor
 from skbayesnn._onnx.predictive import Classes, Numbers, Rows, predictive
 from skbayesnn._onnx.quantiles import mixture_quantiles
+from skbayesnn._onnx.resolution import warn_of_rounded_columns
 from skbayesnn._predictive.mixin import checked_levels
 
 
-def to_onnx(model, *, q=(0.05, 0.5, 0.95), initial_types=None):
+def to_onnx(
+    model: Any, *, q: Sequence[float] = (0.05, 0.5, 0.95), initial_types: Any = None
+) -> Any:
     """The predictive of a fitted model as an ONNX graph.
 
     The weights of all posterior draws that predictions are made of are constants of
@@ -30,9 +35,11 @@ def to_onnx(model, *, q=(0.05, 0.5, 0.95), initial_types=None):
         median. With () there are none: they are most of the work, and only Gaussian
         noise (equal, heteroscedastic or of several peaks) has them.
     initial_types : list of (name, type), default=None
-        Inputs of a pipeline as :func:`skl2onnx.convert_sklearn` takes them, for
-        columns of several types. None is one input ``X``, float32, of shape
-        (n_samples, n_features).
+        Inputs as :func:`skl2onnx.convert_sklearn` takes them, for columns of several
+        types, or in double precision:
+        ``[("X", DoubleTensorType([None, n_features]))]`` for columns far from zero,
+        which float32 would round (there is a warning). None is one input ``X``,
+        float32, of shape (n_samples, n_features).
 
     Returns
     -------
@@ -40,7 +47,8 @@ def to_onnx(model, *, q=(0.05, 0.5, 0.95), initial_types=None):
         ``onnx_model.SerializeToString()`` is what a file holds and what a runtime
         takes. The outputs of a regressor are ``mean`` and ``std``, of shape
         (n_samples[, n_targets]), and ``quantiles``, with the levels as last axis, in
-        y's units and float32; of a classifier ``label``, ``probabilities``
+        y's units and float32 (double where that cannot resolve y, as of ``predict``);
+        of a classifier ``label``, ``probabilities``
         (n_samples, n_classes), ``entropy`` and ``mutual_information`` (n_samples,),
         nats. Its metadata say which ``q``, or which ``classes``, as JSON.
 
@@ -72,6 +80,8 @@ def to_onnx(model, *, q=(0.05, 0.5, 0.95), initial_types=None):
     """
     levels = checked_levels(q) if np.size(q) else []
     check_is_fitted(model)
+    if initial_types is None:
+        warn_of_rounded_columns(model)
     graph = Graph()
     found = predictive(model, _rows(graph, model, initial_types))
     if isinstance(found, Classes):
@@ -106,11 +116,12 @@ def _say_of_numbers(graph: Graph, found: Numbers, levels: list[float]) -> None:
     variance = (share * (variances + (means - mean).square())).sum(0)
     shape: list = ["n_samples"] if found.flat else ["n_samples", None]
     for name, values in {"mean": mean, "std": variance.op("Sqrt")}.items():
-        _say(graph, name, _shaped(values, found.flat), shape)
+        _say(graph, name, _shaped(values, found.flat), shape, found.dtype)
     if levels:
         values = mixture_quantiles(found.moments, levels)
         last = values.op("Transpose", perm=[1, 2, 0])
-        _say(graph, "quantiles", _shaped(last, found.flat), [*shape, len(levels)])
+        shape = [*shape, len(levels)]
+        _say(graph, "quantiles", _shaped(last, found.flat), shape, found.dtype)
 
 
 def _say_of_classes(graph: Graph, found: Classes) -> None:
@@ -138,5 +149,5 @@ def _shaped(values: Tensor, flat: bool) -> Tensor:
     return values.op("Squeeze", np.array([1])) if flat else values
 
 
-def _say(graph: Graph, name: str, values: Tensor, shape) -> None:
-    graph.output(name, values.cast(np.float32), np.float32, shape)
+def _say(graph: Graph, name: str, values: Tensor, shape, dtype=np.float32) -> None:
+    graph.output(name, values.cast(dtype), dtype, shape)

@@ -11,6 +11,7 @@ import torch
 
 from skbayesnn._distributions.gaussian import Gaussians
 from skbayesnn._inference.posterior import Posterior
+from skbayesnn._likelihoods.base import OfLabels
 from skbayesnn._likelihoods.heteroscedastic import (
     LARGEST_LOG_PRECISION,
     LOG_VARIANCE_RANGE,
@@ -46,8 +47,16 @@ def moments(posterior: Posterior, share: np.ndarray, outputs: Tensor) -> Moments
 
 
 def probabilities(posterior: Posterior, outputs: Tensor) -> Tensor:
-    """Of classes, (networks, rows, classes); outputs (networks, rows, outputs)."""
-    return _PROBABILITIES[posterior.likelihood.name](posterior, outputs)
+    """Of labels, (networks, rows, labels); outputs (networks, rows, outputs)."""
+    likelihood = posterior.likelihood
+    assert isinstance(likelihood, OfLabels)
+    of_classes = _PROBABILITIES[likelihood.name](posterior, outputs)
+    if likelihood.ranks is None:
+        return of_classes
+    # -1 is the last one, a class that never is.
+    pad = np.array([0, 0, 0, 0, 0, 1])
+    of_all = of_classes.op("Pad", pad, np.array(0.0))
+    return of_all.take(np.array(likelihood.ranks), axis=2)
 
 
 def _constant_noise(posterior, share, outputs) -> Moments:

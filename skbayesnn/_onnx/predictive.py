@@ -28,9 +28,6 @@ from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn.estimators import _serialization
 from skbayesnn.estimators._base import BayesianNetwork
 
-# Predictions lie within so many standard deviations of y.
-_MOST_STDS = 1e3
-
 
 @dataclass(frozen=True)
 class Numbers:
@@ -45,12 +42,15 @@ class Numbers:
         Of its networks.
     normal : bool
         Whether all components are normal distributions.
+    dtype : dtype
+        That resolves y.
     """
 
     moments: Moments
     flat: bool
     likelihoods: frozenset[str]
     normal: bool
+    dtype: np.dtype
 
     def joined(self, other: "Numbers") -> "Numbers":
         """The components of both."""
@@ -60,6 +60,7 @@ class Numbers:
             self.flat,
             self.likelihoods | other.likelihoods,
             self.normal and other.normal,
+            np.promote_types(self.dtype, other.dtype),
         )
 
     def corrected(self, factor: np.ndarray) -> "Numbers":
@@ -174,14 +175,15 @@ def _of_network(model: BayesianNetwork, rows: Rows, part: Part | None):
         if members.likelihood.of_classes:
             shares = outputs.graph.constant(share[:, None, None])
             probability = probabilities(members, outputs)
-            found.append(Classes(shares, probability, model.classes_))
+            found.append(Classes(shares, probability, vars(model)["classes_"]))
             continue
         _check_units(scaling)
         own = _in_units_of_y(moments(members, share, outputs), scaling)
         likelihood = members.likelihood
         normal = likelihood.components_class in NORMAL
         names = frozenset([likelihood.name])
-        found.append(Numbers(own, model.y_ndim_ == 1, names, normal))
+        dtype = scaling.dtype_of_y(np.float32)
+        found.append(Numbers(own, model.y_ndim_ == 1, names, normal, dtype))
     return _joined(found)
 
 
@@ -197,11 +199,14 @@ def _only(rows: Rows) -> Tensor:
 
 
 def _check_units(scaling: Scaling) -> None:
-    largest = scaling.largest_y(_MOST_STDS)
-    if largest > np.finfo(np.float32).max:
+    """ONNX Runtime leaves out the addition of a double that is zero in float32."""
+    small = np.concatenate([scaling.y_mean, scaling.y_scale])
+    lost = (small != 0) & (small.astype(np.float32) == 0)
+    if lost.any():
         raise ValueError(
-            "a graph says y in float32, which ends at 3e38; got a y whose predictions "
-            f"may reach {largest:g}. Fit to y in a larger unit."
+            "a graph needs y in a unit in which its mean and standard deviation are "
+            f"not zero in float32; got {small[lost][0]:g}. Fit to y in a smaller unit, "
+            "whose numbers are larger."
         )
 
 

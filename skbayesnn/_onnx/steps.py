@@ -74,7 +74,9 @@ def _register_encoder() -> None:
     def convert(scope, operator, container):
         encoder, graph = operator.raw_operator, Graph()
         n_columns = encoder.n_features_in_
-        x = graph.input("X", np.float32, [None, n_columns])
+        is_double = isinstance(operator.inputs[0].type, types.DoubleTensorType)
+        dtype = np.float64 if is_double else np.float32
+        x = graph.input("X", dtype, [None, n_columns])
         graph.output("features", encoded(encoder, x), np.float32, [None, None])
         add_onnx_graph(scope, operator, container, graph.model())
 

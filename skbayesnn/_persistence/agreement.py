@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from skbayesnn._inference.posterior import Posterior
+from skbayesnn._likelihoods.base import OfLabels
 from skbayesnn.estimators import _serialization, _validation
 from skbayesnn.estimators._base import BayesianNetwork
 
@@ -58,8 +59,8 @@ def of_network(model: BayesianNetwork) -> None:
     agree("columns", (n_columns,), model.x_mean_.shape, model.x_scale_.shape)
     agree("the scaling of y", model.y_mean_.shape, model.y_scale_.shape)
     agree("what is predicted", likelihood.of_classes, hasattr(model, "classes_"))
-    if likelihood.of_classes:
-        agree("classes", _n_targets(likelihood), len(model.classes_))
+    if isinstance(likelihood, OfLabels):
+        agree("classes", likelihood.n_labels, len(vars(model)["classes_"]))
     else:
         agree("targets", (_n_targets(likelihood),), model.y_mean_.shape)
         of_one = _n_targets(likelihood) == 1 and model.y_ndim_ == 1

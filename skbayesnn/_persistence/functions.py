@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import sklearn
 from sklearn.utils.validation import check_is_fitted
@@ -20,7 +21,7 @@ Trusted = Iterable[str | type] | None
 _HEADER = {"format": int, "skbayesnn": str, "scikit-learn": str}
 
 
-def save(model, file: File) -> None:
+def save(model: Any, file: File) -> None:
     """Store a fitted estimator in a file that can be loaded without running its code.
 
     The file is a zip archive of a JSON document and of arrays in NumPy's format, with
@@ -76,7 +77,7 @@ def save(model, file: File) -> None:
     write(file, dumps(model))
 
 
-def dumps(model) -> bytes:
+def dumps(model: Any) -> bytes:
     """A fitted estimator as bytes: the content of the file that :func:`save` writes.
 
     Parameters
@@ -111,7 +112,7 @@ def dumps(model) -> bytes:
     return content
 
 
-def load(file: File, trusted: Trusted = None):
+def load(file: File, trusted: Trusted = None) -> Any:
     """A fitted estimator that :func:`save` has stored.
 
     Nothing of the file is executed. Classes are looked up in a fixed list of those of
@@ -151,7 +152,7 @@ def load(file: File, trusted: Trusted = None):
     return _loaded(read(file), trusted, name_of(file))
 
 
-def loads(data: bytes, trusted: Trusted = None):
+def loads(data: bytes, trusted: Trusted = None) -> Any:
     """A fitted estimator from the bytes of :func:`dumps`.
 
     Parameters

@@ -77,6 +77,8 @@ _OF_NETWORK = {
     **_SETTINGS,
     "pruning_": rules.none_or(rules.DICT),
     "replay_": rules.dict_of(rules.either(rules.numbers(), rules.NUMBER)),
+    # Files of the first versions lack these.
+    "elbo_std_error_": RECORD,
 }
 _AXES = rules.integer(1, 2)
 _OF_NUMBERS = {"y_ndim_": _AXES}
@@ -276,7 +278,7 @@ def _decisions() -> Iterator[Kind]:
         "skbayesnn.inspection",
         "DriftMonitor",
         fitted,
-        {"kind": kind, "random_state": rules.SEED},
+        {"kind": kind, "one_way_columns_": FLOATS, "random_state": rules.SEED},
         agreement.of_monitor,
     )
 

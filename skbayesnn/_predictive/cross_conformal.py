@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from skbayesnn._predictive.mixin import OpenPredictive
 from skbayesnn._warnings import warn
 
 # Rows of which the ends of all calibrating rows are held at once.
@@ -20,6 +21,16 @@ def too_few(n_rows: int, coverage: float) -> bool:
             f"got {n_rows}: everything is inside.",
         )
     return few
+
+
+def not_below_zero(interval: np.ndarray, opened: OpenPredictive) -> np.ndarray:
+    """Of counts, whose predictive says that they are: with lower bounds of 0 at least.
+
+    interval : (..., 2); opened : the predictive of rows that are predicted
+    """
+    if getattr(opened.of_rows(slice(0, 1)), "counts", False):
+        interval[..., 0] = np.maximum(interval[..., 0], 0)
+    return interval
 
 
 def cross_interval(predicted, scores, coverage: float) -> np.ndarray:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skbayesnn._distributions.labels import Labels, labels_at
+from skbayesnn._distributions.labels import Labels, columns_of, labels_at
 from skbayesnn._predictive.summaries import (
     CLASSIFICATION_KINDS,
     classification_uncertainty,
@@ -56,7 +56,7 @@ class LabelPredictive:
     def _widened(self, classes) -> Labels:
         """With a probability of zero for the classes that it does not know."""
         full = np.zeros((*self.probability.shape[:2], len(classes)))
-        full[..., np.searchsorted(classes, self.classes)] = self.probability
+        full[..., columns_of(self.classes, classes)] = self.probability
         return Labels(full)
 
     def among(self, classes):
@@ -70,11 +70,20 @@ class LabelPredictive:
         return self
 
     def labelled(self, classes):
-        """The same of labels, where the classes are numbers of these labels.
+        """The same with labels, where the classes are positions in ``classes``.
 
-        Some meta-estimators hand the inner classifier numbers in place of labels.
+        Some meta-estimators fit the inner classifier to positions in place of labels.
+        A classifier that was fitted before (a ``FrozenEstimator``) has labels.
         """
-        return replace(self, classes=classes[self.classes])
+        own = self.classes
+        if own.dtype.kind in "iu" and np.isin(own, np.arange(len(classes))).all():
+            return replace(self, classes=classes[own])
+        if not np.isin(own, classes).all():
+            raise ValueError(
+                "the members of an ensemble must have labels that it has, "
+                f"{classes.tolist()}; got {own.tolist()}."
+            )
+        return self
 
     def tempered(self, inverse: float):
         """Every draw's probabilities to this power, normalised."""
@@ -107,10 +116,7 @@ class LabelPredictive:
     def uncertainty(self, kinds) -> dict[str, np.ndarray]:
         """Measures of eq. 7: {kind: (rows,)}."""
         uniform = np.random.default_rng(0).random(self.n_draws)
-        return {
-            kind: classification_uncertainty(self.probability, kind, uniform)
-            for kind in kinds
-        }
+        return classification_uncertainty(lambda: [self.probability], kinds, uniform)
 
     def sample_f(self, draws: np.ndarray) -> np.ndarray:
         """Class probabilities of the given draws, (rows, classes, samples)."""
@@ -150,7 +156,7 @@ def check_known(y, classes) -> None:
 def label_log_density(log_probability, classes, y) -> np.ndarray:
     """Entry of the label y in each row; minus infinity for unknown labels."""
     known = np.isin(y, classes)
-    codes = np.searchsorted(classes, y[known])
+    codes = columns_of(y[known], classes)
     result = np.full(len(y), -np.inf)
     result[known] = log_probability[known, codes]
     return result

@@ -5,10 +5,10 @@ variances ``(draws, rows, targets)``, or class probabilities ``(draws, rows, cla
 The mixture has equal weights.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from scipy.special import logsumexp, xlogy
+from scipy.special import logsumexp
 
 from skbayesnn._distributions.labels import labels_at
 
@@ -175,53 +175,66 @@ class LogDensity:
 
 def entropy(probability: np.ndarray) -> np.ndarray:
     """-sum p log p over the last axis, nats."""
-    return -xlogy(probability, probability).sum(-1)
+    logarithm = np.log(np.maximum(probability, np.finfo(np.float64).tiny))
+    return np.abs(np.einsum("...c,...c->...", probability, logarithm))
 
 
 def classification_uncertainty(
-    probability: np.ndarray, kind: str, uniform: np.ndarray
-) -> np.ndarray:
-    """One of eq. 7's measures; (rows,).
+    parts: Callable[[], Iterable[np.ndarray]],
+    kinds: Sequence[str],
+    uniform: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Measures of eq. 7, {kind: (rows,)}, of draws that are never held all at once.
 
-    probability : (draws, rows, classes)
+    parts : returns class probabilities (draws, rows, classes) of some draws after the
+        other; it is called twice for ``"overlap"``
     uniform : (draws,), in [0, 1): samples one label per draw for the variation ratio
     """
-    mean = probability.mean(0, dtype=np.float64)
-    mean /= mean.sum(-1, keepdims=True)
-    if kind == "entropy":
-        return entropy(mean)
-    if kind == "expected_entropy":
-        return entropy(probability.astype(np.float64)).mean(0)
-    if kind == "mutual_information":
-        expected = entropy(probability.astype(np.float64)).mean(0)
-        return np.maximum(entropy(mean) - expected, 0.0)
-    if kind == "variation_ratio":
-        return variation_ratio(probability, uniform)
-    return overlap(probability)
+    mean = MeanProbability()
+    expected, counts = np.zeros(1), np.zeros((1, 1), dtype=int)
+    for probability in parts():
+        if not {"expected_entropy", "mutual_information"}.isdisjoint(kinds):
+            expected = expected + entropy(probability.astype(np.float64)).sum(0)
+        if "variation_ratio" in kinds:
+            own = uniform[mean.n_draws :][: len(probability)]
+            counts = counts + _label_counts(probability, own)
+        mean.add(probability)
+    of_mean, expected = entropy(mean.mean), expected / mean.n_draws
+    found = {
+        "entropy": of_mean,
+        "expected_entropy": expected,
+        "mutual_information": np.maximum(of_mean - expected, 0.0),
+        # 1 - share of the modal label among those sampled one per draw [Gal16 3.3.1].
+        "variation_ratio": 1 - counts.max(-1) / mean.n_draws,
+    }
+    if "overlap" in kinds:
+        found["overlap"] = _overlap(parts(), mean.mean)
+    return {kind: found[kind] for kind in kinds}
 
 
-def variation_ratio(probability: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """1 - share of the modal label among labels sampled one per draw [Gal16 3.3.1]."""
+def _label_counts(probability: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """How many draws have each class as their sampled label, (rows, classes)."""
     n_draws, n_rows, n_classes = probability.shape
     labels = labels_at(
         probability, np.broadcast_to(uniform[:, None], (n_draws, n_rows))
     )
-    counts = np.stack([(labels == c).sum(0) for c in range(n_classes)])
-    return 1 - counts.max(0) / n_draws
+    of_rows = (labels + n_classes * np.arange(n_rows)).ravel()
+    counts = np.bincount(of_rows, minlength=n_rows * n_classes)
+    return counts.reshape(n_rows, n_classes)
 
 
-def overlap(probability: np.ndarray) -> np.ndarray:
+def _overlap(parts: Iterable[np.ndarray], mean: np.ndarray) -> np.ndarray:
     """Overlap of the draws' softmax values of the two likeliest classes, in [0, 1].
 
     Bhattacharyya coefficient sum_bins sqrt(u v) of the two histograms over [0, 1].
     """
-    n_draws, n_rows, _ = probability.shape
-    top = np.argsort(probability.mean(0), axis=-1)[:, -2:]
-    values = np.take_along_axis(probability, top[None], axis=-1)
-    bins = np.minimum((values * OVERLAP_BINS).astype(int), OVERLAP_BINS - 1)
-    shares = np.zeros((2, n_rows, OVERLAP_BINS))
-    rows = np.arange(n_rows)
-    for draw in bins:
-        shares[0, rows, draw[:, 0]] += 1 / n_draws
-        shares[1, rows, draw[:, 1]] += 1 / n_draws
-    return np.sqrt(shares[0] * shares[1]).sum(-1)
+    top = np.argsort(mean, axis=-1)[:, -2:]
+    counts = np.zeros((len(mean), 2, OVERLAP_BINS))
+    place = OVERLAP_BINS * np.arange(2 * len(mean)).reshape(-1, 2)
+    for probability in parts:
+        values = np.take_along_axis(probability, top[None], axis=-1)
+        bins = np.minimum((values * OVERLAP_BINS).astype(int), OVERLAP_BINS - 1)
+        found = np.bincount((place + bins).ravel(), minlength=counts.size)
+        counts += found.reshape(counts.shape)
+    counts /= counts.sum(-1, keepdims=True)
+    return np.sqrt(counts[:, 0] * counts[:, 1]).sum(-1)

@@ -8,17 +8,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import joblib
 import numpy as np
 import sklearn
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._data.validate import check_inputs, check_weights
+from skbayesnn._data.class_order import if_ordered
+from skbayesnn._data.outliers import FAR_ROWS, warn_of_far_rows
+from skbayesnn._data.validate import check_inputs, check_weights, named_after
 from skbayesnn._fitted_state import become, prediction
 from skbayesnn._meta.walk import open_predictive
 from skbayesnn._predictive.mixin import OpenPredictive, PredictiveMixin
@@ -37,8 +40,11 @@ from skbayesnn._stacking.candidates import (
 from skbayesnn._stacking.folds import folds_of
 from skbayesnn._stacking.mixture import OutOfFold, Stacked, corrected, pooled
 from skbayesnn._stacking.summary import Summary
+from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._warnings import warn_no_more
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._prepared import prepare
+from skbayesnn.estimators._progress import time_left
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.model_selection._executor import Resources
 from skbayesnn.model_selection._jobs import network_of
@@ -51,11 +57,35 @@ OPENED_AT_ONCE = 16_384
 class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     """Base of both; see the classes for the parameters."""
 
+    estimators: Any
+    cv: Any
+    n_refits: int
+    max_iter: Any
+    n_jobs: int | None
+    memory_budget: float | None
+    device: Any
+    verbose: bool | int
+    random_state: Any
+    weights_: Any
+    estimators_: list[Any]
+    n_draws_: Array
+    spread_factor_: Array
+    oof_prediction_: Array
+    oof_log_density_: Array
+    summary_: Summary
+    n_iter_: int
+    fitted_to_sparse_: bool | None
     _of_classes: bool
     _unfinished: "_Unfinished | None" = None
 
     @undisturbed
-    def fit(self, X, y, sample_weight=None, groups=None):
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Train all candidates out of fold, weight them, and fit them to all rows.
 
         Parameters
@@ -75,12 +105,13 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             ``fit`` to the same data goes on from there.
         """
         say = partial(self._say, time.perf_counter())
-        y = self._checked_targets(y)
+        given, y = y, self._checked_targets(y)
         _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
-        _validation.check_bool("verbose", self.verbose)
-        before = self._unfinished_of(X, y, sample_weight, groups)
+        _validation.verbosity(self.verbose)
+        before = self._unfinished_of(X, (y, if_ordered(given)), sample_weight, groups)
         try:
             rows, pool = self._rows_and_pool(X, y, sample_weight, before.seed)
+            rows = replace(rows, ordered_y=if_ordered(given))
             fitted = self._fitted(rows, pool, groups, before, say)
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
@@ -103,7 +134,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         resources = self._resources()
         work = held_out(candidates, rows, splits, before.out_of_fold, resources)
         n_networks = len(candidates) * len(splits)
-        _work_off(work, say, f"of {n_networks} networks out of fold")
+        seconds = _work_off(work, say, n_networks, "networks out of fold")
         left = that_trained(candidates, splits, before.out_of_fold)
         # Whoever fails on all rows leaves its weight to the others.
         candidates = []
@@ -114,7 +145,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             kept, n_draws = _with_weight(candidates, stacked)
             settings = self._refit_settings(kept, n_draws)
             work = refitted(kept, settings, rows, before.refits, resources)
-            _work_off(work, say, f"of {len(kept)} fitted to all rows")
+            expected = seconds * _work_of_refits(kept, settings, rows, splits)
+            _work_off(work, say, len(kept), "fitted to all rows", expected)
             left = that_trained(candidates, [None], before.refits)
         models = []
         for one in kept:
@@ -146,6 +178,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _class_weights(self, y) -> np.ndarray | None:
         """By which the weights of the rows are multiplied."""
 
+    def _check_weighted(self, y) -> None:
+        """Refuse y of the rows of positive weight, where it is not enough."""
+        return None
+
     def _rows_and_pool(self, X, y, sample_weight, seed):
         """The rows as the candidates get them, and the pool."""
         X, y = indexable(X, y)
@@ -153,12 +189,14 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if sample_weight is not None or by_class is not None:
             sample_weight = check_weights(sample_weight, X)
             sample_weight = sample_weight * (1.0 if by_class is None else by_class)
+            self._check_weighted(y[sample_weight > 0])
         if not isinstance(self.estimators, str):
             return Rows(X, y, sample_weight), default.given_pool(self.estimators, seed)
         _validation.check_option("estimators", self.estimators, ["auto"])
         # What is wrong is told here once, and not for every candidate.
         probe = MCDropoutClassifier() if self._of_classes else MCDropoutRegressor()
-        table = prepare(probe, X, y, sample_weight).table
+        with named_after(self, probe):
+            table = prepare(probe, X, y, sample_weight).table
         names = getattr(probe, "feature_names_in_", None)
         X = default.dense_if_small(table.X)
         return Rows(X, y, sample_weight, names), default.default_pool(
@@ -267,6 +305,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             X = check_inputs(self, X, reset=False)
             if sparse.issparse(X) and not self.fitted_to_sparse_:
                 X = X.toarray()
+            names = getattr(self, "feature_names_in_", None)
+            warn_of_far_rows(X, *_scale_of_columns(self.estimators_[0]), names)
+            # Encoded columns have other numbers, and no names.
+            warn_no_more(FAR_ROWS)
         return X
 
     def _opened(self, estimators, X) -> OpenPredictive:
@@ -350,6 +392,19 @@ class _Unfinished:
                 del known[key]
 
 
+def _scale_of_columns(candidate) -> tuple[np.ndarray, np.ndarray, float]:
+    """Mean and standard deviation of each column, and N, from a default candidate."""
+    network = network_of(candidate)
+    mean, scale = network.x_mean_, network.x_scale_
+    if network is not candidate:
+        # Each column stands before its encoding.
+        encoder = candidate[0].estimator
+        widths = 1 + encoder.n_bins_ + [len(values) for values in encoder.values_]
+        columns = np.cumsum(widths) - widths
+        mean, scale = mean[columns], scale[columns]
+    return mean, scale, network.total_weight_
+
+
 def _with_weight(candidates, stacked: Stacked) -> tuple[list[Candidate], dict]:
     """The candidates that have draws of the mixture, and how many, by name."""
     n_draws = {
@@ -358,8 +413,32 @@ def _with_weight(candidates, stacked: Stacked) -> tuple[list[Candidate], dict]:
     return [one for one in candidates if one.name in n_draws], n_draws
 
 
-def _work_off(trained: Iterator[int], say: Callable[[str], None], of: str) -> None:
-    """Train all there is, without the warnings of single candidates."""
+def _work_of_refits(kept: list[Candidate], settings, rows: Rows, splits) -> float:
+    """How many times as long a fit to all rows takes as one out of fold, on average."""
+    of_rows = len(rows.y) / np.mean([len(train) for train, _ in splits])
+    more = [
+        settings[one.name][f"{one.path}n_estimators"] / one.network.n_estimators
+        for one in kept
+    ]
+    return float(of_rows * np.mean(more))
+
+
+def _work_off(
+    trained: Iterator[int],
+    say: Callable[[str], None],
+    n_all: int,
+    of: str,
+    seconds: float = 0.0,
+) -> float:
+    """Train all there is, without the warnings of single candidates.
+
+    seconds : expected time of each one, until the first one is trained
+
+    Returns
+    -------
+    seconds : float
+        Mean time of each one.
+    """
     # Weights are handed to the network by its name, whatever is routed outside.
     with (
         warnings.catch_warnings(),
@@ -368,8 +447,18 @@ def _work_off(trained: Iterator[int], say: Callable[[str], None], of: str) -> No
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", message=".*columns of X are constant")
         warnings.filterwarnings("ignore", message="y is constant")
+        # An outlier among the rows of a fold; what follows from it is looked at later.
+        warn_no_more(FAR_ROWS)
+        n_before, start = None, 0.0
         for n_done in trained:
-            say(f"{n_done} {of}")
+            now = time.perf_counter()
+            if n_before is None:
+                n_before, start = n_done, now
+            if n_done > n_before:
+                seconds = (now - start) / (n_done - n_before)
+            left = time_left(seconds * (n_all - n_done))
+            say(f"{n_done} of {n_all} {of}{left}")
+    return seconds
 
 
 def _framed(names, weights, log_density):

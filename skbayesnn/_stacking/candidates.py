@@ -118,12 +118,15 @@ class Rows:
     sample_weight : ndarray of shape (rows,), or None
     columns : ndarray of shape (columns,), or None
         Names that X had before it was an array.
+    ordered_y : Series or None
+        y as it was given, where its categories have an order: candidates take it so.
     """
 
     X: Any
     y: Any
     sample_weight: Any
     columns: Any = None
+    ordered_y: Any = None
 
     @property
     def weights(self) -> np.ndarray:
@@ -252,7 +255,7 @@ def _trained(candidates, settings, rows, splits, executor, known) -> Iterator[in
             entry.estimator,
             rows.fit_params(own[0].path),
             rows.X,
-            rows.y,
+            rows.y if rows.ordered_y is None else rows.ordered_y,
             splits,
             noise_from="training",
         )

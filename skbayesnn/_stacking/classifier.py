@@ -1,13 +1,14 @@
 """Bayesian stacking of classifiers."""
 
 import numpy as np
-from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._data.validate import check_labels, check_target_given, refuse_one_class
 from skbayesnn._fitted_state import prediction
+from skbayesnn._sklearn_compat import ClassifierMixin
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.summary import of_classes, warn_if_no_class_is_told
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._validation import weights_of_classes
 
 
@@ -30,7 +31,9 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         of a ``Pipeline``.
     cv : int, cross-validation generator or iterable, default=None
         Folds, stratified. None is five with fewer than 700 rows, and one held-out
-        fifth from there on. Numbers mean shuffled folds.
+        fifth from there on. Numbers mean shuffled folds. Rows in time order need
+        ``TimeSeriesSplit``: with shuffled folds ``summary_`` says nothing about the
+        future.
     n_refits : int, default=2
         Networks of each candidate with weight, from different starts, fitted to all
         rows; its own ``n_estimators`` where that is more.
@@ -48,8 +51,9 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         ``working_memory``.
     device : str or torch.device, default="auto"
         Of the default candidates.
-    verbose : bool, default=False
-        Say what is done, and what the mixture is worth out of fold.
+    verbose : bool or int, default=False
+        From 1 (True) on, print what is done, how long that may still take, and
+        ``summary_``.
     random_state : int, RandomState instance or None, default=None
         Determines folds and candidates.
 
@@ -61,7 +65,8 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         the heaviest first; without pandas a dict of
         dicts, ``weights_["weight"][name]`` in both.
     estimators_ : list of estimator
-        The candidates with weight, fitted to all rows.
+        The candidates with weight, fitted to all rows. As the trees of a forest, they
+        take X as an array: ``X.to_numpy()`` for a frame.
     n_draws_ : ndarray of int
         Of each of these in the mixture, 200 in all.
     spread_factor_ : ndarray of shape (1,)
@@ -74,7 +79,10 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         Log probability of the label there, nats.
     summary_ : Summary
         Of these, in one line (weights and factor have seen these rows, networks have
-        not): ``print(model.summary_)``.
+        not): ``print(model.summary_)``. Its log density is the mean of
+        ``oof_log_density_``, in nats per row: compare it with ``weights_`` and with
+        other models of the same labels. The shares p of the classes have the sum of
+        p log(p).
     n_iter_ : int
         Epochs of the longest fit to all rows.
     fitted_to_sparse_ : bool or None
@@ -97,6 +105,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     (2, 3)
     """
 
+    classes_: Array
     _of_classes = True
 
     def __init__(
@@ -112,7 +121,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         device="auto",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self.estimators = estimators
         self.cv = cv
         self.n_refits = n_refits
@@ -125,7 +134,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         self.random_state = random_state
 
     @prediction
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> Array:
         """The class of the largest mean probability.
 
         Parameters
@@ -140,7 +149,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         return self.classes_[self.predict_proba(X).argmax(1)]
 
     @prediction
-    def predict_proba(self, X):
+    def predict_proba(self, X: MatrixLike) -> Array:
         """Mean over the draws of the class probabilities.
 
         Parameters
@@ -155,7 +164,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         return np.concatenate([one.mean() for _, one in self._blocks(X)])
 
     @prediction
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X: MatrixLike) -> Array:
         """Logarithm of ``predict_proba``."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
@@ -163,8 +172,11 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     def _checked_targets(self, y):
         check_target_given(self, y)
         y = check_labels(y)
-        refuse_one_class(self, np.unique(y))
+        self._check_weighted(y)
         return y
+
+    def _check_weighted(self, y):
+        refuse_one_class(self, np.unique(y))
 
     def _class_weights(self, y):
         if self.class_weight is None:

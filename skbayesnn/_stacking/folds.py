@@ -9,9 +9,9 @@ from sklearn.model_selection import (
     ShuffleSplit,
     StratifiedKFold,
     StratifiedShuffleSplit,
-    check_cv,
 )
 
+from skbayesnn._meta.held_out import held_out_folds
 from skbayesnn._stacking.copies import warn_of_copies
 
 # With fewer rows, folds; from here on a fifth of the rows, held out once.
@@ -34,8 +34,7 @@ def folds_of(cv, rows, groups, *, of_classes: bool, seed: int) -> list[tuple]:
         warn_of_copies(rows.X, y)
         splits = _own_folds(cv, y, rows.sample_weight, of_classes, seed)
     else:
-        by = check_cv(cv, y, classifier=of_classes).split(rows.X, y, groups)
-        splits = [tuple(np.arange(len(y))[part] for part in split) for split in by]
+        splits = held_out_folds(cv, rows.X, y, of_classes=of_classes, groups=groups)
     if not splits:
         raise ValueError(f"`cv` must have at least one split; got {cv!r}.")
     if of_classes:

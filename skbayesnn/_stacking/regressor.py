@@ -1,24 +1,31 @@
 """Bayesian stacking of regressors."""
 
+from collections.abc import Sequence
+from typing import Any, Literal, overload
+
 import numpy as np
-from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from skbayesnn._data.validate import check_numbers, check_target_given
 from skbayesnn._fitted_state import prediction
 from skbayesnn._meta.walk import open_predictive
-from skbayesnn._predictive.cross_conformal import cross_interval, too_few
+from skbayesnn._predictive.cross_conformal import (
+    cross_interval,
+    not_below_zero,
+    too_few,
+)
 from skbayesnn._predictive.mixin import (
     OpenPredictive,
     RegressionPredictiveMixin,
     mean_and_covariance,
 )
 from skbayesnn._predictive.summaries import checked_coverages
-from skbayesnn._sklearn_compat import safe_indexing
+from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.mixture import corrected
 from skbayesnn._stacking.starts import factor_with_starts, share_of_starts
 from skbayesnn._stacking.summary import of_numbers, warn_if_nothing_is_explained
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._underfit import some_rows
 from skbayesnn.estimators._validation import check_one_of_std_and_cov, check_option
 from skbayesnn.model_selection._jobs import network_of
@@ -51,7 +58,9 @@ class BayesianStackingRegressor(
         ``Pipeline``, and noise of one kind.
     cv : int, cross-validation generator or iterable, default=None
         Folds. None is five with fewer than 700 rows, and one held-out fifth from there
-        on. Numbers mean shuffled folds.
+        on. Numbers mean shuffled folds. Rows in time order need
+        ``TimeSeriesSplit``: with shuffled folds ``summary_`` says nothing about the
+        future.
     n_refits : int, default=4
         Networks of each candidate with weight, from different starts, fitted to all
         rows; its own ``n_estimators`` where that is more.
@@ -67,8 +76,9 @@ class BayesianStackingRegressor(
         ``working_memory``.
     device : str or torch.device, default="auto"
         Of the default candidates.
-    verbose : bool, default=False
-        Say what is done, and what the mixture is worth out of fold.
+    verbose : bool or int, default=False
+        From 1 (True) on, print what is done, how long that may still take, and
+        ``summary_``.
     random_state : int, RandomState instance or None, default=None
         Determines folds and candidates.
 
@@ -79,7 +89,8 @@ class BayesianStackingRegressor(
         candidate, the heaviest first; without pandas a dict of
         dicts, ``weights_["weight"][name]`` in both.
     estimators_ : list of estimator
-        The candidates with weight, fitted to all rows.
+        The candidates with weight, fitted to all rows. As the trees of a forest, they
+        take X as an array: ``X.to_numpy()`` for a frame.
     n_draws_ : ndarray of int
         Of each of these in the mixture, 200 in all.
     fold_estimators_ : list of list of estimator
@@ -100,7 +111,10 @@ class BayesianStackingRegressor(
         Log density of y there, nats.
     summary_ : Summary
         Of these, in one line (weights and factor have seen these rows, networks have
-        not): ``print(model.summary_)``.
+        not): ``print(model.summary_)``. Its log density is the mean of
+        ``oof_log_density_``, in nats per row: compare it with ``weights_`` and with
+        other models of the same y, in the same units. A normal distribution with the
+        mean and the standard deviation s of y has -1.42 - log(s).
     n_iter_ : int
         Epochs of the longest fit to all rows.
     fitted_to_sparse_ : bool or None
@@ -125,6 +139,9 @@ class BayesianStackingRegressor(
     (3, 2)
     """
 
+    fold_estimators_: list[list[Any]]
+    fold_scores_: list[Array]
+    oof_std_: Array
     _of_classes = False
 
     def __init__(
@@ -139,7 +156,7 @@ class BayesianStackingRegressor(
         device="auto",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self.estimators = estimators
         self.cv = cv
         self.n_refits = n_refits
@@ -150,6 +167,32 @@ class BayesianStackingRegressor(
         self.verbose = verbose
         self.random_state = random_state
 
+    @overload
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: Literal[False] = False,
+        return_cov: Literal[False] = False,
+    ) -> Array: ...
+    @overload
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: Literal[True],
+        return_cov: Literal[False] = False,
+    ) -> tuple[Array, Array]: ...
+    @overload
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: Literal[False] = False,
+        *,
+        return_cov: Literal[True],
+    ) -> tuple[Array, Array]: ...
+    @overload
+    def predict(
+        self, X: MatrixLike, return_std: bool = False, return_cov: bool = False
+    ) -> Array | tuple[Array, Array]: ...
     @prediction
     def predict(self, X, return_std=False, return_cov=False):
         """Mean of the mixture, and its total standard deviation.
@@ -181,7 +224,13 @@ class BayesianStackingRegressor(
         return np.concatenate([one.mean() for _, one in self._blocks(X)])
 
     @prediction
-    def predict_interval(self, X, coverage=0.9, kind="equal_tailed", method="mixture"):
+    def predict_interval(
+        self,
+        X: MatrixLike,
+        coverage: float | Sequence[float] = 0.9,
+        kind: str = "equal_tailed",
+        method: str = "mixture",
+    ) -> Array:
         """Interval that holds y with a given probability.
 
         Parameters
@@ -238,6 +287,8 @@ class BayesianStackingRegressor(
                     [scores[:, j] for scores in self.fold_scores_],
                     level,
                 )
+        one_row = safe_indexing(X, np.arange(1))
+        result = not_below_zero(result, self._opened(self.estimators_, one_row))
         result = result if self.oof_prediction_.ndim == 2 else result[:, 0]
         return result if np.ndim(coverage) else result[..., 0, :]
 

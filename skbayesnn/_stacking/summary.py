@@ -22,7 +22,12 @@ class Summary:
     Parameters
     ----------
     log_density, error : float
-        Mean log predictive density, nats, y's units, and its standard error.
+        Mean log predictive density of y, in nats per row, and its standard error;
+        larger is better. Of a continuous y it depends on y's units: with y / c it is
+        larger by log(c). Compare models of the same y only. A normal distribution
+        with the mean and the standard deviation s of y has -1.42 - log(s). Of classes
+        and counts it is a log probability; the shares p of the classes have the sum
+        of p log(p).
     others : dict of str to float
         What else is said of it, by name.
     """

@@ -5,19 +5,25 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
 from inspect import signature
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._data.outliers import ordinary_rows
+from skbayesnn._data.outliers import ordinary_rows, warn_of_far_rows
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validate import Table, check_inputs
 from skbayesnn._fitted_state import changed_at_once
 from skbayesnn._likelihoods import LIKELIHOODS
 from skbayesnn._settings import undisturbed
-from skbayesnn._sklearn_compat import CallbackSupportMixin, with_callbacks
+from skbayesnn._sklearn_compat import (
+    BaseEstimator,
+    CallbackSupportMixin,
+    with_callbacks,
+)
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._warnings import warn
 from skbayesnn.estimators import (
     _continuation,
@@ -41,11 +47,51 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     ``_check``, ``_row_weights`` and the predictions.
     """
 
+    # Parameters of all, and of some: for type checkers.
+    hidden_layer_sizes: Any
+    activation: str
+    dropout: Any
+    length_scale: Any
+    tau: Any
+    likelihood: str
+    n_estimators: int
+    n_draws: int
+    n_training_draws: int
+    standardize: bool
+    batch_size: Any
+    learning_rate: str
+    learning_rate_init: float
+    max_iter: Any
+    early_stopping: Any
+    validation_fraction: float
+    n_iter_no_change: int
+    tol: float
+    warm_start: bool
+    device: Any
+    dtype: str
+    verbose: bool | int
+    random_state: Any
+    # Fitted attributes.
     n_iter_: int
-    network_: dict
     n_epochs_seen_: int
     total_weight_: float
-    likelihood: str
+    network_: dict[str, Any]
+    parameters_: dict[str, Array]
+    optimizer_: dict[str, Array]
+    seeds_: Array
+    replay_: dict[str, Any]
+    x_mean_: Array
+    x_scale_: Array
+    y_mean_: Array
+    y_scale_: Array
+    y_ndim_: int
+    tau_: Any
+    dropout_: Array
+    length_scale_: Array
+    weight_decay_: Array
+    elbo_: float
+    history_: dict[str, Array]
+    loss_curve_: Array
     # Of likelihoods that have some; a class without the parameter has none to give.
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
@@ -120,21 +166,33 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
     @with_callbacks
     @undisturbed
-    def fit(self, X, y, sample_weight=None, X_val=None, y_val=None):
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        X_val: MatrixLike | None = None,
+        y_val: ArrayLike | None = None,
+    ) -> Self:
         """Fit the posterior to training data.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers; float32 stays so in predictions, all else is float64.
+            Numbers. Predictions of float32 are float32, unless that cannot resolve y
+            (its mean is more than 800 standard deviations from zero); all others are
+            float64.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets, or labels.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows in the likelihood (the prior has none): weight 2
-            counts as a row that is there twice, weight 0 as a row that is absent.
+            counts as a row that is there twice, weight 0 as a row that is absent. A
+            class all of whose rows have weight 0 stays in ``classes_`` and has
+            probability 0.
         X_val, y_val : array-like, default=None
             Rows that decide when to stop, with ``early_stopping=True``; by default
-            ``validation_fraction`` of the training rows.
+            ``validation_fraction`` of the training rows. A ``Pipeline`` transforms
+            ``X_val`` only with metadata routing and ``transform_input=["X_val"]``.
 
         Returns
         -------
@@ -259,7 +317,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         _continuation.check_same_network(self, task, of_y)
 
     @abstractmethod
-    def _check_held_out(self, X, y, of_y) -> Table:
+    def _check_held_out(self, X, y, table: Table, of_y) -> Table:
         """Validation rows as a table of the same kind as the training rows."""
 
     def _adopt(self, fitted, of_y: dict, *, seen: float) -> None:
@@ -290,7 +348,12 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """X of a prediction, checked."""
         check_is_fitted(self)
         _validation.number_of_draws(self.n_draws)
-        return check_inputs(self, X, reset=False)
+        X = check_inputs(self, X, reset=False)
+        if self.standardize is not False:
+            names = getattr(self, "feature_names_in_", None)
+            of_columns = self.x_mean_, self.x_scale_, self.total_weight_
+            warn_of_far_rows(X, *of_columns, names)
+        return X
 
     @property
     def _scaling(self) -> Scaling:

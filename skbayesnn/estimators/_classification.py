@@ -1,10 +1,16 @@
 """Classification: what the draws of the predictive are turned into."""
 
+from dataclasses import replace
+from functools import partial
+from itertools import repeat
+from typing import Any, Literal, Self, overload
+
 import numpy as np
-from sklearn.base import ClassifierMixin
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from skbayesnn._data.validate import check_classification
+from skbayesnn._data import class_order
+from skbayesnn._data.validate import check_classification, refuse_one_class
 from skbayesnn._distributions.labels import labels_at
 from skbayesnn._fitted_state import prediction
 from skbayesnn._inference.threads import slots
@@ -22,6 +28,8 @@ from skbayesnn._predictive.summaries import (
     framed,
 )
 from skbayesnn._settings import undisturbed
+from skbayesnn._sklearn_compat import ClassifierMixin
+from skbayesnn._typing import Array, MatrixLike, RandomState
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._draws import (
@@ -43,6 +51,9 @@ MANY_ROWS = 5_000
 class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     """Base of the classifiers."""
 
+    class_weight: Any
+    classes_: Array
+
     @property
     def _chooses_length_below(self):
         """Where labels are noisy, a network over-fits with time."""
@@ -58,24 +69,80 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return [np.full(len(fan_ins), scale) for scale in scales]
 
     def _check(self, X, y, sample_weight, *, reset, classes=None):
-        table, classes = check_classification(
+        order = self._declared_order(y)
+        table, found = check_classification(
             self, X, y, sample_weight, reset=reset, classes=classes
         )
-        return table, {"classes_": classes}
+        table = self._without_left_out(table, found)
+        present = np.ones(len(found), dtype=bool)
+        if classes is None:
+            present = np.bincount(table.y, table.sample_weight, len(found)) > 0
+            refuse_one_class(self, found[present])
+        if reset or not np.array_equal(found, self.classes_):
+            ranks = class_order.class_ranks(found, order, present)
+            if self.likelihood == "ordinal" and order is None:
+                class_order.warn_of_sorted_text(found[present])
+        else:
+            before = self.network_["likelihood"].get("ranks")
+            ranks = class_order.ranks_going_on(found, order, before)
+            self._refuse_left_out(table, found, ranks)
+        return replace(table, ranks=ranks), {"classes_": found}
 
-    def _check_held_out(self, X, y, of_y):
-        return self._check(X, y, None, reset=False, classes=of_y["classes_"])[0]
+    def _check_held_out(self, X, y, table, of_y):
+        classes = of_y["classes_"]
+        held_out = check_classification(self, X, y, None, reset=False, classes=classes)[
+            0
+        ]
+        self._refuse_left_out(held_out, classes, table.ranks)
+        return held_out
+
+    def _declared_order(self, y) -> list | None:
+        """Of the categories of y, where the likelihood takes classes in order."""
+        return class_order.declared_order(y) if self.likelihood == "ordinal" else None
+
+    def _without_left_out(self, table, classes):
+        """The table, with weight zero for rows of classes whose weight is zero."""
+        if not isinstance(self.class_weight, dict):
+            return table
+        by_class = self._weights_by_class(classes[table.y])
+        return replace(table, sample_weight=table.sample_weight * (by_class > 0))
+
+    def _refuse_left_out(self, table, classes, ranks) -> None:
+        """Refuse rows of positive weight whose class had none in the fit."""
+        if ranks is None:
+            return
+        codes = np.unique(table.y[table.sample_weight > 0])
+        unknown = codes[np.array(ranks)[codes] < 0]
+        if len(unknown):
+            raise ValueError(
+                "`y` must hold only labels with training rows of positive weight; got "
+                f"{classes[unknown].tolist()}, all of whose training rows have weight "
+                "zero. Give some of them a weight, or name all labels in `classes` of "
+                "the first `partial_fit`."
+            )
 
     def _row_weights(self, table, rows, classes):
         weights = table.sample_weight[rows]
         if self.class_weight is None:
             return weights
-        labels = classes[table.y[rows]]
-        return weights * _validation.weights_of_classes(self.class_weight, labels)
+        labels = classes[table.y]
+        if isinstance(self.class_weight, dict):  # it may name labels without rows
+            return weights * self._weights_by_class(labels)[rows]
+        return weights * self._weights_by_class(labels[rows])
+
+    def _weights_by_class(self, labels) -> np.ndarray:
+        return _validation.weights_of_classes(self.class_weight, labels)
 
     def partial_fit(
-        self, X, y, classes=None, sample_weight=None, *, n_epochs=1, n_replay=0
-    ):
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        n_epochs: int = 1,
+        n_replay: int = 0,
+    ) -> Self:
         """Go on training with new rows (streams, out-of-core data).
 
         The first call fixes the standardisation. N grows with every call, and the
@@ -122,7 +189,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return self.classes_
 
     @prediction
-    def predict(self, X, *, method="draws"):
+    def predict(self, X: MatrixLike, *, method: str = "draws") -> Array:
         """The class of the largest mean probability.
 
         Parameters
@@ -141,7 +208,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return self.classes_[codes]
 
     @prediction
-    def predict_proba(self, X, *, method="draws"):
+    def predict_proba(self, X: MatrixLike, *, method: str = "draws") -> Array:
         """Mean over the draws of the class probabilities.
 
         Parameters
@@ -173,11 +240,32 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return result
 
     @undisturbed
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X: MatrixLike) -> Array:
         """Logarithm of ``predict_proba``."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
+    @overload
+    def predict_uncertainty(  # type: ignore[overload-overlap]
+        self,
+        X: MatrixLike,
+        kind: Literal["all"] | list[str] | tuple[str, ...],
+        as_frame: Literal[False] = False,
+    ) -> dict[str, Array]: ...
+    @overload
+    def predict_uncertainty(
+        self,
+        X: MatrixLike,
+        kind: str | None = "entropy",
+        as_frame: Literal[False] = False,
+    ) -> Array: ...
+    @overload
+    def predict_uncertainty(
+        self,
+        X: MatrixLike,
+        kind: str | list[str] | tuple[str, ...] | None = "entropy",
+        as_frame: bool = False,
+    ) -> Any: ...
     @prediction
     def predict_uncertainty(self, X, kind="entropy", as_frame=False):
         """How uncertain the predicted class is (eq. 7; Gal's thesis 3.3.1).
@@ -211,7 +299,9 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return framed(values, kind, X) if as_frame else values
 
     @prediction
-    def sample_f(self, X, n_samples=1, random_state=0):
+    def sample_f(
+        self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
+    ) -> Array:
         """Class probabilities of networks drawn from the posterior.
 
         Parameters
@@ -231,7 +321,9 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return np.moveaxis(labels.probability, 0, -1)
 
     @prediction
-    def sample_y(self, X, n_samples=1, random_state=0):
+    def sample_y(
+        self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
+    ) -> Array:
         """Labels drawn from the probabilities of ``sample_f``.
 
         Returns
@@ -245,7 +337,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         return self.classes_[labels_at(labels.probability, uniform)].T
 
     @prediction
-    def log_predictive_density(self, X, y):
+    def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
         """Log of the mean probability of the label y (eq. 8).
 
         Parameters
@@ -278,7 +370,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             probability = opened.whole(rows).probability.astype(np.float64)
             return LabelPredictive(probability, self.classes_)
 
-        return OpenPredictive(X.shape[0], of_rows, opened.row_step)
+        return OpenPredictive(X.shape[0], of_rows, opened.block)
 
     def _spread(self, X, y):
         probability = self._mean_probability(X, posterior_by(self, X, "mean_weights"))
@@ -300,13 +392,19 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             (self.n_draws, posterior.n_members)
         )
         opened = open_posterior(self, X, posterior)
+        # Draws of a deterministic network are all the same.
+        times = 1 if posterior.network.stochastic else self.n_draws
+
+        def probabilities(rows):
+            for _, parts in opened.by_rows(rows):
+                for labels in parts:
+                    yield from repeat(labels.probability, times)
+
         result = {kind: np.empty(X.shape[0]) for kind in kinds}
         for chunk in opened.chunks():
-            probability = opened.whole(chunk).probability
-            if not posterior.network.stochastic:
-                probability = np.tile(probability, (self.n_draws, 1, 1))
-            for kind in kinds:
-                result[kind][chunk] = classification_uncertainty(
-                    probability, kind, uniform.ravel()
-                )
+            found = classification_uncertainty(
+                partial(probabilities, chunk), kinds, uniform.ravel()
+            )
+            for kind, values in found.items():
+                result[kind][chunk] = values
         return result

@@ -97,24 +97,49 @@ def check_same_network(estimator, task: _task.Task, of_y: dict) -> None:
     ------
     ValueError
     """
+    _check_same_targets(estimator, task, of_y)
     old = estimator.network_
     new = _serialization.description_of(task.plan.network, task.plan.likelihood)
     if new != old:
+        changed = [n for n in {**old, **new} if old.get(n) != new.get(n)]
+        before, now = (
+            ", ".join(f"{name}={one.get(name)}" for name in changed)
+            for one in (old, new)
+        )
         raise ValueError(
-            "a fit that goes on (warm_start, partial_fit) must keep the network "
-            f"as it was; it was {old}, and is asked to be {new}. Set "
-            "warm_start=False, or fit a clone."
+            "training that goes on (warm_start, partial_fit) must keep the network; "
+            f"it had {before}, and is asked to have {now}. Set the parameters back, "
+            "set warm_start=False, or fit a clone."
         )
     if task.n_members != len(estimator.seeds_):
         raise ValueError(
-            "a fit that goes on (warm_start, partial_fit) must keep its networks: "
+            "training that goes on (warm_start, partial_fit) must keep its networks: "
             f"there are {len(estimator.seeds_)}; got n_estimators="
             f"{estimator.n_estimators}. Set n_estimators={len(estimator.seeds_)}, or "
             "warm_start=False."
         )
-    if "classes_" in of_y and not np.array_equal(of_y["classes_"], estimator.classes_):
+
+
+def _check_same_targets(estimator, task: _task.Task, of_y: dict) -> None:
+    """y must have the classes, or the number of targets, of the fit before."""
+    if "classes_" not in of_y:
+        now, before = task.scaling.n_targets, len(estimator.y_mean_)
+        if now != before:
+            raise ValueError(
+                "training that goes on (warm_start, partial_fit) must keep the "
+                f"targets; y has {_counted(now, 'target')}, the model has {before}. "
+                "Set warm_start=False, or fit a clone."
+            )
+        return
+    now, before = of_y["classes_"], estimator.classes_
+    if not np.array_equal(now, before):
         raise ValueError(
-            "warm_start needs the classes of the fit before; they were "
-            f"{estimator.classes_.tolist()}, y has {of_y['classes_'].tolist()}. Set "
-            "warm_start=False."
+            "training that goes on (warm_start, partial_fit) must keep the classes; "
+            f"y has {len(now)} classes, the model has {len(before)}: "
+            f"{now.tolist()[:10]} and {before.tolist()[:10]}. Set warm_start=False, or "
+            "fit a clone."
         )
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"

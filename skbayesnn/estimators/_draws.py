@@ -5,6 +5,7 @@ import sklearn
 import torch
 from scipy import sparse
 
+from skbayesnn._data.sparse_rows import SparseRows, suits_sparse_rows
 from skbayesnn._inference.mean_noise import MeanWeights
 from skbayesnn._inference.memory import tensor_of
 from skbayesnn._inference.posterior import Posterior
@@ -38,15 +39,22 @@ def open_posterior(
     """The draws of a posterior, by default the fitted one's, on checked rows."""
     posterior = posterior or fitted_posterior(estimator, X)
     scaling = _serialization.scaling_of(estimator)
+    on_cpu, takes_sparse = (
+        posterior.device.type == "cpu",
+        posterior.network.takes_sparse,
+    )
+    is_sparse = on_cpu and takes_sparse and suits_sparse_rows(X, scaling)
 
-    def rows(chunk: slice) -> torch.Tensor:
+    def rows(chunk: slice) -> torch.Tensor | SparseRows:
+        if is_sparse:
+            return SparseRows.of(X[chunk], scaling)
         values = X[chunk].toarray() if sparse.issparse(X) else X[chunk]
         values = scaling.x_to_network(values).astype(X.dtype, copy=False)
         return tensor_of(values).to(posterior.device, posterior.dtype)
 
     budget = int(sklearn.get_config()["working_memory"] * 2**20)
     n_draws = n_draws or estimator.n_draws
-    return OpenPosterior(posterior, rows, X.shape[0], n_draws, budget)
+    return OpenPosterior(posterior, rows, X.shape[0], n_draws, budget, is_sparse)
 
 
 def warn_of_nan(predicted: np.ndarray) -> None:

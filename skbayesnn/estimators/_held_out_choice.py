@@ -19,7 +19,7 @@ import torch
 from scipy import sparse
 
 from skbayesnn._data.design import Share
-from skbayesnn._inference.held_out import validation_density, validation_moments
+from skbayesnn._inference.held_out import validation_density, validation_draws
 from skbayesnn._inference.plan import Members
 from skbayesnn._inference.training import start, train
 from skbayesnn._likelihoods import Likelihood
@@ -139,22 +139,29 @@ def _of_program(tasks, device, dtype) -> list[list[Judgement]]:
     judgement: Callable[..., Judgement]
     if trained[0].leaves_noise:
         judgement = partial(_by_noise, plan.likelihood)
-        said_by = validation_moments
+        predicted = validation_draws
     else:
-        judgement, said_by = _by_density, validation_density
-    said = said_by(of_all.posterior, design, _N_DRAWS).cpu().double().numpy()
-    said[of_all.failed > 0] = np.nan
+        judgement, predicted = _by_density, validation_density
+    ends = np.cumsum([task.n_members for task in tasks])
+    parts = np.split(np.arange(ends[-1]), ends[:-1])
+    # Draws take much memory: those of one task at a time.
+    by_task = predicted(
+        of_all.posterior, design, _N_DRAWS, [part for part in parts if len(part)]
+    )
+    failed = np.split(of_all.failed > 0, ends[:-1])
     judged = []
     for task in tasks:
-        of_task, said = np.split(said, [task.n_members])
-        judged.append(_of_settings(task, of_task, judgement))
+        if not task.shares:
+            judged.append([_NOTHING] * len(task.settings))
+            continue
+        values = next(by_task).cpu().double().numpy()
+        values[failed[len(judged)]] = np.nan
+        judged.append(_of_settings(task, values, judgement))
     return judged
 
 
 def _of_settings(task: Task, said: np.ndarray, judgement) -> list[Judgement]:
     """said : (networks, rows, ...), the networks by fold and setting"""
-    if not task.shares:
-        return [_NOTHING] * len(task.settings)
     rows = [one.validation for one in task.shares]
     of_all = np.concatenate(rows)
     y, weights = task.table.y[of_all], task.table.sample_weight[of_all]
@@ -197,7 +204,7 @@ def _without_folds(task: Task) -> list[Task]:
     weights = np.zeros(table.n_rows)
     weights[rows] = share.weights
     of_classes = task.plan.likelihood.of_classes
-    fold = folds_of(table.X[rows], table.y[rows] if of_classes else None)
+    fold = folds_of(table.X[rows], table.codes[rows] if of_classes else None)
     held_out = [fold == i for i in np.unique(fold[fold >= 0])[: _n_folds(task)]]
     plan = replace(
         task.plan,
@@ -257,13 +264,10 @@ def _by_density(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Judgeme
 
 
 def _by_noise(likelihood: Likelihood, said, y, weights) -> Judgement:
-    """Of ``validation_moments``, (rows, numbers, targets).
-
-    Constant targets say nothing.
-    """
+    """From ``validation_draws``, (rows, ..., targets), without constant targets."""
     if not (weights.any() and np.isfinite(said).all()):
         return Judgement(np.full(len(weights), np.nan), weights)
-    density, noise = likelihood.likeliest_noise(np.moveaxis(said, 1, 0), weights)
+    density, noise = likelihood.likeliest_noise(said, weights)
     return Judgement(density @ (np.ptp(y, axis=0) > 0), weights, noise)
 
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import sparse
 
+from skbayesnn._data.other_units import THROUGH_STEPS, warn_of_other_units
 from skbayesnn._data.scaling import Scaling
-from skbayesnn._data.validate import Table
+from skbayesnn._data.validate import Table, check_inputs
 from skbayesnn._likelihoods import likelihood_named
-from skbayesnn._warnings import warn
+from skbayesnn._warnings import warn, warn_once
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def prepare(
     likelihood = likelihood_named(estimator.likelihood)
     has_noise = likelihood is not None and not likelihood.tempered
     if estimator.network is None or not estimator.network.row_shapes:
-        _warn_of_constant_columns(table)
+        _warn_of_constant_columns(table, getattr(estimator, "feature_names_in_", None))
     if has_noise:
         _warn_of_constant_targets(table)
     rows = np.flatnonzero(table.sample_weight > 0)
@@ -92,16 +93,20 @@ def _with_validation(estimator, table, X_val, y_val, of_y):
             f"early_stopping=True; got X_val={_given(X_val)}, "
             f"y_val={_given(y_val)}, early_stopping={estimator.early_stopping!r}."
         )
+    way_out = f" {THROUGH_STEPS}"
     try:
-        held_out = estimator._check_held_out(X_val, y_val, of_y)
+        check_inputs(estimator, X_val, reset=False)
+        way_out = ""
+        held_out = estimator._check_held_out(X_val, y_val, table, of_y)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"of `X_val` and `y_val`: {error}") from error
+        raise kind(f"of `X_val` and `y_val`: {error}{way_out}") from error
     if held_out.y.shape[1:] != table.y.shape[1:]:
         raise ValueError(
             "`y_val` must have as many targets as `y`; got "
             f"{held_out.y.shape[1]} targets, y has {table.y.shape[1]}."
         )
+    warn_of_other_units(table.X, held_out.X)
     n = len(table.sample_weight)
     both = table.append(held_out)
     return both, np.arange(n, len(both.sample_weight))
@@ -111,8 +116,8 @@ def _given(value):
     return None if value is None else type(value).__name__
 
 
-def _warn_of_constant_columns(table: Table) -> None:
-    """They can be fitted, but what they tell is doubtful."""
+def _warn_of_constant_columns(table: Table, names) -> None:
+    """They can be fitted, but tell nothing; of all folds of a call it is said once."""
     used = table.sample_weight > 0
     X = table.X if used.all() else table.X[used]
     ends = X.max(axis=0), X.min(axis=0)
@@ -120,11 +125,14 @@ def _warn_of_constant_columns(table: Table) -> None:
         ends = tuple(end.toarray().ravel() for end in ends)
     columns = np.flatnonzero(ends[0] == ends[1])
     if len(columns):
-        warn(
-            f"{len(columns)} columns of X are constant in the training rows (numbers "
-            f"{columns[:10].tolist()}): nothing can be learned from them, and other "
-            "values at prediction give arbitrary results. Remove them, for instance "
-            "with sklearn.feature_selection.VarianceThreshold.",
+        which = columns.tolist() if names is None else [str(names[j]) for j in columns]
+        shown = ", ".join(map(repr, which[:10])) + ", ..." * (len(which) > 10)
+        warn_once(
+            "constant columns",
+            f"{len(columns)} columns of X are constant in the training rows ({shown}): "
+            "nothing can be learned from them, and where they have other values at "
+            "prediction the prior alone decides. Remove them, for instance with "
+            "sklearn.feature_selection.VarianceThreshold.",
         )
 
 

@@ -86,11 +86,18 @@ def run(
     first_epoch: int = 0,
 ) -> Trained:
     """Train, with progress shown; all members failing is an error."""
-    verbose = _validation.check_bool("verbose", estimators[0].verbose)
-    with epochs_reported(estimators, int(members.n_epochs.max()), verbose) as report:
+    shown = _validation.verbosity(estimators[0].verbose) > 0
+    with epochs_reported(estimators, int(members.n_epochs.max()), shown) as report:
         hooks = [*(make() for make in plan.hooks), _Reported(report)]
         trained = train(
-            plan, members, design, posterior, optimizer_state, first_epoch, hooks
+            plan,
+            members,
+            design,
+            posterior,
+            optimizer_state,
+            first_epoch,
+            hooks,
+            bounded=True,
         )
     if trained.failed.all():
         raise all_failed(plan, trained)

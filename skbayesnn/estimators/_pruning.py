@@ -137,7 +137,7 @@ class Prunable(BayesianNetwork):
                 f"only {'y' if X is None else 'X'}."
             )
         with changed_at_once(self) as new:
-            before = None if X is None else self.score(X, y)
+            before = None if X is None else new.score(X, y)
             sizes, posterior = self._sizes_of_fit(), self._plain_posterior()
             posterior = prune(posterior, choose(posterior))
             new.parameters_ = _serialization.arrays_of(posterior)

@@ -1,7 +1,9 @@
 """Regression: what the draws of the predictive are turned into."""
 
+from typing import Any, Literal, Self, overload
+
 import numpy as np
-from sklearn.base import RegressorMixin
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array, check_consistent_length
 
 from skbayesnn._data.validate import check_regression
@@ -20,6 +22,8 @@ from skbayesnn._predictive.summaries import (
     chosen,
     framed,
 )
+from skbayesnn._sklearn_compat import RegressorMixin
+from skbayesnn._typing import Array, MatrixLike, RandomState
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._draws import (
@@ -36,7 +40,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     """Base of the regressors; predictions are in y's units."""
 
     @property
-    def noise_std_(self):
+    def noise_std_(self) -> Array:
         """1 / sqrt(tau_), y's units; none where tau_ tempers a likelihood.
 
         Where the noise depends on the row it is its root mean square over training
@@ -56,13 +60,21 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         table, y_ndim = check_regression(self, X, y, sample_weight, reset=reset)
         return table, {"y_ndim_": y_ndim}
 
-    def _check_held_out(self, X, y, of_y):
+    def _check_held_out(self, X, y, table, of_y):
         return check_regression(self, X, y, None, reset=False)[0]
 
     def _row_weights(self, table, rows, classes):
         return table.sample_weight[rows]
 
-    def partial_fit(self, X, y, sample_weight=None, *, n_epochs=1, n_replay=0):
+    def partial_fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        n_epochs: int = 1,
+        n_replay: int = 0,
+    ) -> Self:
         """Go on training with new rows (streams, out-of-core data).
 
         The first call fixes the standardisation. N grows with every call, and the
@@ -89,6 +101,42 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         how = {"n_epochs": n_epochs, "n_replay": n_replay}
         return self._partial_fit(X, y, sample_weight, **how)
 
+    @overload
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: Literal[False] = False,
+        return_cov: Literal[False] = False,
+        *,
+        method: str = "draws",
+    ) -> Array: ...
+    @overload
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: Literal[True],
+        return_cov: Literal[False] = False,
+        *,
+        method: str = "draws",
+    ) -> tuple[Array, Array]: ...
+    @overload
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: Literal[False] = False,
+        *,
+        return_cov: Literal[True],
+        method: str = "draws",
+    ) -> tuple[Array, Array]: ...
+    @overload
+    def predict(
+        self,
+        X: MatrixLike,
+        return_std: bool = False,
+        return_cov: bool = False,
+        *,
+        method: str = "draws",
+    ) -> Array | tuple[Array, Array]: ...
     @prediction
     def predict(self, X, return_std=False, return_cov=False, *, method="draws"):
         """Predictive mean (eq. 5), and the total predictive standard deviation.
@@ -127,10 +175,32 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         if return_cov:
             _validation.check_one_of_std_and_cov(return_std)
             mean, cov = mean_and_covariance(self._opened(X, posterior))
-            return mean.astype(X.dtype), cov.astype(X.dtype)
+            dtype = self._scaling.dtype_of_y(X.dtype)
+            return mean.astype(dtype), cov.astype(dtype)
         mean, stds = self._mean_and_stds(X, posterior)
         return (mean, stds["total"]) if return_std else mean
 
+    @overload
+    def predict_uncertainty(  # type: ignore[overload-overlap]
+        self,
+        X: MatrixLike,
+        kind: Literal["all"] | list[str] | tuple[str, ...],
+        as_frame: Literal[False] = False,
+    ) -> dict[str, Array]: ...
+    @overload
+    def predict_uncertainty(
+        self,
+        X: MatrixLike,
+        kind: str | None = "total",
+        as_frame: Literal[False] = False,
+    ) -> Array: ...
+    @overload
+    def predict_uncertainty(
+        self,
+        X: MatrixLike,
+        kind: str | list[str] | tuple[str, ...] | None = "total",
+        as_frame: bool = False,
+    ) -> Any: ...
     @prediction
     def predict_uncertainty(self, X, kind="total", as_frame=False):
         """Standard deviation of the predictive, whole or in its two parts (eq. 6).
@@ -162,7 +232,9 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         return framed(values, kind, X) if as_frame else values
 
     @prediction
-    def sample_f(self, X, n_samples=1, random_state=0):
+    def sample_f(
+        self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
+    ) -> Array:
         """Noise-free functions drawn from the posterior, coherent over rows.
 
         Parameters
@@ -183,7 +255,9 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         return self._values_of_y(components.mean)
 
     @prediction
-    def sample_y(self, X, n_samples=1, random_state=0):
+    def sample_y(
+        self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
+    ) -> Array:
         """Draws of y: functions of ``sample_f`` with independent noise on them.
 
         Parameters and shapes as in ``sample_f``.
@@ -194,7 +268,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         return self._values_of_y(components.sample(random))
 
     @prediction
-    def log_predictive_density(self, X, y):
+    def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
         """Log density of y under the predictive mixture (eq. 8).
 
         Parameters
@@ -209,7 +283,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         """
         X = self._checked_inputs(X)
         y = self._standardised_targets(X, y)
-        result = np.empty(X.shape[0])
+        result = np.empty(len(y))
         for chunk, parts in open_posterior(self, X).by_rows():
             density = LogDensity()
             for components in parts:
@@ -224,14 +298,16 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     def _opened(self, X, posterior=None) -> OpenPredictive:
         """X is checked."""
         opened = open_posterior(self, X, posterior)
+        scaling = self._scaling
+        dtype = scaling.dtype_of_y(X.dtype)
 
         def of_rows(rows):
             components = opened.whole(rows)
             return MixturePredictive(
-                components, self.y_ndim_ == 1, self._scaling, dtype=X.dtype
+                components, self.y_ndim_ == 1, scaling, dtype=dtype
             )
 
-        return OpenPredictive(X.shape[0], of_rows, opened.row_step)
+        return OpenPredictive(X.shape[0], of_rows, opened.block)
 
     @slots.one()
     def _mean_and_stds(
@@ -239,6 +315,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Predictive mean, and the stds of all kinds, in y's units; X is checked."""
         scaling = self._scaling
+        dtype = scaling.dtype_of_y(X.dtype)
         shape = (X.shape[0], scaling.n_targets)
         mean, stds = np.empty(shape), np.empty((3, *shape))
         total, epistemic, aleatoric = stds
@@ -250,9 +327,9 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             epistemic[chunk] = np.sqrt(moments.epistemic)
             aleatoric[chunk] = np.sqrt(moments.aleatoric)
         np.hypot(epistemic, aleatoric, out=total)
-        mean = self._one_target_flat(scaling.y_from_network(mean)).astype(X.dtype)
+        mean = self._one_target_flat(scaling.y_from_network(mean)).astype(dtype)
         warn_of_nan(mean)
-        stds = scaling.std_from_network(stds).astype(X.dtype)
+        stds = scaling.std_from_network(stds).astype(dtype)
         kinds = zip(REGRESSION_KINDS, stds, strict=True)
         return mean, {kind: self._one_target_flat(std) for kind, std in kinds}
 
@@ -282,7 +359,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             return 0.0
         return 1 / np.asarray(self.tau_)
 
-    def _standardised_targets(self, X, y):
+    def _standardised_targets(self, X, y) -> np.ndarray:
         """y, checked against X, in the network's scale: (rows, targets)."""
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         y = y.reshape(len(y), -1)
@@ -297,7 +374,8 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     def _values_of_y(self, values):
         """(samples, rows, targets), network's scale -> (rows[, targets], samples)."""
         last = self._scaling.y_from_network(np.moveaxis(values, 0, -1))
-        return self._one_target_flat(last).astype(values.dtype)
+        dtype = self._scaling.dtype_of_y(values.dtype)
+        return self._one_target_flat(last).astype(dtype)
 
     def _one_target_flat(self, values):
         """Drop the target axis where y had none."""

@@ -190,8 +190,7 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
     dropout = _shared(_rates(fitted, posterior))
     length_scale = _shared(_length_scale(fitted))
     history = _history(trained, scaling.log_density_shift())
-    kept_loss = history["loss"][trained.kept - 1, np.arange(len(trained.kept))]
-    bound = -(total_weight * kept_loss + trained.kl_constant)
+    elbo, elbo_std_error = _bound(trained, scaling, total_weight)
     return {
         "network_": description_of(posterior.network, posterior.likelihood),
         "parameters_": arrays_of(posterior),
@@ -210,10 +209,20 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
         "history_": history,
         "loss_curve_": np.nanmean(history["loss"], axis=1).tolist(),
         "n_iter_": int(trained.n_epochs.max()),
-        "elbo_": float(bound.mean()),
+        "elbo_": elbo,
+        "elbo_std_error_": elbo_std_error,
         "prior_": _prior(fitted, alive),
         "row_noise_std_": _row_noise(fitted, posterior, scaling),
     }
+
+
+def _bound(trained, scaling: Scaling, total_weight: float) -> tuple[float, float]:
+    """-F in y's units, nats, mean over networks, and the standard error of that."""
+    bound = trained.bound
+    nll = total_weight * (bound.nll - scaling.log_density_shift())
+    elbo = -(nll + bound.kl + trained.kl_constant)
+    error = np.hypot(total_weight * bound.nll_error, bound.kl_error)
+    return float(elbo.mean()), float(np.linalg.norm(error) / len(error))
 
 
 def _row_noise(fitted: Fitted, posterior: Posterior, scaling: Scaling):

@@ -17,6 +17,9 @@ from skbayesnn.networks import MLP
 
 # From so many entries of X on no rows are held out to choose anything.
 MOST_ENTRIES = 2**22
+# Weights of all networks of an estimator together; 8 GiB in float32.
+MOST_WEIGHTS = 2**31
+MOST_NETWORKS = 1_000_000
 # Of `max_iter="auto"`, what rows that are held out may choose in its place.
 _SHORTER = 0.25, 0.1
 
@@ -94,10 +97,9 @@ def specify(
         A parameter that is none, or outside of its range.
     """
     random_state = _validation.random_source(estimator.random_state)
-    n_members = _validation.check_number(
-        "n_estimators", estimator.n_estimators, kind=_validation.Integral, low=1
-    )
+    n_members = _n_members(estimator)
     _validation.number_of_draws(estimator.n_draws)
+    _validation.verbosity(estimator.verbose)
     # The order of these two is that of the random numbers.
     seeds = random_state.randint(0, 2**31 - 1, size=n_members)
     rows, weights, validation = _split(estimator, prepared, random_state)
@@ -106,6 +108,7 @@ def specify(
     if hidden is None:
         hidden = estimator._hidden_layer_sizes(n_rows)
     network, variational = _network(estimator, prepared, likelihood, hidden)
+    _refuse_too_large(estimator, network, n_members)
     n_batches = -(-len(rows) // _validation.batch_rows(estimator.batch_size, len(rows)))
     n_epochs = _validation.epochs(
         estimator.max_iter, len(rows), n_batches, estimator._steps_per_root
@@ -148,7 +151,7 @@ def _likelihood(estimator, prepared) -> tuple[Likelihood, np.ndarray | None]:
     kind = likelihood_class(estimator.likelihood, of_classes=classes is not None)
     for y in prepared.targets_apart:
         kind.check_y(y)
-    n = prepared.table.y.shape[1] if classes is None else len(classes)
+    n, ranks = _n_targets(prepared.table, classes), prepared.table.ranks
     tau = _validation.precisions(estimator.tau, 1 if kind.tempered else n)
     if kind.tempered and tau is None:
         if kind.of_classes:
@@ -160,7 +163,16 @@ def _likelihood(estimator, prepared) -> tuple[Likelihood, np.ndarray | None]:
     options = _validation.options_of(
         "likelihood_options", estimator.likelihood_options, kind
     )
+    if ranks is not None:
+        options["ranks"] = ranks
     return kind.build(n, tau is None, options), tau
+
+
+def _n_targets(table, classes) -> int:
+    """Targets, or classes that have training rows."""
+    if classes is None:
+        return table.y.shape[1]
+    return len(classes) if table.ranks is None else max(table.ranks) + 1
 
 
 def _network(
@@ -181,6 +193,32 @@ def _network(
             "or another gradient."
         )
     return network.with_families(variational.families), variational
+
+
+def _n_members(estimator) -> int:
+    """`n_estimators`, checked."""
+    n_members = _validation.check_number(
+        "n_estimators", estimator.n_estimators, kind=_validation.Integral, low=1
+    )
+    if n_members > MOST_NETWORKS:
+        raise ValueError(
+            f"`n_estimators` must be at most {MOST_NETWORKS}; got {n_members}."
+        )
+    return n_members
+
+
+def _refuse_too_large(estimator, network: Network, n_members: int) -> None:
+    """Refuse more weights than any memory has, by the names of what makes them."""
+    n_weights = n_members * network.n_weights
+    if n_weights > MOST_WEIGHTS:
+        has_features = "n_features" in estimator.get_params(deep=False)
+        name = "n_features" if has_features else "hidden_layer_sizes"
+        name = name if estimator.network is None else "network"
+        raise ValueError(
+            f"`{name}` and `n_estimators` must make at most {MOST_WEIGHTS:,} weights; "
+            f"got {n_weights:,}, with {name}={getattr(estimator, name)!r} and "
+            f"n_estimators={n_members}. Take fewer units, channels or networks."
+        )
 
 
 def leaves_length_scale(estimator) -> bool:
@@ -268,7 +306,7 @@ def _validation_rows(estimator, prepared, random_state):
         return rows, np.empty(0, dtype=int)
     if given is not None:
         return rows, given[table.sample_weight[given] > 0]
-    stratify = None if prepared.classes is None else table.y[rows]
+    stratify = None if prepared.classes is None else table.codes[rows]
     try:
         return train_test_split(
             rows, test_size=fraction, random_state=random_state, stratify=stratify

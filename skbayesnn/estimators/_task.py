@@ -175,9 +175,10 @@ def make_task(prepared: Prepared, asked: Specification) -> Task:
         alike=asked.network.alike_inputs,
     )
     n_members = len(asked.seeds)
-    y = table.y[asked.rows]
-    if not asked.likelihood.of_classes:
-        y = scaling.y_to_network(y)
+    if asked.likelihood.of_classes:
+        y = table.codes[asked.rows]
+    else:
+        y = scaling.y_to_network(table.y[asked.rows])
     statistics = asked.likelihood.statistics(y, weights)
     members = Members(
         seeds=asked.seeds,

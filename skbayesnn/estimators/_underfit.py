@@ -16,6 +16,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from skbayesnn._data.magnitude import divided, magnitude
 from skbayesnn._data.outliers import swamped
+from skbayesnn._distributions.labels import columns_of
 from skbayesnn._warnings import warn
 
 # Rows that are looked at, evenly spread over the table.
@@ -195,7 +196,8 @@ def explained_variance(X, y, weights, prediction, noise=0.0) -> Explained | None
         return None
     linear, margin = -np.inf, 0.0
     if n_free >= n_rows / 2:
-        X = divided(X, magnitude(X))
+        # scikit-learn takes y in the precision of X, which may not resolve it.
+        X = divided(X, magnitude(X)).astype(np.float64)
         line = LinearRegression().fit(X, y, sample_weight=weights)
         of_line = residual(line.predict(X).reshape(y.shape)) * n_rows / n_free
         linear = float(1 - (of_line / spread).mean())
@@ -236,7 +238,7 @@ def explained_entropy(X, codes, weights, log_probability) -> Explained | None:
             warnings.simplefilter("ignore", category)
         line = LogisticRegression().fit(X, codes, sample_weight=weights)
         log_probability_of_line = line.predict_log_proba(X)
-    column = np.searchsorted(line.classes_, codes)
+    column = columns_of(codes, line.classes_)
     of_line = log_probability_of_line[np.arange(n_rows), column]
     linear = np.average(of_line, weights=weights) - n_parameters / n_rows
     return Explained(share, float(1 + linear / entropy), _MARGIN_OF_ENTROPY, least)

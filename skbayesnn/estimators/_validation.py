@@ -18,6 +18,7 @@ from skbayesnn._parameters import (
     numpy_random_state,
 )
 from skbayesnn._parameters import number_of_draws as number_of_draws
+from skbayesnn._parameters import verbosity as verbosity
 
 # Epochs of `max_iter="auto"`, at least: large tables see every row often enough.
 FEWEST_EPOCHS = 10

@@ -6,7 +6,12 @@ from skbayesnn._inference.objective import weight_decay as weight_decay_of
 from skbayesnn.estimators._validation import check_number
 
 
-def tau_from_weight_decay(weight_decay, n_samples, dropout=0.0, length_scale=1.0):
+def tau_from_weight_decay(
+    weight_decay: float,
+    n_samples: float,
+    dropout: float = 0.0,
+    length_scale: float = 1.0,
+) -> float:
     """The model precision under which the prior is a given weight decay [1]_.
 
     tau = p l^2 / (2 N lambda), p = 1 - dropout: the inverse of what an estimator says

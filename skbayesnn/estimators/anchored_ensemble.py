@@ -1,6 +1,7 @@
 """Anchored ensembles [PLB20]: MAP networks, each about its own draw from the prior."""
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +19,9 @@ ONE_COLUMN_STD, FIRST_STD = 3.0, 0.5
 
 class _AnchoredEnsemble(BayesianNetwork):
     """Randomised MAP sampling."""
+
+    bias_length_scale: Any
+    noisy_targets: Any
 
     # Of the outputs before any data: y is standardised, logits are not.
     _output_std: float
@@ -191,7 +195,7 @@ x_scale_, y_mean_, y_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
 
@@ -278,5 +282,5 @@ x_mean_, x_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())

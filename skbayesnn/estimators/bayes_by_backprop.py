@@ -1,10 +1,13 @@
 """Bayes by Backprop [BBB15]: a normal distribution over every weight."""
 
 import math
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skbayesnn._families import MeanField
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators import _pruning, _validation
 from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._regression import BayesianRegressor
@@ -17,6 +20,16 @@ _ROUNDING = 1e-9
 
 class _BayesByBackprop(_pruning.Prunable):
     """Mean-field normal weights, with spikes where units are dropped."""
+
+    prior: str
+    pi: float
+    s1: float
+    s2: float
+    kl: str
+    kl_weighting: str
+    kl_warm_up: float
+    gradient: str
+    prior_: list[dict[str, Array]]
 
     _can_collapse = True
 
@@ -83,7 +96,12 @@ class _BayesByBackprop(_pruning.Prunable):
                 "prior='gaussian'."
             )
 
-    def prune(self, share=0.75, X=None, y=None):
+    def prune(
+        self,
+        share: float = 0.75,
+        X: MatrixLike | None = None,
+        y: ArrayLike | None = None,
+    ) -> Self:
         """Drop the weights of the least signal to noise, and units that nothing uses.
 
         A share of each network's weights becomes zero and loses its noise, those of the
@@ -271,7 +289,7 @@ x_scale_, y_mean_, y_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
     def _hidden_layer_sizes(self, total_weight, fitted=None):
@@ -290,8 +308,15 @@ x_scale_, y_mean_, y_scale_
         return next(sizes for most, sizes in _WIDTHS if n_rows <= most)
 
     def partial_fit(
-        self, X, y, sample_weight=None, prior=None, *, n_epochs=1, n_replay=0
-    ):
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        prior: str | None = None,
+        *,
+        n_epochs: int = 1,
+        n_replay: int = 0,
+    ) -> Self:
         """Go on training with new rows (streams, out-of-core data).
 
         The first call fixes the standardisation. By default each call is some epochs
@@ -411,7 +436,7 @@ x_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
     @property
@@ -421,15 +446,15 @@ x_scale_
 
     def partial_fit(
         self,
-        X,
-        y,
-        classes=None,
-        sample_weight=None,
-        prior=None,
+        X: MatrixLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        prior: str | None = None,
         *,
-        n_epochs=1,
-        n_replay=0,
-    ):
+        n_epochs: int = 1,
+        n_replay: int = 0,
+    ) -> Self:
         """Go on training with new rows (streams, out-of-core data).
 
         Parameters
@@ -448,7 +473,7 @@ x_scale_
         self : object
         """
         classes = self._classes_of_stream(classes)
-        how = {"n_epochs": n_epochs, "n_replay": n_replay}
+        how: dict[str, Any] = {"n_epochs": n_epochs, "n_replay": n_replay}
         renew = self._renews(prior, **how)
         how |= {"renew": renew, "classes": classes}
         return self._partial_fit(X, y, sample_weight, **how)

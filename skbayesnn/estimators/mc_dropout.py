@@ -21,6 +21,8 @@ _FEWEST_DROPPED = 0.1
 class _MCDropout(BayesianNetwork):
     """The stochastic regularisation techniques of [Gal16 3.2]."""
 
+    noise: str
+
     # Where `dropout="auto"` starts to learn: the default of a rate that is given.
     _start_rate: float
 
@@ -124,21 +126,25 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         given l. Where a tau is given, or searched, it is the rule: ``weight_decay_``
         goes with l^2 / tau, and tau does what choosing l would.
     tau : "auto", float > 0 or sequence of float, default="auto"
-        Model precision, 1 / variance of the observation noise, in y's own units
-        (noise of standard deviation s is 1 / s^2); one value, or one per target.
-        ``"auto"`` learns it with the weights, one per target. In the end Gaussian noise
-        (``"heteroscedastic"`` too) is made anew of the residuals of the predictive
-        mean: by the degrees of freedom that the weights have left, as in linear
-        smoothing [8]_, and without the masks' spread, which predictions add. It stays
-        as it was learned with early stopping, in ``partial_fit`` and in the candidates
-        of a stack. Where ``length_scale="auto"`` holds rows out, they tell the noise,
-        too. With ``dropout="auto"``, Student's t and mixtures no degrees of freedom can
-        be counted, whatever l is: it is the noise under which rows are the likeliest
-        that networks have not seen, each trained without a fifth of the rows; all are
-        held out so, two fifths from 700 rows on (sum of their weights), one from 5,000
-        (tables of up to 4 million numbers; of larger ones it stays). Of several
-        networks it is what one of them needs, which is a little much. A warm start
-        keeps it, also on other rows; of mixtures what it adds to theirs.
+        Model precision: 1 / variance of the observation noise, in y's own units, one
+        value or one per target. Leave it at ``"auto"`` unless the noise is known or a
+        search selects it. It is then learned with the weights, one per target, and the
+        noise of predictions is estimated again after training:
+
+        - On held-out rows, where these choose the length scale, and always with
+          ``dropout="auto"``, Student's t and mixtures. Networks are trained without a
+          fifth of the rows each. The noise maximises the density that the mixture of
+          their draws gives these rows. Every row is held out once; two fifths are from
+          700 rows on (sum of their weights), one fifth from 5,000, and none where X has
+          more than 4 million entries.
+        - On the training rows otherwise: the variance of the residuals of the
+          predictive mean, corrected for the degrees of freedom that the weights use, as
+          in linear smoothing [8]_.
+        - Not at all with early stopping, in ``partial_fit`` and in the candidates of a
+          stack.
+
+        Several networks share the noise that one of them needs, which is slightly too
+        large. A warm start keeps the noise.
     likelihood : str, default="gaussian"
         Noise of y. ``"gaussian"`` is equal everywhere; ``"heteroscedastic"`` depends on
         the input (a second output of the network, learned after a warm-up; ``tau`` is
@@ -205,8 +211,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     dtype : {"float32", "float64"}, default="float32"
         Precision of the training, whatever X's own; ``"float64"`` takes up to twice as
         long. The scaling is done in X's precision before, and predictions have it.
-    verbose : bool, default=False
-        Show a progress bar (needs tqdm).
+    verbose : bool or int, default=False
+        From 1 (True) on, show a progress bar with the time left (needs tqdm).
     random_state : int, RandomState instance or None, default=None
         Determines start values, batches, masks and posterior draws. None takes fresh
         randomness from the system; global generators are never touched.
@@ -324,7 +330,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
     @property
@@ -379,12 +385,17 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
         Inverse temperature of the likelihood, p(y | f)^tau: it stands where the
         precision stands in weight_decay_ = p l^2 / (2 N tau).
     likelihood : str, default="categorical"
-        ``"categorical"``: a softmax over the classes. ``"ordinal"``: classes in the
-        order of their sorted labels, by cumulative logits [2]_. Strings sort by the
-        alphabet: encode them with ``OrdinalEncoder(categories=...)``. The cut points
-        are learned without a prior.
+        ``"categorical"``: a softmax over the classes. ``"ordinal"``: ordered classes,
+        by cumulative logits [2]_, whose cut points are learned without a prior. The
+        order is that of the categories where y is an ordered ``pandas.Categorical`` or
+        a polars ``Enum``, and otherwise that of the sorted labels; of texts, which
+        sort by the alphabet, ``fit`` warns. Meta-estimators of scikit-learn that
+        replace labels by numbers (votes, bagging) lose the order of categories: give
+        them integers. ``classes_`` and the columns of ``predict_proba`` are sorted in
+        any case.
     class_weight : dict, "balanced" or None, default=None
-        Weights of the classes in the likelihood, as in scikit-learn.
+        Weights of the classes in the likelihood, as in scikit-learn. Weight 0 leaves a
+        class out: its probability is 0.
     n_estimators : int, default=1
         Independently initialised networks, trained side by side; the predictive is
         their equal-weight mixture.
@@ -464,7 +475,7 @@ x_mean_, x_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
     @property

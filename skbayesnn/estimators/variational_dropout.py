@@ -1,10 +1,13 @@
 """Variational dropout [KSW15]: Gaussian dropout whose noise is learned."""
 
 import math
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skbayesnn._families import Correlated, Independent, Point
+from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators import _pruning, _validation
 from skbayesnn.estimators._classification import MANY_ROWS, BayesianClassifier
 from skbayesnn.estimators._regression import BayesianRegressor
@@ -13,6 +16,13 @@ from skbayesnn.estimators._variational_spec import VariationalSpec
 
 class _VariationalDropout(_pruning.Prunable):
     """Multiplicative normal noise of a learned variance, and what it makes needless."""
+
+    noise: str
+    alpha_per: str
+    prior: str
+    kl_approximation: str
+    kl_warm_up: Any
+    prior_: list[dict[str, Array]]
 
     _can_collapse = True
 
@@ -61,7 +71,7 @@ class _VariationalDropout(_pruning.Prunable):
         return _validation.check_number("kl_warm_up", self.kl_warm_up, low=0, high=1)
 
     @property
-    def alpha_(self):
+    def alpha_(self) -> list[Array]:
         """Variance of the noise of a weight of one, per layer."""
         return [
             log_alpha.double().exp().cpu().numpy()
@@ -69,12 +79,17 @@ class _VariationalDropout(_pruning.Prunable):
         ]
 
     @property
-    def sparsity_(self):
+    def sparsity_(self) -> float:
         """Share of the weights that are noise (log alpha > 3), or pruned."""
         used = _pruning.n_used(self._plain_posterior(), _pruning.THRESHOLD)
         return 1 - used / _pruning.n_connections(self._sizes_of_fit())
 
-    def prune(self, threshold=_pruning.THRESHOLD, X=None, y=None):
+    def prune(
+        self,
+        threshold: float = _pruning.THRESHOLD,
+        X: MatrixLike | None = None,
+        y: ArrayLike | None = None,
+    ) -> Self:
         """Drop the weights that are noise, and the hidden units that nothing uses.
 
         Weights with log alpha above the threshold become zero and lose their noise; a
@@ -226,7 +241,7 @@ x_scale_, y_mean_, y_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
     @property
@@ -322,7 +337,7 @@ x_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
     @property

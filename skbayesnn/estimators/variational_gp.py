@@ -1,10 +1,12 @@
 """The Gaussian process behind dropout [GG16 appendix 3], by random features."""
 
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
 from skbayesnn._families import Bernoulli, Family, FixedWidth, MeanField, Point
+from skbayesnn._parameters import layer_size
 from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._regression import BayesianRegressor
@@ -14,15 +16,16 @@ from skbayesnn.estimators._variational_spec import VariationalSpec
 class _VariationalGP(BayesianNetwork):
     """A perceptron of one layer, whose prior is that of random features."""
 
+    n_features: Any
+    sigma: Any
+
     @property
-    def hidden_layer_sizes(self):
+    def hidden_layer_sizes(self) -> tuple[int, ...]:
         """The features are one hidden layer."""
         return (self._n_features(),)
 
     def _n_features(self):
-        return _validation.check_number(
-            "n_features", self.n_features, kind=_validation.Integral, low=1
-        )
+        return layer_size("n_features", self.n_features)
 
     def _length_scales(self, fan_ins, total_weight):
         """Of the features, and 1 / K as the variance of what weighs them."""
@@ -35,8 +38,14 @@ class _VariationalGP(BayesianNetwork):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))
         scales = self._length_scales(fan_ins, np.inf)
         families = tuple(map(_family, rates, self._widths(), scales))
+        # A width that is given is too narrow where features interpolate the rows:
+        # held-out rows then estimate the noise of predictions.
+        of_given_width = any(isinstance(one, FixedWidth) for one in families)
         return VariationalSpec(
-            rates, families, n_training_draws=_validation.training_draws(self)
+            rates,
+            families,
+            n_training_draws=_validation.training_draws(self),
+            noise_from="held_out" if of_given_width else "residuals",
         )
 
     def _widths(self) -> list[float | str]:
@@ -94,7 +103,10 @@ class VariationalGPRegressor(_VariationalGP, BayesianRegressor):
         l, for standardised columns: features change slowly where it is large. The
         precision of their weights is K.
     tau : "auto", float > 0 or sequence of float, default="auto"
-        Precision of the noise, 1 / variance in y's own units, as in
+        Precision of the noise, 1 / variance in y's own units. Leave it at ``"auto"``
+        unless the noise is known or a search selects it. Held-out rows then estimate
+        the noise of predictions where ``sigma`` is a number > 0, for some two to three
+        times the time, and the residuals of the training rows otherwise; see
         :class:`MCDropoutRegressor`.
     sigma : float >= 0, "auto", or two of these, default=0.1
         s, as a share of the prior's standard deviation; two are of w and b, and of v.
@@ -172,5 +184,5 @@ x_scale_, y_mean_, y_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())

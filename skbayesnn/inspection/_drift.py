@@ -1,16 +1,28 @@
 """Have rows drifted away from those that a model was fitted to?"""
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Self
+
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
 from scipy.stats import norm, rankdata
-from sklearn.base import BaseEstimator, OutlierMixin, is_classifier
-from sklearn.model_selection import check_cv
+from sklearn.base import is_classifier
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._data.validate import named_after
 from skbayesnn._fitted_state import become, prediction
 from skbayesnn._meta.functions import predict_uncertainty
-from skbayesnn._sklearn_compat import safe_split
-from skbayesnn._warnings import warn
+from skbayesnn._meta.held_out import held_out_folds
+from skbayesnn._sklearn_compat import (
+    BaseEstimator,
+    OutlierMixin,
+    safe_indexing,
+    safe_split,
+)
+from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._warnings import one_call, warn
 from skbayesnn.estimators._validation import check_number
 from skbayesnn.estimators.anchored_ensemble import (
     AnchoredEnsembleClassifier,
@@ -22,16 +34,22 @@ from skbayesnn.model_selection._cross_fit import cross_fitted
 # So many new rows, on whose ranks all models agree, are added to those whose agreement
 # is measured: of a few rows it is not known, and too little would be a false alarm.
 _ROWS_AGREED_ON = 10
+# So many steps in one direction do not happen by chance, and a few groups of rows, one
+# after the other, have fewer.
+_FEWEST_STEPS = 10
+# NumPy's types of times, by the kind that a column has.
+_TIMES = {"M": "datetime64[ns]", "m": "timedelta64[ns]"}
 
 
 class DriftMonitor(OutlierMixin, BaseEstimator):
-    """Tells rows of which a model knows less than of rows like those it was fitted to.
+    """Detects rows that a model is more uncertain about than about its training rows.
 
-    How uncertain such rows may be is learned out of fold, by models that have not seen
-    them: a share ``false_alarm_rate`` of them would be told. New rows are judged by the
-    same models, of which no more is known than there. Drift is seen as far as it
-    matters to predictions and leads away from the rows: noise that grows, or a
-    relation that changes in the midst of them, needs labels.
+    Cross-validation estimates how uncertain a model is about rows that it has not seen
+    and that have not drifted. New rows that are more uncertain than nearly all of
+    these are flagged; the share of undrifted rows that is flagged by mistake is
+    ``false_alarm_rate``. Drift is detected without labels, as far as it leads away from
+    the training rows and makes predictions more uncertain. See Notes for what it does
+    not detect.
 
     Parameters
     ----------
@@ -61,10 +79,32 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         ``uncertainty_``.
     offset_ : float
         Minus the uncertainty beyond which a row is told.
+    one_way_columns_ : ndarray of shape (n_one_way, 3)
+        Columns that only rise or only fall from row to row: position, first value and
+        last value of each.
 
     See Also
     --------
     uncertainty_importance : Which column it is.
+
+    Notes
+    -----
+    Not detected are changes that make no row more uncertain: a sensor that is stuck at
+    a usual value, a column whose spread shrinks, many changes of a correlation between
+    columns, and whatever changes y alone (more noise, another relation to X). A
+    two-sample test of the columns detects a stuck or shrinking column:
+    :func:`scipy.stats.ks_2samp` for each one, with the smallest p-value times the
+    number of columns. A changed correlation is detected by a classifier that is
+    cross-validated to distinguish the training rows from the new ones [1]_.
+
+    A column that only moves forward, such as a date or a row number, makes all new rows
+    look drifted. ``fit`` warns about columns that only rise or only fall from row to
+    row, and predictions warn where all new rows lie beyond such a column's range.
+    Remove the column, or replace it by features that recur (hour, weekday, month).
+
+    References
+    ----------
+    .. [1] Lopez-Paz & Oquab (2017), "Revisiting classifier two-sample tests", ICLR.
 
     Examples
     --------
@@ -78,7 +118,23 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     True
     >>> bool(monitor.p_value(X[300:] + 1) < 1e-6)
     True
+
+    A stuck sensor is detected by a two-sample test, not by the monitor:
+
+    >>> from scipy.stats import ks_2samp
+    >>> X_new = X[300:].copy()
+    >>> X_new[:, 0] = 0.5
+    >>> bool(monitor.p_value(X_new) > 0.001)
+    True
+    >>> bool(ks_2samp(X[:300], X_new).pvalue.min() * X.shape[1] < 1e-6)
+    True
     """
+
+    estimators_: list[Any]
+    uncertainty_: Array
+    held_out_: list[Array]
+    offset_: float
+    one_way_columns_: Array
 
     def __init__(
         self,
@@ -88,14 +144,15 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         false_alarm_rate=0.01,
         cv=5,
         random_state=None,
-    ):
+    ) -> None:
         self.estimator = estimator
         self.kind = kind
         self.false_alarm_rate = false_alarm_rate
         self.cv = cv
         self.random_state = random_state
 
-    def fit(self, X, y):
+    @one_call
+    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Fit a model without each of the folds.
 
         Parameters
@@ -107,20 +164,27 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         Returns
         -------
         self : object
+
+        Raises
+        ------
+        ValueError
+            For an estimator that is fitted already, as in a ``FrozenEstimator``.
         """
         rate = check_number(
             "false_alarm_rate", self.false_alarm_rate, low=0, high=1, open_low=True
         )
         X, y = indexable(X, y)
         estimator = self._estimator(y)
-        splits = list(
-            check_cv(self.cv, y, classifier=is_classifier(estimator)).split(X, y)
-        )
-        models = cross_fitted(estimator, X, y, splits)
-        of_folds = [
-            self._uncertainty(model, safe_split(model, X, y, test, train)[0])
-            for model, (train, test) in zip(models, splits, strict=True)
-        ]
+        one_way = _one_way_columns(X)
+        _warn_of_one_way(X, one_way)
+        of_classes = is_classifier(estimator)
+        splits = held_out_folds(self.cv, X, y, of_classes=of_classes)
+        with self._named_after_default(estimator):
+            models = cross_fitted(estimator, X, y, splits)
+            of_folds = [
+                self._uncertainty(model, safe_split(model, X, y, test, train)[0])
+                for model, (train, test) in zip(models, splits, strict=True)
+            ]
         of_rows = np.concatenate(of_folds)
         if np.ptp(of_rows) == 0:
             raise ValueError(
@@ -131,18 +195,19 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         fitted = {
             "estimators_": models,
             "uncertainty_": of_rows,
-            "held_out_": [np.arange(len(y))[test] for _, test in splits],
+            "held_out_": [test for _, test in splits],
             "offset_": -_threshold(of_rows, rate),
+            "one_way_columns_": one_way,
         }
         become(self, fitted)
         return self
 
-    def fit_predict(self, X, y):
+    def fit_predict(self, X: MatrixLike, y: ArrayLike) -> Array:
         """``fit(X, y).predict(X)``; parameters and shapes as there."""
         return self.fit(X, y).predict(X)
 
     @prediction
-    def score_samples(self, X):
+    def score_samples(self, X: MatrixLike) -> Array:
         """Minus the models' mean uncertainty: the lower, the further a row has drifted.
 
         Parameters
@@ -156,7 +221,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         return -np.mean(self._of_models(X), axis=0)
 
     @prediction
-    def decision_function(self, X):
+    def decision_function(self, X: MatrixLike) -> Array:
         """``score_samples(X) - offset_``: negative for rows that are told.
 
         Parameters and shapes as in ``score_samples``.
@@ -164,7 +229,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         return self.score_samples(X) - self.offset_
 
     @prediction
-    def predict(self, X):
+    def predict(self, X: MatrixLike) -> Array:
         """-1 for rows that have drifted, 1 for the others.
 
         Parameters
@@ -178,7 +243,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     @prediction
-    def p_value(self, X):
+    def p_value(self, X: MatrixLike) -> float:
         """Whether rows, taken together, are more uncertain than those of the fit.
 
         Mann and Whitney's test (one-sided), stratified by the models of the folds:
@@ -216,7 +281,15 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     def _of_models(self, X) -> list[np.ndarray]:
         """Uncertainty of the rows to the model of every fold."""
         check_is_fitted(self)
-        return [self._uncertainty(model, X) for model in self.estimators_]
+        with self._named_after_default(self.estimators_[0]):
+            of_models = [self._uncertainty(model, X) for model in self.estimators_]
+        # Monitors of earlier versions do not have them.
+        _warn_of_rows_beyond(X, getattr(self, "one_way_columns_", ()))
+        return of_models
+
+    def _named_after_default(self, inner) -> AbstractContextManager[None]:
+        """Errors are the monitor's own where nobody has given the estimator inside."""
+        return named_after(self, inner) if self.estimator is None else nullcontext()
 
     def _estimator(self, y):
         if self.estimator is not None:
@@ -227,7 +300,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
 
     def _uncertainty(self, model, X):
         kind = default_kind(model) if self.kind is None else self.kind
-        uncertainty = predict_uncertainty(model, X, kind)
+        uncertainty: Any = predict_uncertainty(model, X, kind)
         if np.ndim(uncertainty) != 1:
             raise ValueError(
                 "drift is told by one kind of uncertainty, of one target; got values "
@@ -251,6 +324,78 @@ def _threshold(of_rows: np.ndarray, rate: float) -> float:
             "rows, or expect as many false alarms.",
         )
     return float(np.quantile(of_rows, 1 - rate, method="weibull"))
+
+
+def _one_way_columns(X) -> np.ndarray:
+    """Columns that only rise or only fall from row to row, as a time does.
+
+    Returns
+    -------
+    columns : ndarray of shape (n_one_way, 3)
+        Position, first value and last value of each.
+    """
+    shape = np.shape(X)
+    if sparse.issparse(X) or len(shape) != 2:
+        return np.empty((0, 3))
+    found = []
+    for j in range(shape[1]):
+        values = _numbers(X, j)
+        steps = np.diff(values)
+        one_way = (steps >= 0).all() or (steps <= 0).all()
+        if one_way and np.count_nonzero(steps) >= _FEWEST_STEPS:
+            found.append((j, values[0], values[-1]))
+    return np.array(found).reshape(-1, 3)
+
+
+def _numbers(X, j: int) -> np.ndarray:
+    """Values of a column of numbers or times that are not missing; of others none."""
+    column = safe_indexing(X if hasattr(X, "shape") else np.asarray(X), j, axis=1)
+    # What pandas makes of times with a zone are objects.
+    dtype = _TIMES.get(getattr(column.dtype, "kind", ""))
+    try:
+        values = np.asarray(column, dtype=dtype)
+    except (TypeError, ValueError):
+        return np.empty(0)
+    if values.dtype.kind not in "iufMm":
+        return np.empty(0)
+    # Neither NaN nor NaT is equal to itself.
+    return values[values == values].astype(np.float64)
+
+
+def _warn_of_one_way(X, columns: np.ndarray) -> None:
+    """Warn about columns that only move forward, before the models are fitted."""
+    if len(columns):
+        warn(
+            "these columns only rise or only fall from row to row, as a time or a row "
+            f"number does: {_named(X, columns)}. New rows lie beyond their range and "
+            "look drifted for that reason alone. Remove them from X, or replace them "
+            "by features that recur (hour, weekday, month). If the rows are merely "
+            "sorted, shuffle them."
+        )
+
+
+def _warn_of_rows_beyond(X, columns) -> None:
+    """Warn where all rows lie beyond the range of a column that only moves forward."""
+    beyond = []
+    for one in columns:
+        j, first, last = one
+        values = _numbers(X, int(j))
+        if len(values) and ((values - last) * np.sign(last - first) > 0).all():
+            beyond.append(one)
+    if beyond:
+        warn(
+            "all rows lie beyond the training range of columns that only rise or only "
+            f"fall from row to row: {_named(X, beyond)}. They look drifted for that "
+            "reason alone. Fit the monitor without these columns, or with features "
+            "that recur in their place (hour, weekday, month)."
+        )
+
+
+def _named(X, columns) -> str:
+    names = getattr(X, "columns", None)
+    places = [int(j) for j, _, _ in columns]
+    which = [repr(names[j]) if names is not None else str(j) for j in places]
+    return ", ".join(which)
 
 
 def _mean_share_below(known, new) -> float:

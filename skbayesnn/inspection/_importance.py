@@ -1,6 +1,8 @@
 """Permutation importance, of an uncertainty in place of a score."""
 
+from collections.abc import Sequence
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -8,34 +10,96 @@ from sklearn.utils import Bunch
 
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._sklearn_compat import safe_indexing
+from skbayesnn._typing import RandomState
 from skbayesnn.estimators._validation import check_number, random_source
+
+# Characters of a name that is shown.
+LONGEST_NAME = 32
+# Columns of a table that is printed.
+MOST_PRINTED = 20
+
+
+class Importances(Bunch):
+    """What ``uncertainty_importance`` returns; printed as a table."""
+
+    def __repr__(self):
+        mean = self.importances_mean
+        order = np.argsort(-np.abs(mean), kind="stable")[:MOST_PRINTED]
+        order = order[np.argsort(-mean[order], kind="stable")]
+        names = short_names([self.feature_names[i] for i in order])
+        width = max(map(len, ("column", *names)))
+        lines = [f"{'column':<{width}}  importance       std"]
+        lines += [
+            f"{name:<{width}}  {mean[i]:>10.3g}{self.importances_std[i]:>10.2g}"
+            for name, i in zip(names, order, strict=True)
+        ]
+        if len(order) < len(mean):
+            lines.append(f"{len(mean) - len(order)} more columns are nearer to zero")
+        lines.append(f"mean uncertainty of the rows: {self.uncertainty.mean():.3g}")
+        return "\n".join(lines)
+
+    __str__ = __repr__
+
+
+def short_names(names: Sequence[str], longest: int = LONGEST_NAME) -> list[str]:
+    """Names without their middle where they are long; names that differ still do."""
+
+    def short(name):
+        head, tail = (longest - 1) // 2, longest // 2
+        return name if len(name) <= longest else f"{name[:head]}\u2026{name[-tail:]}"
+
+    while len(set(map(short, names))) < len(set(names)):
+        longest += 4
+    return [short(name) for name in names]
 
 
 def uncertainty_importance(
-    model, X, *, background=None, kind=None, n_repeats=5, random_state=None
-):
-    """How much of the uncertainty is due to each column's values: "why this row?"
+    model: Any,
+    X: Any,
+    *,
+    background: Any = None,
+    kind: str | None = None,
+    n_repeats: int = 5,
+    random_state: RandomState = None,
+    target: int | None = None,
+    feature_names: Sequence[str] | None = None,
+) -> Importances:
+    """How much of the uncertainty is due to each column's values.
 
-    One column's values are replaced by others that it has in the background, drawn at
-    random, and the rest of each row stays [1]_. The importance is the uncertainty as
-    it is minus what it is then, on average over ``n_repeats`` draws: positive where the
-    value itself, or that it goes with the row's others, makes the row uncertain.
+    Use it to find the column that makes drifted or unusual rows uncertain. One column's
+    values are replaced by those of random reference rows (``background``), and the rest
+    of each row stays [1]_. The importance is the uncertainty as it is minus the
+    uncertainty after that, averaged over ``n_repeats`` replacements.
+
+    - Positive: with other values the rows would be less uncertain. The column's values
+      themselves, or their combination with the row's other values, are unusual.
+    - Near zero: the column does not matter for the uncertainty.
+    - Negative: with other values the rows would be more uncertain. The column's values
+      fit the row's other values, and replacing them makes rows that do not occur. The
+      important columns of ordinary rows are negative.
+
+    So give the rows in question as ``X``, drifted rows or the most uncertain ones, and
+    the training rows as ``background``.
 
     Parameters
     ----------
     model : fitted estimator
-        As :func:`skbayesnn.predict_uncertainty` takes it; one target.
+        As :func:`skbayesnn.predict_uncertainty` takes it.
     X : {array-like, DataFrame} of shape (n_samples, n_features)
         Rows to be explained. Not sparse.
     background : like X, of shape (n_background, n_features), default=None
-        Rows that are not in question, as those of the training; None is X itself,
-        which asks what tells its rows from each other.
+        Reference rows, which are not in question: the training rows. None takes X
+        itself, which only shows how the rows of X differ from each other.
     kind : str, default=None
         A kind of :func:`skbayesnn.predict_uncertainty`; None is ``"epistemic"`` for
         regressors and ``"mutual_information"`` for classifiers.
     n_repeats : int >= 1, default=5
         Each takes a prediction of all rows for each column.
     random_state : int, RandomState instance or None, default=None
+    target : int, default=None
+        Which target's uncertainty; needed for a model of several targets.
+    feature_names : sequence of str of length n_features, default=None
+        None takes the columns of a DataFrame, or "column 0", "column 1" and so on.
 
     Returns
     -------
@@ -43,7 +107,9 @@ def uncertainty_importance(
         ``importances_mean``, ``importances_std`` (n_features,) and ``importances``
         (n_features, n_repeats), of the mean over rows, in the uncertainty's units, as
         :func:`sklearn.inspection.permutation_importance` has them; ``per_row``
-        (n_samples, n_features), mean over repeats; ``uncertainty`` (n_samples,).
+        (n_samples, n_features), mean over repeats; ``uncertainty`` (n_samples,);
+        ``feature_names`` (n_features,). Printed it is a table of the columns that
+        matter most, the largest importance first.
 
     References
     ----------
@@ -60,27 +126,29 @@ def uncertainty_importance(
     >>> model = AnchoredEnsembleRegressor(random_state=0).fit(X, y)
     >>> far = X[:20] + [0, 3, 0]
     >>> result = uncertainty_importance(model, far, background=X, random_state=0)
-    >>> int(result.importances_mean.argmax())
-    1
+    >>> result.feature_names[result.importances_mean.argmax()]
+    'column 1'
     """
     check_number("n_repeats", n_repeats, kind=Integral, low=1)
     random = random_source(random_state)
     X = _dense("X", X)
+    names = _names_of(X, feature_names)
     background = _background_of(X, background)
     kind = default_kind(model) if kind is None else kind
-    before = _of_one_target(model, X, kind)
+    before = _of_one_target(model, X, kind, target)
     after = np.empty((X.shape[1], n_repeats, X.shape[0]))
     for column, repeat in np.ndindex(after.shape[:2]):
         rows = random.randint(background.shape[0], size=X.shape[0])
         replaced = _with_column(X, column, background, rows)
-        after[column, repeat] = _of_one_target(model, replaced, kind)
+        after[column, repeat] = _of_one_target(model, replaced, kind, target)
     importances = before.mean() - after.mean(2)
-    return Bunch(
+    return Importances(
         importances_mean=importances.mean(1),
         importances_std=importances.std(1),
         importances=importances,
         per_row=before[:, None] - after.mean(1).T,
         uncertainty=before,
+        feature_names=names,
     )
 
 
@@ -100,6 +168,20 @@ def _dense(name, X):
     if X.ndim != 2:
         raise ValueError(f"`{name}` must have rows and columns; got shape {X.shape}.")
     return X
+
+
+def _names_of(X, feature_names) -> list[str]:
+    """One name per column of X: those given, those of a frame, or numbers."""
+    n_columns = X.shape[1]
+    if feature_names is None:
+        numbered = [f"column {j}" for j in range(n_columns)]
+        return [str(name) for name in getattr(X, "columns", numbered)]
+    if isinstance(feature_names, str) or len(feature_names) != n_columns:
+        raise ValueError(
+            f"`feature_names` must have one name for each of the {n_columns} columns "
+            f"of X; got {feature_names!r}."
+        )
+    return [str(name) for name in feature_names]
 
 
 def _background_of(X, background):
@@ -136,14 +218,50 @@ def _background_of(X, background):
     return background
 
 
-def _of_one_target(model, X, kind):
+def _of_one_target(model, X, kind, target):
     uncertainty = predict_uncertainty(model, X, kind)
-    if isinstance(uncertainty, dict) or np.ndim(uncertainty) != 1:
+    if isinstance(uncertainty, dict):
+        raise ValueError(f"`kind` must be one kind of uncertainty; got kind={kind!r}.")
+    return of_target("uncertainty", uncertainty, target)
+
+
+def of_target(name: str, values, target, trailing: int = 0) -> np.ndarray:
+    """``values`` of one target, float64 of shape (n_samples, ...).
+
+    Parameters
+    ----------
+    values : of shape (n_samples[, n_targets], ...)
+    target : int or None
+        None where there is one target.
+    trailing : int
+        Axes behind the one of the targets.
+
+    Raises
+    ------
+    ValueError
+        For several targets and None, or a target that is not there.
+    """
+    values = np.asarray(values, dtype=np.float64)
+    if values.ndim == trailing + 1:
+        values = np.expand_dims(values, 1)
+    if values.ndim != trailing + 2:
         raise ValueError(
-            "`kind` must be one kind of uncertainty, of one target; got "
-            f"kind={kind!r} and values of shape {np.shape(uncertainty)}."
+            f"`{name}` must have {trailing + 1} axes, or {trailing + 2} with one of "
+            f"the targets; got shape {values.shape}."
         )
-    return uncertainty
+    n_targets = values.shape[1]
+    if target is None and n_targets != 1:
+        raise ValueError(
+            f"`target` must say which of the {n_targets} targets of `{name}` is meant, "
+            f"from 0 to {n_targets - 1}; got None."
+        )
+    target = 0 if target is None else check_number("target", target, kind=Integral)
+    if not 0 <= target < n_targets:
+        raise ValueError(
+            f"`target` must be from 0 to {n_targets - 1}, one of the {n_targets} "
+            f"targets of `{name}`; got {target}."
+        )
+    return values[:, target]
 
 
 def _with_column(X, column, background, rows):

@@ -1,7 +1,10 @@
 """Do predicted probabilities mean what they say?"""
 
+from typing import Any
+
 import numpy as np
 
+from skbayesnn._distributions.labels import columns_of
 from skbayesnn.metrics._validation import (
     LEVELS,
     inside_unit_interval,
@@ -12,7 +15,11 @@ from skbayesnn.metrics._validation import (
 )
 
 
-def quantile_calibration_error(cdf, levels=None, sample_weight=None):
+def quantile_calibration_error(
+    cdf: Any,
+    levels: Any = None,
+    sample_weight: Any = None,
+) -> float:
     """Expected calibration error of a regression, over quantile levels.
 
     The mean over levels p of |share of rows with F(y) <= p - p|: of a calibrated
@@ -59,13 +66,13 @@ def quantile_calibration_error(cdf, levels=None, sample_weight=None):
 
 
 def expected_calibration_error(
-    y,
-    probability,
-    classes=None,
-    kind="top_label",
-    n_bins=15,
-    sample_weight=None,
-):
+    y: Any,
+    probability: Any,
+    classes: Any = None,
+    kind: str = "top_label",
+    n_bins: int = 15,
+    sample_weight: Any = None,
+) -> float:
     """Expected calibration error of a classification, over equal-mass bins.
 
     Rows are sorted by a predicted probability into bins; the error is the mean over
@@ -128,7 +135,12 @@ def expected_calibration_error(
     return float(np.mean(gaps))
 
 
-def brier_score(y, probability, classes=None, sample_weight=None):
+def brier_score(
+    y: Any,
+    probability: Any,
+    classes: Any = None,
+    sample_weight: Any = None,
+) -> float:
     """Mean squared distance of the predicted probabilities from the outcome.
 
     The sum over classes of (probability - 1 where the class is the label, else 0)
@@ -200,13 +212,14 @@ def _labelled(y, probability, classes, sample_weight):
                 else f"got an array of shape {labels.shape}."
             )
         )
+    if len(np.unique(labels)) < len(labels):
+        raise ValueError(f"`classes` must name each class once; got {labels.tolist()}.")
     unknown = np.setdiff1d(y, labels)
     if unknown.size:
         raise ValueError(
             f"the labels in y must be among `classes`; got {unknown[0]!r}."
         )
-    order = np.argsort(labels)
-    return weights, order[np.searchsorted(labels, y, sorter=order)], probability
+    return weights, columns_of(y, labels), probability
 
 
 def _probabilities(name, values) -> None:

@@ -1,5 +1,7 @@
 """Scores of a whole predictive density, here of a Gaussian mixture."""
 
+from typing import Any
+
 import numpy as np
 from scipy.special import logsumexp
 
@@ -10,7 +12,12 @@ from skbayesnn.metrics._validation import no_nan, present, weighted_mean
 
 
 @undisturbed
-def mixture_log_density(y, mean, variance, sample_weight=None):
+def mixture_log_density(
+    y: Any,
+    mean: Any,
+    variance: Any,
+    sample_weight: Any = None,
+) -> float:
     """Mean log density of Gaussian mixtures: the logarithmic score.
 
     Parameters
@@ -41,7 +48,12 @@ def mixture_log_density(y, mean, variance, sample_weight=None):
 
 
 @undisturbed
-def mixture_crps(y, mean, variance, sample_weight=None):
+def mixture_crps(
+    y: Any,
+    mean: Any,
+    variance: Any,
+    sample_weight: Any = None,
+) -> float:
     """Mean continuous ranked probability score of Gaussian mixtures, exact.
 
     Parameters

@@ -3,6 +3,9 @@
 Several targets are scored each for itself, and the scores averaged.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from sklearn.metrics import mean_pinball_loss
 
@@ -16,7 +19,12 @@ from skbayesnn.metrics._validation import (
 )
 
 
-def pinball_loss(y, quantile, levels, sample_weight=None):
+def pinball_loss(
+    y: Any,
+    quantile: Any,
+    levels: Any,
+    sample_weight: Any = None,
+) -> Any:
     """Mean pinball loss of quantiles, over rows and levels.
 
     Over an evenly spaced grid of levels in (0, 1), twice this loss tends to the CRPS
@@ -64,7 +72,12 @@ def pinball_loss(y, quantile, levels, sample_weight=None):
     return float(np.mean(losses))
 
 
-def interval_score(y, interval, coverage, sample_weight=None):
+def interval_score(
+    y: Any,
+    interval: Any,
+    coverage: float | Sequence[float],
+    sample_weight: Any = None,
+) -> Any:
     """Mean interval score, or Winkler score, of central prediction intervals.
 
     The width, plus 2 / (1 - coverage) times the distance of y from an interval that
@@ -96,7 +109,12 @@ def interval_score(y, interval, coverage, sample_weight=None):
     return weighted_mean(upper - lower + 2 / (1 - levels) * missed, weights)
 
 
-def coverage_error(y, interval, coverage, sample_weight=None):
+def coverage_error(
+    y: Any,
+    interval: Any,
+    coverage: float | Sequence[float],
+    sample_weight: Any = None,
+) -> Any:
     """How far the share of targets inside their interval is from the nominal one.
 
     |observed coverage - nominal coverage|, the mean of it over levels and targets. It
@@ -130,7 +148,7 @@ def coverage_error(y, interval, coverage, sample_weight=None):
     return float(np.abs(inside - levels).mean())
 
 
-def interval_coverage(y, interval, sample_weight=None):
+def interval_coverage(y: Any, interval: Any, sample_weight: Any = None) -> Any:
     """Share of targets inside their interval, ends included.
 
     Parameters
@@ -157,7 +175,7 @@ def interval_coverage(y, interval, sample_weight=None):
     return weighted_mean(inside, weights)
 
 
-def interval_width(interval, sample_weight=None):
+def interval_width(interval: Any, sample_weight: Any = None) -> Any:
     """Mean width of intervals, in y's units.
 
     Parameters

@@ -1,12 +1,17 @@
 """Does uncertainty tell right predictions from wrong ones, known rows from new ones?"""
 
+from typing import Any
+
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
+from skbayesnn._typing import Array
 from skbayesnn.metrics._validation import no_nan, one_column, present
 
 
-def risk_coverage_curve(error, uncertainty, sample_weight=None):
+def risk_coverage_curve(
+    error: Any, uncertainty: Any, sample_weight: Any = None
+) -> tuple[Array, Array, Array]:
     """Mean error of the rows kept, where the most uncertain ones are refused.
 
     Rows of equal uncertainty are accepted together, so the curve does not depend on
@@ -53,7 +58,9 @@ def risk_coverage_curve(error, uncertainty, sample_weight=None):
     return accepted / accepted[-1], risk, threshold
 
 
-def area_under_risk_coverage(error, uncertainty, sample_weight=None):
+def area_under_risk_coverage(
+    error: Any, uncertainty: Any, sample_weight: Any = None
+) -> float:
     """Area under the risk-coverage curve (AURC): the mean risk over coverages.
 
     Every row, from the least uncertain to the most, is a coverage; the selective risk
@@ -85,7 +92,12 @@ def area_under_risk_coverage(error, uncertainty, sample_weight=None):
     return float(risk @ np.diff(coverage, prepend=0.0))
 
 
-def ood_auroc(inside, outside, sample_weight_inside=None, sample_weight_outside=None):
+def ood_auroc(
+    inside: Any,
+    outside: Any,
+    sample_weight_inside: Any = None,
+    sample_weight_outside: Any = None,
+) -> float:
     """Probability that a row from outside is more uncertain than one from inside.
 
     The area under the ROC curve of finding rows from outside of the distribution by

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import sklearn
 from sklearn.utils.parallel import Parallel, delayed
 
-from skbayesnn._meta.held_out import fitted_to
+from skbayesnn._meta.held_out import fitted_to, refuse_fitted
 from skbayesnn.model_selection._executor import Executor, Resources
 from skbayesnn.model_selection._jobs import JobBuilder, network_of
 from skbayesnn.model_selection._result_store import Key, Outcome
@@ -39,7 +39,13 @@ def cross_fitted(
     splits : sequence of (train, test)
     fit_params : of ``fit``; those with an entry per row are cut
     n_jobs : fits side by side, or threads of programs
+
+    Raises
+    ------
+    ValueError
+        For predictors that are fitted already, as in ``FrozenEstimator``.
     """
+    refuse_fitted(estimator)
     fit_params = fit_params or {}
     try:
         network_of(estimator)

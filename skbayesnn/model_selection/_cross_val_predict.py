@@ -1,10 +1,11 @@
 """Out-of-fold uncertainties: what a model without a row's fold says of the row."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
-from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch, indexable
 from sklearn.utils.metadata_routing import (
     MetadataRouter,
@@ -13,7 +14,7 @@ from sklearn.utils.metadata_routing import (
 )
 
 from skbayesnn._meta import functions
-from skbayesnn._meta.held_out import check_each_row_once
+from skbayesnn._meta.held_out import check_each_row_once, held_out_folds
 from skbayesnn._parameters import check_option
 from skbayesnn._sklearn_compat import (
     check_method_params,
@@ -21,6 +22,8 @@ from skbayesnn._sklearn_compat import (
     routing_enabled,
     safe_split,
 )
+from skbayesnn._typing import MatrixLike
+from skbayesnn._warnings import one_call
 from skbayesnn.model_selection._cross_fit import cross_fitted
 
 # Methods, the options of each, and whether it is of y, too.
@@ -34,18 +37,19 @@ METHODS: dict[str, tuple[Callable, tuple[str, ...], bool]] = {
 }
 
 
+@one_call
 def cross_val_predict_uncertainty(
-    estimator,
-    X,
-    y,
+    estimator: Any,
+    X: MatrixLike,
+    y: ArrayLike,
     *,
-    groups=None,
-    cv=None,
-    method="predict_uncertainty",
-    params=None,
-    n_jobs=None,
-    **options,
-):
+    groups: ArrayLike | None = None,
+    cv: Any = None,
+    method: str = "predict_uncertainty",
+    params: dict[str, Any] | None = None,
+    n_jobs: int | None = None,
+    **options: Any,
+) -> Any:
     """What models that have not seen a row say of it.
 
     As scikit-learn's ``cross_val_predict``, of the methods of a predictive. Networks,
@@ -55,7 +59,8 @@ def cross_val_predict_uncertainty(
     Parameters
     ----------
     estimator : estimator
-        Of this package, or a meta-estimator around one (see :mod:`skbayesnn`).
+        Of this package, or a meta-estimator around one (see :mod:`skbayesnn`). Not in
+        a ``FrozenEstimator``: it is fitted without each fold.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
     groups : array-like of shape (n_samples,), default=None
@@ -97,14 +102,10 @@ def cross_val_predict_uncertainty(
         )
     X, y = indexable(X, y)
     routed = _routed_params(estimator, cv, groups, params or {})
-    splitter = check_cv(cv, y, classifier=is_classifier(estimator))
-    rows = np.arange(num_samples(X))
-    splits = [
-        (rows[train], rows[test])
-        for train, test in splitter.split(X, y, **routed.splitter.split)
-    ]
+    of_classes = is_classifier(estimator)
+    splits = held_out_folds(cv, X, y, of_classes=of_classes, **routed.splitter.split)
     held_out = [test for _, test in splits]
-    check_each_row_once(held_out, len(rows))
+    check_each_row_once(held_out, num_samples(X))
     fit_params = check_method_params(X, routed.estimator.fit)
     models = cross_fitted(estimator, X, y, splits, fit_params, n_jobs)
     parts = []

@@ -40,8 +40,9 @@ n_iter_no_change, tol, device, dtype
     dtype : {"float32", "float64"}, default="float32"
         Precision of the training, whatever X's own; ``"float64"`` takes up to twice as
         long. The scaling is done in X's precision before, and predictions have it.
-    verbose : bool, default=False
-        Show progress bars: of the search, and of every program.
+    verbose : bool or int, default=False
+        From 1 (True) on, show progress bars with the time left (needs tqdm): of the
+        search, and of the last fit.
     random_state : int, RandomState instance or None, default=None
         As in :class:`MCDropoutRegressor`, the same for all fits: an instance, or
         None, gives one seed. The splits are those of ``cv``.
@@ -123,7 +124,7 @@ x_scale_, y_mean_, y_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
 
@@ -224,7 +225,7 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
 
@@ -310,7 +311,7 @@ seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
 
@@ -397,7 +398,7 @@ seeds_, optimizer_, x_mean_, x_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
 
@@ -480,7 +481,7 @@ seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())
 
 
@@ -563,5 +564,5 @@ seeds_, optimizer_, x_mean_, x_scale_
         dtype="float32",
         verbose=False,
         random_state=None,
-    ):
+    ) -> None:
         self._store(locals())

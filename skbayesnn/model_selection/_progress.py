@@ -24,7 +24,9 @@ class SearchProgress:
 
     def __init__(self, n_members: int, n_folds: int):
         self._n_folds = n_folds
-        self._bar = tqdm_bar(total=n_members, unit="member")
+        # Members of a program end at once: their mean speed since the start, smoothing
+        # of 0, estimates the time left.
+        self._bar = tqdm_bar(total=n_members, unit="member", smoothing=0)
         self._outcomes: dict[str, list[Outcome]] = {}
         self._best: dict[str, float] = {}
 

@@ -170,7 +170,7 @@ def _tell(estimator, n_epochs: int) -> None:
     were fitted for others, too.
     """
     if not isinstance(estimator, Pipeline):
-        with epochs_reported([estimator], n_epochs, verbose=False) as report:
+        with epochs_reported([estimator], n_epochs, shown=False) as report:
             for epoch in range(n_epochs):
                 report(epoch + 1)
         return

@@ -7,33 +7,33 @@ scikit-learn's own search then runs over what they were scored.
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from typing import Any, Self
 
 import numpy as np
 import sklearn
-from sklearn.base import BaseEstimator, is_classifier
+from numpy.typing import ArrayLike
+from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import (
-    GridSearchCV,
-    ParameterGrid,
-    ParameterSampler,
-    RandomizedSearchCV,
-    check_cv,
-)
+from sklearn.model_selection import ParameterGrid, ParameterSampler, check_cv
 from sklearn.utils import indexable
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._fitted_state import become
 from skbayesnn._parameters import check_number
 from skbayesnn._sklearn_compat import (
+    BaseEstimator,
     BaseSearchCV,
+    GridSearchCV,
+    RandomizedSearchCV,
+    available_if,
     check_method_params,
     fit_context,
     metrics_of,
     routed_fit_params,
     scorers_of_search,
 )
-from skbayesnn._warnings import warn
+from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._warnings import one_call, warn
 from skbayesnn.model_selection._executor import Executor, Resources
 from skbayesnn.model_selection._jobs import JobBuilder, network_of
 from skbayesnn.model_selection._progress import SearchProgress
@@ -63,7 +63,8 @@ _DOC = """{first_line}
         ``joblib.parallel_config(backend="loky")``, ``"dask"`` or ``"ray"``: programs
         side by side.
     verbose : int, default=0
-        From 1 on a bar: the number of members done, and the best mean score so far.
+        From 1 on a bar: the number of members done, the time left, and the best mean
+        score so far.
         The times in scikit-learn's messages (from 2 on) are not those of training.
     pre_dispatch : int or str, default="2*n_jobs"
         Programs that joblib's processes get at a time.
@@ -111,7 +112,8 @@ class _Batched(BaseSearchCV):
         """The settings to be tried, as dicts."""
 
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y=None, **params):
+    @one_call
+    def fit(self, X: MatrixLike, y: ArrayLike | None = None, **params: Any) -> Self:
         """Train all candidates of all folds together, score and refit.
 
         Parameters
@@ -156,7 +158,7 @@ class _Batched(BaseSearchCV):
         return self
 
     @available_if(lambda self: hasattr(super(), "predict"))
-    def predict(self, X, **params):
+    def predict(self, X: MatrixLike, **params: Any) -> Array:
         """Predictions of the best estimator.
 
         Parameters
@@ -294,7 +296,7 @@ class BatchedGridSearchCV(_Batched, GridSearchCV):
         return_train_score=False,
         memory_budget=None,
         devices=None,
-    ):
+    ) -> None:
         super().__init__(
             estimator,
             param_grid,
@@ -343,7 +345,7 @@ class BatchedRandomizedSearchCV(_Batched, RandomizedSearchCV):
         return_train_score=False,
         memory_budget=None,
         devices=None,
-    ):
+    ) -> None:
         super().__init__(
             estimator,
             param_distributions,

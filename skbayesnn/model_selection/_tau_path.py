@@ -6,18 +6,25 @@ estimator itself is fitted to all rows, with the best of them.
 
 import warnings
 from numbers import Integral
-from typing import Any
+from typing import Any, NoReturn, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn import config_context, get_config
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
-from sklearn.utils.metaestimators import available_if
 
 from skbayesnn._fitted_state import changed_at_once
-from skbayesnn._sklearn_compat import num_samples, safe_indexing, with_callbacks
+from skbayesnn._sklearn_compat import (
+    available_if,
+    num_samples,
+    safe_indexing,
+    with_callbacks,
+)
+from skbayesnn._typing import Array, MatrixLike
+from skbayesnn._warnings import one_call
 from skbayesnn.estimators import _program, _task, _validation
 from skbayesnn.estimators._base import BayesianNetwork, adopt, warn_if_doubtful
 from skbayesnn.estimators._prepared import Prepared, prepare
@@ -45,17 +52,31 @@ class TauPathCV(BayesianNetwork):
     cv: Any
     scoring: Any
     n_jobs: int | None
-    verbose: bool
+    taus_: Array
+    scores_: Array
+    best_score_: float
+    verbose: bool | int
     random_state: Any
 
     @with_callbacks
-    def fit(self, X, y, sample_weight=None, X_val=None, y_val=None, groups=None):
+    @one_call
+    def fit(
+        self,
+        X: MatrixLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        X_val: MatrixLike | None = None,
+        y_val: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Choose tau by cross-validation, and fit the posterior to all rows with it.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Numbers; float32 stays so in predictions, all else is float64.
+            Numbers. Predictions of float32 are float32, unless that cannot resolve y
+            (its mean is more than 800 standard deviations from zero); all others are
+            float64.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets, or labels.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -78,6 +99,11 @@ class TauPathCV(BayesianNetwork):
             prepared = prepare(new, X, y, sample_weight, X_val, y_val)
             taus = self._path(prepared)
             network = self._network().set_params(tau=taus[0])
+            by_class = getattr(self, "class_weight", None)
+            if isinstance(by_class, dict):
+                # scikit-learn refuses one that names labels which a fold has not.
+                of_all = dict.fromkeys(prepared.of_y["classes_"].tolist(), 1.0)
+                network.set_params(class_weight=of_all | by_class)
             # What is wrong is told here once, and not for every member.
             task = _task.task_of(network, prepared)
             # tau goes with the width: folds have that of all rows.
@@ -92,10 +118,13 @@ class TauPathCV(BayesianNetwork):
                 )
             _validation.device_for_fit(network.device)
             given = {"sample_weight": sample_weight, "X_val": X_val, "y_val": y_val}
+            splits = self._splits(X, y, groups, prepared.rows)
+            if self.scoring is None and prepared.classes is not None:
+                _check_labels(splits, prepared.table, prepared.classes)
             search = self._searched(
                 network,
                 taus,
-                self._splits(X, y, groups, prepared.rows),
+                splits,
                 X,
                 y,
                 {name: value for name, value in given.items() if value is not None},
@@ -112,8 +141,9 @@ class TauPathCV(BayesianNetwork):
         return self
 
     @available_if(lambda self: False)
-    def partial_fit(self, X, y):
+    def partial_fit(self, *args: Any, **params: Any) -> NoReturn:
         """There is none: of rows that come as a stream, none can be held out."""
+        raise NotImplementedError
 
     def _path(self, prepared: Prepared) -> list:
         """The candidates: numbers, or lists of one per target."""
@@ -163,7 +193,7 @@ class TauPathCV(BayesianNetwork):
                 f"`scoring` must be None, a name or a callable; got {scoring!r}. For "
                 "several scores there is BatchedGridSearchCV."
             )
-        verbose = _validation.check_bool("verbose", self.verbose)
+        shown = _validation.verbosity(self.verbose) > 0
         # In all versions of scikit-learn it is routing that brings weights to a scorer.
         routed = scoring is None or get_config()["enable_metadata_routing"]
         with config_context(enable_metadata_routing=routed), warnings.catch_warnings():
@@ -180,7 +210,7 @@ class TauPathCV(BayesianNetwork):
                 n_jobs=self.n_jobs,
                 refit=False,
                 cv=splits,
-                verbose=int(verbose),
+                verbose=int(shown),
             ).fit(X, y, **given)
         # An interrupted search keeps what it has; an estimator is fitted or is not.
         if len(search.cv_results_["params"]) < len(taus):
@@ -199,6 +229,25 @@ class TauPathCV(BayesianNetwork):
                 "`scoring`."
             )
         return search
+
+
+def _check_labels(splits, table, classes) -> None:
+    """Refuse folds whose test rows have labels that none of their training rows has."""
+    rows = np.arange(table.n_rows)
+    for number, (train, test) in enumerate(splits):
+        trained, asked = (
+            np.unique(table.y[part[table.sample_weight[part] > 0]])
+            for part in (rows[train], rows[test])
+        )
+        new = np.setdiff1d(asked, trained)
+        if len(new):
+            raise ValueError(
+                "the test rows of a fold must have labels that its training rows have, "
+                "or the default score is minus infinity; got "
+                f"{classes[new].tolist()} in the test rows of fold {number} alone. "
+                "Give fewer folds, a `cv` that stratifies or shuffles them, or another "
+                "`scoring`."
+            )
 
 
 def _scores_of(search) -> np.ndarray:

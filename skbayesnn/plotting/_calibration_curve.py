@@ -1,5 +1,7 @@
 """Whether predictive probabilities hold what they promise."""
 
+from typing import Any, Self
+
 import numpy as np
 from scipy.stats import binom
 from sklearn.base import is_classifier
@@ -7,16 +9,18 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._meta.functions import predictive_cdf
 from skbayesnn.estimators._validation import Integral, check_number
+from skbayesnn.inspection._importance import of_target
 from skbayesnn.metrics._validation import present
 from skbayesnn.plotting._shared import (
     GREY,
     axes_for,
     next_color,
-    one_target,
     require_matplotlib,
     styled,
 )
 
+# Bins of a reliability diagram, at most, and rows in each, at least.
+MOST_BINS, ROWS_PER_BIN = 10, 10
 # Coverages at which a regression is looked at.
 LEVELS = np.linspace(0, 1, 101)
 LABELS = {
@@ -82,9 +86,15 @@ class CalibrationCurveDisplay:
        diagrams".
     """
 
+    ax_: Any
+    figure_: Any
+    line_: Any
+    band_: Any
+    diagonal_: Any
+
     def __init__(
         self, *, nominal, observed, lower, upper, n_rows, kind, band=0.95, name=None
-    ):
+    ) -> None:
         self.nominal = nominal
         self.observed = observed
         self.lower = lower
@@ -97,31 +107,35 @@ class CalibrationCurveDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
-        y,
+        estimator: Any,
+        X: Any,
+        y: Any,
         *,
-        n_bins=10,
-        band=0.95,
-        sample_weight=None,
-        name=None,
-        ax=None,
-        **kwargs,
-    ):
+        n_bins: int | str = "auto",
+        band: float | None = 0.95,
+        target: int | None = None,
+        sample_weight: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of a fitted regressor or classifier.
 
         Parameters
         ----------
         estimator : fitted estimator
-            A regressor as :func:`skbayesnn.predictive_cdf` takes it, one target; or any
-            classifier with ``predict_proba``.
+            A regressor as :func:`skbayesnn.predictive_cdf` takes it, or any classifier
+            with ``predict_proba``.
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Rows that the model was not fitted to.
-        n_bins : int, default=10
-            Of classifiers.
+        n_bins : "auto" or int, default="auto"
+            Of classifiers; "auto" is 10, and fewer where a bin would have fewer than
+            10 rows, of which an accuracy says little.
         band : float in (0, 1), default=0.95
             Probability of the band at each place.
+        target : int, default=None
+            Which target to show; needed for a regressor of several targets.
         sample_weight : array-like of shape (n_samples,), default=None
         name : str, default=None
             Of the curve; by default the estimator's class.
@@ -147,6 +161,7 @@ class CalibrationCurveDisplay:
             **of,
             n_bins=n_bins,
             band=band,
+            target=target,
             sample_weight=sample_weight,
             name=type(estimator).__name__ if name is None else name,
             ax=ax,
@@ -156,18 +171,19 @@ class CalibrationCurveDisplay:
     @classmethod
     def from_predictions(
         cls,
-        y=None,
-        probability=None,
+        y: Any = None,
+        probability: Any = None,
         *,
-        classes=None,
-        cdf=None,
-        n_bins=10,
-        band=0.95,
-        sample_weight=None,
-        name=None,
-        ax=None,
-        **kwargs,
-    ):
+        classes: Any = None,
+        cdf: Any = None,
+        n_bins: int | str = "auto",
+        band: float | None = 0.95,
+        target: int | None = None,
+        sample_weight: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of given predictions, in one of two forms.
 
         ``from_predictions(cdf=...)`` is for regressions,
@@ -180,9 +196,9 @@ class CalibrationCurveDisplay:
         probability : array-like of shape (n_samples, n_classes), default=None
         classes : array-like of shape (n_classes,), default=None
             Labels of the columns; by default the sorted labels of y.
-        cdf : array-like of shape (n_samples,), default=None
+        cdf : array-like of shape (n_samples[, n_targets]), default=None
             Predictive distribution function at the targets, in [0, 1].
-        n_bins, band, sample_weight, name, ax, **kwargs
+        n_bins, band, target, sample_weight, name, ax, **kwargs
             As in :meth:`from_estimator`.
 
         Returns
@@ -197,9 +213,10 @@ class CalibrationCurveDisplay:
                 f"{_given(probability)}."
             )
         band = check_number("band", band, low=0, high=1, open_low=True)
-        n_bins = check_number("n_bins", n_bins, kind=Integral, low=1)
+        if n_bins != "auto":
+            n_bins = check_number("n_bins", n_bins, kind=Integral, low=1)
         if cdf is not None:
-            weights, cdf = present(sample_weight, one_target("cdf", cdf))
+            weights, cdf = present(sample_weight, of_target("cdf", cdf, target))
             if not ((cdf >= 0) & (cdf <= 1)).all():
                 raise ValueError(
                     "`cdf` must be in [0, 1]; got values from "
@@ -210,6 +227,7 @@ class CalibrationCurveDisplay:
         else:
             confidence, correct = _top_label(y, probability, classes)
             weights, confidence, correct = present(sample_weight, confidence, correct)
+            n_bins = _enough_rows_each(weights) if n_bins == "auto" else n_bins
             bins = _equal_mass(confidence, weights, n_bins)
             nominal, observed, n_rows = _per_bin(bins, confidence, correct, weights)
         # Rounding down, but not of a whole number that is missed by an ulp.
@@ -227,7 +245,14 @@ class CalibrationCurveDisplay:
         )
         return display.plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, *, name=None, band_kwargs=None, **kwargs):
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        name: str | None = None,
+        band_kwargs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Self:
         """Draw the display.
 
         Parameters
@@ -271,7 +296,7 @@ class CalibrationCurveDisplay:
         """Grey where it depends on the rows alone, else in the curve's colour."""
         text = f"{100 * self.band:.4g} % band"
         if self.kind == "coverage":
-            text += f", {self.n_rows:.0f} rows"
+            text += f", {self.n_rows:.0f} row{'s' * (round(self.n_rows) != 1)}"
             if text in ax.get_legend_handles_labels()[1]:
                 return None
         style = styled(
@@ -282,6 +307,9 @@ class CalibrationCurveDisplay:
             linewidth=0,
             label=text,
         )
+        if len(self.nominal) == 1:  # an area of no width
+            style["linewidth"] = style["linewidth"] or 8
+            return ax.vlines(self.nominal, self.lower, self.upper, **style)
         return ax.fill_between(self.nominal, self.lower, self.upper, **style)
 
 
@@ -310,6 +338,12 @@ def _top_label(y, probability, classes):
             "its columns as `classes`."
         )
     return probability.max(1), classes[probability.argmax(1)] == y
+
+
+def _enough_rows_each(weights) -> int:
+    """Bins, so many that each has some rows; by their effective number."""
+    n_rows = np.square(weights.sum()) / np.square(weights).sum()
+    return int(np.clip(n_rows / ROWS_PER_BIN, 1, MOST_BINS))
 
 
 def _equal_mass(values, weights, n_bins):

@@ -1,30 +1,39 @@
 """Class probabilities of every posterior draw."""
 
 from itertools import cycle
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import is_classifier
 
 from skbayesnn._meta.functions import sample_f
+from skbayesnn._typing import RandomState
+from skbayesnn.inspection._importance import short_names
 from skbayesnn.plotting._shared import (
     COLORS,
     axes_for,
     legend_on_top,
+    marker_size,
     position,
     require_matplotlib,
     styled,
+    whole_numbers,
 )
 
 MOST_CLASSES = 5
+# More rows in no order are sorted.
+MOST_UNSORTED = 30
 
 
 class ClassProbabilityDisplay:
     """Class probabilities that posterior draws give to each row.
 
-    It is made by :meth:`from_estimator` or :meth:`from_predictions`. A point is the
-    probability of a class under one draw, as in [1]_, figure 4, where a digit is turned
-    from row to row; a line joins the means over the draws. The draws of a row stand
-    side by side, about its position.
+    It is made by :meth:`from_estimator` or :meth:`from_predictions`. A small point is
+    the probability of a class under one draw, as in [1]_, figure 4, where a digit is
+    turned from row to row; a large point is the mean over the draws. The draws of a row
+    stand side by side, about its position. Lines join the means where the rows have
+    positions ``x``. More than 30 rows without positions are sorted, by their likeliest
+    class and its probability.
 
     Parameters
     ----------
@@ -34,7 +43,8 @@ class ClassProbabilityDisplay:
     classes : ndarray of shape (n_shown,)
         Labels that are shown.
     x : ndarray of shape (n_samples,), default=None
-        Positions of the rows; None is their order.
+        Positions of the rows; None is their order, or that of sorting. Give
+        ``np.arange(n_samples)`` for rows whose order means something.
     x_name : str, default=None
         Label of ``x``.
 
@@ -53,7 +63,12 @@ class ClassProbabilityDisplay:
        model uncertainty in deep learning".
     """
 
-    def __init__(self, *, probability, labels, classes, x=None, x_name=None):
+    ax_: Any
+    figure_: Any
+    points_: Any
+    lines_: Any
+
+    def __init__(self, *, probability, labels, classes, x=None, x_name=None) -> None:
         self.probability = probability
         self.labels = labels
         self.classes = classes
@@ -63,17 +78,17 @@ class ClassProbabilityDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
+        estimator: Any,
+        X: Any,
         *,
-        x=None,
-        x_name=None,
-        classes=None,
-        n_draws=100,
-        random_state=0,
-        ax=None,
-        **kwargs,
-    ):
+        x: Any = None,
+        x_name: str | None = None,
+        classes: Any = None,
+        n_draws: int = 100,
+        random_state: RandomState = 0,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of a fitted classifier.
 
         Parameters
@@ -81,14 +96,15 @@ class ClassProbabilityDisplay:
         estimator : fitted classifier
             As :func:`skbayesnn.sample_f` takes it.
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Rows in an order that means something, as a picture that is turned.
         x : array-like of shape (n_samples,), default=None
-            Position of each row, as the angle; None is their order.
+            Position of each row, as the angle of a picture that is turned; None as in
+            the class.
         x_name : str, default=None
             Label of ``x``.
         classes : array-like, default=None
-            Labels to show. None shows those that are the likeliest of some row; if
-            these are more than 5, the 5 of largest mean probability.
+            Labels to show. None shows all of at most 5; of more those that are the
+            likeliest of some row, and of these at most the 5 of largest mean
+            probability. The label of the y axis says how many are shown.
         n_draws : int, default=100
         random_state : int, RandomState instance or None, default=0
             Of the draws.
@@ -121,15 +137,15 @@ class ClassProbabilityDisplay:
     @classmethod
     def from_predictions(
         cls,
-        probability,
-        labels,
+        probability: Any,
+        labels: Any,
         *,
-        x=None,
-        x_name=None,
-        classes=None,
-        ax=None,
-        **kwargs,
-    ):
+        x: Any = None,
+        x_name: str | None = None,
+        classes: Any = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of given probabilities.
 
         Parameters
@@ -161,7 +177,13 @@ class ClassProbabilityDisplay:
         )
         return display.plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, *, scatter_kwargs=None, line_kwargs=None):
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        scatter_kwargs: dict[str, Any] | None = None,
+        line_kwargs: dict[str, Any] | None = None,
+    ) -> Self:
         """Draw the display.
 
         Parameters
@@ -177,12 +199,13 @@ class ClassProbabilityDisplay:
         display : ClassProbabilityDisplay
         """
         ax = axes_for(self, ax)
-        n_rows, _, n_draws = self.probability.shape
-        x = np.arange(n_rows) if self.x is None else self.x
-        order = np.argsort(x, kind="stable")
-        places = x[order, None] + _offsets(x, n_draws)
+        x, order, xlabel = self._places()
+        n_rows, n_classes, n_draws = self.probability.shape
+        places = x[:, None] + _offsets(x, n_draws)
+        size = 2 * marker_size(n_rows)
         self.points_, self.lines_ = [], []
-        for label, color in zip(self.classes, cycle(COLORS), strict=False):
+        names = short_names([str(label) for label in self.classes], 24)
+        for label, name, color in zip(self.classes, names, cycle(COLORS), strict=False):
             [column] = np.flatnonzero(self.labels == label)
             probability = self.probability[order, column]
             of_draws = styled(
@@ -191,30 +214,51 @@ class ClassProbabilityDisplay:
                 color=color,
                 linestyle="",
                 marker=".",
-                markersize=4,
+                markersize=min(size, 4),
                 markeredgewidth=0,
-                alpha=0.4,
+                alpha=0.4 if n_rows <= MOST_UNSORTED else 0.1,
                 rasterized=True,
             )
             of_mean = styled(
                 "Line2D",
                 line_kwargs,
                 color=color,
+                linestyle="" if self.x is None else "-",
                 marker="o",
-                markersize=4,
-                label=f"{label}, mean",
+                markersize=min(size, 4),
+                label=name,
                 # Above the draws of all classes.
                 zorder=3,
             )
             self.points_ += ax.plot(places.ravel(), probability.ravel(), **of_draws)
-            self.lines_ += ax.plot(x[order], probability.mean(-1), **of_mean)
-        ax.set(
-            xlabel=(self.x_name or "x") if self.x is not None else "row",
-            ylabel="class probability of each draw",
-        )
+            self.lines_ += ax.plot(x, probability.mean(-1), **of_mean)
+        ylabel = "class probability: mean and draws"
+        if len(self.classes) < n_classes:
+            ylabel += f"\n({len(self.classes)} of {n_classes} classes)"
+        ax.set(xlabel=xlabel, ylabel=ylabel)
         ax.set_yticks(np.linspace(0, 1, 6))
+        if self.x is None:
+            whole_numbers(ax)
         legend_on_top(ax)
         return self
+
+    def _places(self):
+        """Positions of the rows from left to right, their order, and the label."""
+        if self.x is not None:
+            order = np.argsort(self.x, kind="stable")
+            return self.x[order], order, self.x_name or "x"
+        n_rows = len(self.probability)
+        if n_rows <= MOST_UNSORTED:
+            return np.arange(n_rows), np.arange(n_rows), "row"
+        mean = self.probability.mean(-1)
+        likeliest = mean.argmax(1)
+        # Rows of classes that are not shown come last.
+        shown = list(self.classes)
+        last = len(shown)
+        rank = [shown.index(one) if one in shown else last for one in self.labels]
+        order = np.lexsort([mean.max(1), np.array(rank)[likeliest]])
+        label = "rows, sorted by their likeliest class"
+        return np.arange(n_rows), order, label
 
 
 def _shown(classes, mean, labels):
@@ -226,6 +270,8 @@ def _shown(classes, mean, labels):
                 f"`classes` must be among {labels.tolist()}; got {unknown}."
             )
         return np.asarray(classes)
+    if len(labels) <= MOST_CLASSES:
+        return labels
     likeliest = np.unique(mean.argmax(1))
     by_mean = likeliest[np.argsort(-mean.mean(0)[likeliest], kind="stable")]
     return labels[np.sort(by_mean[:MOST_CLASSES])]

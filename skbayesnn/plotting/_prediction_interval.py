@@ -1,9 +1,12 @@
 """Predictions of a regression with their intervals."""
 
+from typing import Any, Self
+
 import numpy as np
 
 from skbayesnn._meta.functions import predict_interval
 from skbayesnn._predictive.summaries import checked_coverages
+from skbayesnn.inspection._importance import of_target
 from skbayesnn.plotting._shared import (
     BLUE,
     GREY,
@@ -15,11 +18,12 @@ from skbayesnn.plotting._shared import (
     common_limits,
     legend_on_top,
     marker_size,
-    one_target,
     places,
     position,
     require_matplotlib,
     styled,
+    whole_numbers,
+    y_of_target,
 )
 
 
@@ -65,6 +69,13 @@ class PredictionIntervalDisplay:
     CalibrationCurveDisplay : Whether intervals of all coverages hold what they promise.
     """
 
+    ax_: Any
+    figure_: Any
+    line_: Any
+    bands_: Any
+    inside_: Any
+    outside_: Any
+
     def __init__(
         self,
         *,
@@ -75,7 +86,7 @@ class PredictionIntervalDisplay:
         x=None,
         x_name=None,
         joined=True,
-    ):
+    ) -> None:
         self.prediction = prediction
         self.interval = interval
         self.coverage = coverage
@@ -87,30 +98,36 @@ class PredictionIntervalDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
-        y=None,
+        estimator: Any,
+        X: Any,
+        y: Any = None,
         *,
-        coverage=(0.5, 0.9),
-        feature=None,
-        kind="equal_tailed",
-        ax=None,
-        **kwargs,
-    ):
+        coverage: Any = (0.5, 0.9),
+        feature: Any = None,
+        kind: str = "equal_tailed",
+        method: str = "mixture",
+        target: int | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of a fitted regressor.
 
         Parameters
         ----------
         estimator : fitted regressor
-            As :func:`skbayesnn.predict_interval` takes it; one target.
+            As :func:`skbayesnn.predict_interval` takes it.
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,), default=None
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
         coverage : float or sequence of float in (0, 1), default=(0.5, 0.9)
         feature : int or str, default=None
             Column of X to draw over; None sorts rows by prediction. Rows are joined to
             bands where no other column varies.
         kind : {"equal_tailed", "highest_density"}, default="equal_tailed"
             Kind of interval.
+        method : {"mixture", "cv+"}, default="mixture"
+            As in :func:`skbayesnn.predict_interval`.
+        target : int, default=None
+            Which target to show; needed for a model of several targets.
         ax : matplotlib Axes, default=None
             None makes a new figure.
         **kwargs : dict
@@ -128,8 +145,9 @@ class PredictionIntervalDisplay:
         return cls.from_predictions(
             y,
             estimator.predict(X),
-            predict_interval(estimator, X, coverage, kind=kind),
+            predict_interval(estimator, X, coverage, kind=kind, method=method),
             coverage=coverage,
+            target=target,
             x=x,
             x_name=x_name,
             joined=joined,
@@ -140,27 +158,30 @@ class PredictionIntervalDisplay:
     @classmethod
     def from_predictions(
         cls,
-        y,
-        prediction,
-        interval,
+        y: Any,
+        prediction: Any,
+        interval: Any,
         *,
-        coverage=(0.5, 0.9),
-        x=None,
-        x_name=None,
-        joined=True,
-        ax=None,
-        **kwargs,
-    ):
+        coverage: Any = (0.5, 0.9),
+        target: int | None = None,
+        x: Any = None,
+        x_name: str | None = None,
+        joined: bool = True,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of given predictions and intervals.
 
         Parameters
         ----------
-        y : array-like of shape (n_samples,) or None
-        prediction : array-like of shape (n_samples,)
-        interval : array-like of shape (n_samples, n_levels, 2)
-            Or (n_samples, 2) for a single coverage.
+        y : array-like of shape (n_samples[, n_targets]) or None
+        prediction : array-like of shape (n_samples[, n_targets])
+        interval : array-like of shape (n_samples[, n_targets], n_levels, 2)
+            Or without the axis of the levels for a single coverage.
         coverage : float or sequence of float in (0, 1), default=(0.5, 0.9)
             Of the intervals.
+        target : int, default=None
+            Which target to show, where there are several.
         x, x_name, joined
             As in the class.
         ax : matplotlib Axes, default=None
@@ -173,11 +194,11 @@ class PredictionIntervalDisplay:
         display : PredictionIntervalDisplay
         """
         require_matplotlib(f"{cls.__name__}.from_predictions")
-        prediction = one_target("prediction", prediction)
+        prediction = of_target("prediction", prediction, target)
         interval = np.asarray(interval)
         if np.ndim(coverage) == 0:
             interval = interval[..., None, :]
-        interval = one_target("interval", interval, 2)
+        interval = of_target("interval", interval, target, trailing=2)
         coverage = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
         if interval.shape != (len(prediction), len(coverage), 2):
             raise ValueError(
@@ -185,7 +206,7 @@ class PredictionIntervalDisplay:
                 f"coverage, shape {(len(prediction), len(coverage), 2)}; got "
                 f"{interval.shape}."
             )
-        y = None if y is None else one_target("y", y)
+        y = None if y is None else y_of_target(y, target)
         if y is not None and len(y) != len(prediction):
             raise ValueError(
                 f"`y` must have the {len(prediction)} rows of the prediction; got "
@@ -203,8 +224,14 @@ class PredictionIntervalDisplay:
         return display.plot(ax=ax, **kwargs)
 
     def plot(
-        self, ax=None, *, name=None, line_kwargs=None, band_kwargs=None, y_kwargs=None
-    ):
+        self,
+        ax: Any = None,
+        *,
+        name: str | None = None,
+        line_kwargs: dict[str, Any] | None = None,
+        band_kwargs: dict[str, Any] | None = None,
+        y_kwargs: dict[str, Any] | None = None,
+    ) -> Self:
         """Draw the display.
 
         Parameters
@@ -228,6 +255,8 @@ class PredictionIntervalDisplay:
         n_rows, many = len(order), len(order) > MANY
         self.bands_ = [None] * len(self.coverage)
         widest_first = np.argsort(-self.coverage, kind="stable")
+        # A single row is joined to none.
+        joined = self.joined and n_rows > 1
         for rank, level in enumerate(widest_first):
             lower, upper = self.interval[order, level].T
             style = styled(
@@ -235,29 +264,31 @@ class PredictionIntervalDisplay:
                 band_kwargs,
                 color=BLUE,
                 alpha=0.15 * (1 + rank),
-                linewidth=0 if self.joined else bar_width(n_rows) * (1 + rank),
+                linewidth=0 if joined else bar_width(n_rows) * (1 + rank),
                 label=f"{100 * self.coverage[level]:.4g} % interval",
-                rasterized=many and not self.joined,
+                rasterized=many and not joined,
             )
-            draw = ax.fill_between if self.joined else ax.vlines
+            draw = ax.fill_between if joined else ax.vlines
             self.bands_[level] = draw(place, lower, upper, **style)
         style = styled(
             "Line2D",
             line_kwargs,
             color=BLUE,
-            linestyle="-" if self.joined else "",
-            marker="" if self.joined else "_",
+            linestyle="-" if joined else "",
+            marker="" if joined else "_",
             markersize=1.5 * marker_size(n_rows),
             label=name or "prediction",
             # Above the targets.
             zorder=3,
-            rasterized=many and not self.joined,
+            rasterized=many and not joined,
         )
         [self.line_] = ax.plot(place, self.prediction[order], **style)
         self.inside_ = self.outside_ = None
         if self.y is not None:
             self._plot_targets(ax, order, place, widest_first[0], y_kwargs)
         ax.set(xlabel=label, ylabel="y")
+        if self.x is None:
+            whole_numbers(ax)
         self._show_what_is_common(ax)
         legend_on_top(ax)
         return self

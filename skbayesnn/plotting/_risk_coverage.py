@@ -1,19 +1,23 @@
 """What is gained by leaving the uncertain rows to somebody else."""
 
+from typing import Any, Self
+
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._meta.functions import predict_uncertainty
+from skbayesnn.inspection._importance import of_target
 from skbayesnn.metrics import risk_coverage_curve
 from skbayesnn.plotting._shared import (
     GREY,
     LINE_STYLES,
     axes_for,
+    common_limits,
     next_color,
-    one_target,
     require_matplotlib,
     styled,
+    y_of_target,
 )
 
 LABELS = {
@@ -28,7 +32,8 @@ class RiskCoverageDisplay:
     It is made by :meth:`from_estimator` or :meth:`from_predictions`. Rows are accepted
     in the order of their uncertainty [1]_. Dashed: rejection at random, which leaves
     the error as it is on average; dotted: the oracle, which rejects the largest error
-    first. A good uncertainty is near the oracle.
+    first. A good uncertainty is near the oracle. Errors that would press all others
+    flat leave the picture, which the label of the y axis says.
 
     Parameters
     ----------
@@ -56,6 +61,12 @@ class RiskCoverageDisplay:
        classification".
     """
 
+    ax_: Any
+    figure_: Any
+    lines_: Any
+    oracle_: Any
+    random_: Any
+
     def __init__(
         self,
         *,
@@ -67,7 +78,7 @@ class RiskCoverageDisplay:
         overall_risk,
         metric,
         name=None,
-    ):
+    ) -> None:
         self.coverage = coverage
         self.risk = risk
         self.threshold = threshold
@@ -80,27 +91,30 @@ class RiskCoverageDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
-        y,
+        estimator: Any,
+        X: Any,
+        y: Any,
         *,
-        kind=None,
-        sample_weight=None,
-        name=None,
-        ax=None,
-        **kwargs,
-    ):
+        kind: str | None = None,
+        target: int | None = None,
+        sample_weight: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of a fitted regressor or classifier.
 
         Parameters
         ----------
         estimator : fitted estimator
-            As :func:`skbayesnn.predict_uncertainty` takes it; one target.
+            As :func:`skbayesnn.predict_uncertainty` takes it.
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
         kind : str or list of str, default=None
             Uncertainties to reject by, a curve each; None is ``"total"`` for regressors
             and ``"entropy"`` for classifiers.
+        target : int, default=None
+            Which target to show; needed for a model of several targets.
         sample_weight : array-like of shape (n_samples,), default=None
         name : str, default=None
             Goes before the kind in the legend.
@@ -134,6 +148,7 @@ class RiskCoverageDisplay:
             prediction,
             predict_uncertainty(estimator, X, kind=kinds),
             metric="error_rate" if classes else "rmse",
+            target=target,
             sample_weight=sample_weight,
             name=name,
             ax=ax,
@@ -143,25 +158,28 @@ class RiskCoverageDisplay:
     @classmethod
     def from_predictions(
         cls,
-        y,
-        prediction,
-        uncertainty,
+        y: Any,
+        prediction: Any,
+        uncertainty: Any,
         *,
-        metric,
-        sample_weight=None,
-        name=None,
-        ax=None,
-        **kwargs,
-    ):
+        metric: Any,
+        target: int | None = None,
+        sample_weight: Any = None,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of given predictions.
 
         Parameters
         ----------
-        y, prediction : array-like of shape (n_samples,)
-        uncertainty : array-like of shape (n_samples,), or dict of them
+        y, prediction : array-like of shape (n_samples[, n_targets])
+        uncertainty : array-like of shape (n_samples[, n_targets]), or dict of them
             Larger is less sure; a dict has a curve per name.
         metric : {"error_rate", "rmse"}
             Of classes or of a regression.
+        target : int, default=None
+            Which target of a regression to show, where there are several.
         sample_weight : array-like of shape (n_samples,), default=None
         name, ax, **kwargs
             As in :meth:`from_estimator`.
@@ -179,14 +197,14 @@ class RiskCoverageDisplay:
         if metric == "error_rate":
             error = (column_or_1d(y) != column_or_1d(prediction)).astype(np.float64)
         else:
-            error = one_target("y", y) - one_target("prediction", prediction)
-            error = np.square(error)
+            prediction = of_target("prediction", prediction, target)
+            error = np.square(y_of_target(y, target) - prediction)
         if not isinstance(uncertainty, dict):
             uncertainty = {"uncertainty": uncertainty}
         in_units = np.sqrt if metric == "rmse" else np.asarray
         coverage, risk, threshold = {}, {}, {}
         for kind, values in uncertainty.items():
-            values = one_target(kind, values)
+            values = of_target(kind, values, target)
             coverage[kind], mean, threshold[kind] = risk_coverage_curve(
                 error, values, sample_weight=sample_weight
             )
@@ -206,7 +224,7 @@ class RiskCoverageDisplay:
         )
         return display.plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, *, name=None, **kwargs):
+    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw the display.
 
         Parameters
@@ -248,7 +266,25 @@ class RiskCoverageDisplay:
             label=f"{before}oracle",
         )
         ax.set(xlabel="share of rows accepted", ylabel=LABELS[self.metric])
+        if ax.get_autoscalex_on():
+            ax.set_xlim(-0.05, 1.05, auto=None)
+        self._leave_out_what_explodes(ax)
         # Lines at zero are seen whole.
         ax.set_ylim(bottom=-0.03 * ax.get_ylim()[1], auto=None)
         ax.legend()
         return self
+
+    def _leave_out_what_explodes(self, ax):
+        """Show the errors but those that would press all others flat."""
+        curves = [self.oracle_risk, *self.risk.values()]
+        limits = common_limits(np.concatenate(curves)[:, None])
+        if limits is None or not ax.get_autoscaley_on():
+            return
+        # auto=None: what is drawn later still moves the limits.
+        top = 1.1 * limits[1]
+        ax.set_ylim(top=top, auto=None)
+        largest = max(curve.max() for curve in curves)
+        ax.set_ylabel(f"{LABELS[self.metric]}\n(the largest, {largest:.3g}, is beyond)")
+        if self.overall_risk > top:
+            label = f"{self.random_.get_label()}: {self.overall_risk:.3g}"
+            self.random_.set_label(label)

@@ -4,6 +4,7 @@ import numpy as np
 
 from skbayesnn._data.outliers import common_range
 from skbayesnn._sklearn_compat import safe_indexing
+from skbayesnn.inspection._importance import of_target, short_names
 
 # Colours that colour-blind people can tell apart (Okabe & Ito), with grey in place of
 # yellow, which is faint on white.
@@ -50,7 +51,8 @@ def axes_for(display, ax):
     if ax is None:
         import matplotlib.pyplot as plt
 
-        _, ax = plt.subplots()
+        # Long labels take room from the axes, and are not cut off.
+        _, ax = plt.subplots(layout="constrained")
     display.ax_, display.figure_ = ax, ax.figure
     return ax
 
@@ -80,7 +82,7 @@ def legend_on_top(ax, **kwargs):
     """A legend at the upper end of the axes, with room made for it above the data."""
     style = {"loc": "upper left", "columnspacing": 1, "handlelength": 1.2} | kwargs
     room, dpi = ax.get_window_extent(), ax.figure.dpi
-    for n_columns in (4, 3, 2, 1):
+    for n_columns in (5, 4, 3, 2, 1):
         legend = ax.legend(ncols=n_columns, **style)
         box = legend.get_window_extent().padded(LEGEND_PAD * dpi)
         if box.width < room.width:
@@ -105,22 +107,10 @@ def bar_width(n_rows):
     return float(np.clip(300 / n_rows, 0.5, 4))
 
 
-def one_target(name, values, trailing=0):
-    """``values`` as float64 of shape (n_samples, ...), for a single target.
-
-    trailing : int
-        Axes behind the one of the rows; an axis of one target between is dropped.
-    """
-    values = np.asarray(values, dtype=np.float64)
-    if values.ndim == trailing + 2 and values.shape[1] == 1:
-        values = values[:, 0]
-    if values.ndim != trailing + 1:
-        raise ValueError(
-            f"`{name}` must be of one target, with {trailing + 1} "
-            f"{'axis' if trailing == 0 else 'axes'}; got shape {values.shape}. With "
-            "several targets, give the arrays of one of them to `from_predictions`."
-        )
-    return values
+def y_of_target(y, target) -> np.ndarray:
+    """y of one target: its column, or y itself where it has one axis."""
+    y = np.asarray(y)
+    return of_target("y", y, target if y.ndim == 2 else None)
 
 
 def column(X, feature):
@@ -152,6 +142,7 @@ def column(X, feature):
             "Give positions as `x` to `from_predictions`."
         ) from error
     name = str(names[place]) if names else f"feature {place}"
+    [name] = short_names([name], 60)
     return values, name, _varying(X) <= 1
 
 
@@ -178,6 +169,13 @@ def places(order_by, x, x_name, sorted_name):
         )
     order = np.argsort(x, kind="stable")
     return order, x[order], x_name or "x"
+
+
+def whole_numbers(ax) -> None:
+    """Ticks of the x axis where rows are counted: none between two rows."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
 
 
 def position(x, n_rows):

@@ -2,10 +2,12 @@
 
 import re
 from numbers import Real
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from skbayesnn.inspection._importance import of_target
 from skbayesnn.plotting._shared import (
     LINE_STYLES,
     axes_for,
@@ -40,6 +42,7 @@ class TauPathDisplay:
     n_settings : int
         Of these in the search; more than there are lines where not all are shown.
     score_name : str, default="score"
+    tau_name : str, default="tau"
 
     Attributes
     ----------
@@ -53,9 +56,24 @@ class TauPathDisplay:
         Mark of the best number for tau.
     """
 
+    ax_: Any
+    figure_: Any
+    lines_: Any
+    auto_: Any
+    best_: Any
+
     def __init__(
-        self, *, tau, score, error, auto_score, settings, n_settings, score_name="score"
-    ):
+        self,
+        *,
+        tau,
+        score,
+        error,
+        auto_score,
+        settings,
+        n_settings,
+        score_name="score",
+        tau_name="tau",
+    ) -> None:
         self.tau = tau
         self.score = score
         self.error = error
@@ -63,9 +81,19 @@ class TauPathDisplay:
         self.settings = settings
         self.n_settings = n_settings
         self.score_name = score_name
+        self.tau_name = tau_name
 
     @classmethod
-    def from_estimator(cls, search, *, metric=None, score_name=None, ax=None, **kwargs):
+    def from_estimator(
+        cls,
+        search: Any,
+        *,
+        metric: Any = None,
+        score_name: str | None = None,
+        target: int | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of a fitted search.
 
         Parameters
@@ -77,6 +105,9 @@ class TauPathDisplay:
             Which score; needed where there are several.
         score_name : str, default=None
             Label of the scores; by default the name of the metric or of ``scoring``.
+        target : int, default=None
+            Which target's tau is on the axis where candidates have one per target; None
+            is the first. The scores are those of all targets.
         ax : matplotlib Axes, default=None
             None makes a new figure.
         **kwargs : dict
@@ -89,8 +120,11 @@ class TauPathDisplay:
         require_matplotlib(f"{cls.__name__}.from_estimator")
         results = _results_of(search)
         mean, error = _scores(results, metric)
+        settings = _settings(results)
+        several = any(np.ndim(tau) for _, taus in settings for tau, _ in taus)
+        target = 0 if several and target is None else target
         lines = [
-            _line(setting, taus, mean, error) for setting, taus in _settings(results)
+            _line(setting, taus, mean, error, target) for setting, taus in settings
         ]
         if not any(np.isfinite(line["score"]).any() for line in lines):
             raise ValueError(
@@ -107,10 +141,11 @@ class TauPathDisplay:
             settings=[line["setting"] for line in shown],
             n_settings=len(lines),
             score_name=score_name or metric or _name_of(search),
+            tau_name="tau" if target is None else f"tau of target {target}",
         )
         return display.plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, *, name=None, **kwargs):
+    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw the display.
 
         Parameters
@@ -167,7 +202,7 @@ class TauPathDisplay:
             label=_joined(name, f"best: tau = {tau[best]:.3g}"),
         )
         ax.set(
-            xlabel="tau (1 / noise variance)",
+            xlabel=f"{self.tau_name} (1 / noise variance)",
             ylabel=f"{self.score_name}, mean over folds",
         )
         n_shown = len(self.settings)
@@ -253,8 +288,9 @@ def _text(params, name):
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def _line(setting, taus, mean, error):
+def _line(setting, taus, mean, error, target):
     """One setting's path, sorted by tau; "auto" apart."""
+    taus = [(_of_one_target(tau, target), i) for tau, i in taus]
     wrong = [tau for tau, _ in taus if not isinstance(tau, Real | str)]
     if wrong:
         raise ValueError(
@@ -271,6 +307,13 @@ def _line(setting, taus, mean, error):
         "auto": auto[0] if auto else np.nan,
         "best": np.nan_to_num(mean[[i for _, i in taus]], nan=-np.inf).max(),
     }
+
+
+def _of_one_target(tau, target):
+    """A candidate's tau of one target; what is none is told of by the caller."""
+    if not np.ndim(tau) or np.ndim(tau) > 1:
+        return tau
+    return float(of_target("tau", np.asarray(tau)[None], target)[0])
 
 
 def _name_of(search):

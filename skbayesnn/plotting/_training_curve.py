@@ -1,24 +1,15 @@
 """What happened in training."""
 
-import numpy as np
-from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import check_is_fitted
+from typing import Any, Self
 
+import numpy as np
+
+from skbayesnn._meta.find import find_estimator
 from skbayesnn.plotting._shared import (
     legend_on_top,
     next_color,
     require_matplotlib,
     styled,
-)
-
-# Where meta-estimators keep what they have fitted. `estimators_` goes before
-# `estimator_`, which of scikit-learn's ensembles is the one that was cloned.
-INSIDE = (
-    "best_estimator_",
-    "regressor_",
-    "final_estimator_",
-    "estimators_",
-    "estimator_",
 )
 
 
@@ -53,16 +44,25 @@ class TrainingCurveDisplay:
         there is no validation.
     """
 
+    axes_: Any
+    ax_: Any
+    figure_: Any
+    negative_log_likelihood_: Any
+    kl_: Any
+    validation_: Any
+
     def __init__(
         self, *, negative_log_likelihood, kl, validation_score=None, name=None
-    ):
+    ) -> None:
         self.negative_log_likelihood = negative_log_likelihood
         self.kl = kl
         self.validation_score = validation_score
         self.name = name
 
     @classmethod
-    def from_estimator(cls, estimator, *, name=None, ax=None, **kwargs):
+    def from_estimator(
+        cls, estimator: Any, *, name: str | None = None, ax: Any = None, **kwargs: Any
+    ) -> Self:
         """Display of the ``history_`` of a fitted network.
 
         Parameters
@@ -91,7 +91,7 @@ class TrainingCurveDisplay:
         )
         return display.plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, *, name=None, **kwargs):
+    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
         """Draw the display.
 
         Parameters
@@ -137,24 +137,13 @@ class TrainingCurveDisplay:
 
 def _network(model):
     """The fitted network inside of meta-estimators."""
-    while not hasattr(model, "history_"):
-        check_is_fitted(model)
-        if isinstance(model, Pipeline):
-            inside = [model[-1]]
-        elif type(model).__name__ == "FrozenEstimator":
-            inside = [model.estimator]
-        else:
-            found = [getattr(model, name) for name in INSIDE if hasattr(model, name)]
-            several = bool(found) and isinstance(found[0], list | np.ndarray)
-            inside = list(found[0]) if several else found[:1]
-        if len(inside) != 1:
-            raise TypeError(
-                "a training curve is that of one estimator of skbayesnn, alone or "
-                "inside of a pipeline, a search or the like; got "
-                f"{type(model).__name__} with {len(inside)}. Of several, give one."
-            )
-        [model] = inside
-    return model
+    network = find_estimator(model)
+    if not hasattr(network, "history_"):
+        raise TypeError(
+            "a training curve is that of one network which was trained here; got "
+            f"{type(network).__name__}. For a stack give one of its `estimators_`."
+        )
+    return network
 
 
 def _panels(ax):

@@ -1,9 +1,12 @@
 """The two parts of the predictive uncertainty."""
 
+from typing import Any, Self
+
 import numpy as np
 from sklearn.base import is_classifier
 
 from skbayesnn._meta.functions import predict_uncertainty
+from skbayesnn.inspection._importance import of_target
 from skbayesnn.plotting._shared import (
     BLUE,
     GREY,
@@ -14,11 +17,11 @@ from skbayesnn.plotting._shared import (
     common_limits,
     legend_on_top,
     marker_size,
-    one_target,
     places,
     position,
     require_matplotlib,
     styled,
+    whole_numbers,
 )
 
 # What the parts and the whole are called, per measure; and the label of the axis.
@@ -38,12 +41,14 @@ class UncertaintyDecompositionDisplay:
 
     It is made by :meth:`from_estimator` or :meth:`from_predictions`. Over one feature,
     or with the rows sorted by their total uncertainty. The aleatoric part is noise, the
-    epistemic part is the spread of what the draws say.
+    epistemic part is the spread of what the draws say. A few rows whose uncertainty
+    would press all others flat leave the picture, which the label of the y axis says.
 
     Of classes the two add up, expected entropy + mutual information = entropy, and are
     stacked. Of a regression the variances add up; shown are the three standard
-    deviations, as curves of their own: they have y's units, and a part of a fifth of
-    the noise, which is a fiftieth of the variance, can still be seen.
+    deviations: they have y's units, and a part of a fifth of the noise, which is a
+    fiftieth of the variance, can still be seen. Over a feature they are curves; of
+    sorted rows only the total is one, and the parts are points.
 
     Parameters
     ----------
@@ -66,6 +71,12 @@ class UncertaintyDecompositionDisplay:
     aleatoric_, epistemic_, total_ : matplotlib Artist
     """
 
+    ax_: Any
+    figure_: Any
+    aleatoric_: Any
+    epistemic_: Any
+    total_: Any
+
     def __init__(
         self,
         *,
@@ -76,7 +87,7 @@ class UncertaintyDecompositionDisplay:
         x=None,
         x_name=None,
         joined=True,
-    ):
+    ) -> None:
         self.aleatoric = aleatoric
         self.epistemic = epistemic
         self.total = total
@@ -86,17 +97,28 @@ class UncertaintyDecompositionDisplay:
         self.joined = joined
 
     @classmethod
-    def from_estimator(cls, estimator, X, *, feature=None, ax=None, **kwargs):
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        feature: Any = None,
+        target: int | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of a fitted regressor or classifier.
 
         Parameters
         ----------
         estimator : fitted estimator
-            As :func:`skbayesnn.predict_uncertainty` takes it; one target.
+            As :func:`skbayesnn.predict_uncertainty` takes it.
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         feature : int or str, default=None
             Column of X to draw over; None sorts rows by their total uncertainty. Rows
             are joined where no other column varies.
+        target : int, default=None
+            Which target to show; needed for a model of several targets.
         ax : matplotlib Axes, default=None
             None makes a new figure.
         **kwargs : dict
@@ -123,6 +145,7 @@ class UncertaintyDecompositionDisplay:
             epistemic,
             total,
             measure=measure,
+            target=target,
             x=x,
             x_name=x_name,
             joined=joined,
@@ -133,27 +156,30 @@ class UncertaintyDecompositionDisplay:
     @classmethod
     def from_predictions(
         cls,
-        aleatoric,
-        epistemic,
-        total=None,
+        aleatoric: Any,
+        epistemic: Any,
+        total: Any = None,
         *,
-        measure,
-        x=None,
-        x_name=None,
-        joined=True,
-        ax=None,
-        **kwargs,
-    ):
+        measure: str,
+        target: int | None = None,
+        x: Any = None,
+        x_name: str | None = None,
+        joined: bool = True,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Display of given uncertainties.
 
         Parameters
         ----------
-        aleatoric, epistemic : array-like of shape (n_samples,)
+        aleatoric, epistemic : array-like of shape (n_samples[, n_targets])
             Standard deviations, or expected entropy and mutual information.
-        total : array-like of shape (n_samples,), default=None
+        total : array-like of shape (n_samples[, n_targets]), default=None
             By default what the two make: the root of the sum of squares, or the sum.
         measure : {"std", "entropy"}
             Which of them.
+        target : int, default=None
+            Which target to show, where there are several.
         x, x_name, joined
             As in the class.
         ax : matplotlib Axes, default=None
@@ -168,12 +194,13 @@ class UncertaintyDecompositionDisplay:
         require_matplotlib(f"{cls.__name__}.from_predictions")
         if measure not in NAMES:
             raise ValueError(f"`measure` must be 'std' or 'entropy'; got {measure!r}.")
-        aleatoric = one_target("aleatoric", aleatoric)
-        epistemic = one_target("epistemic", epistemic)
+        aleatoric = of_target("aleatoric", aleatoric, target)
+        epistemic = of_target("epistemic", epistemic, target)
         if total is None:
             add = np.hypot if measure == "std" else np.add
             total = add(aleatoric, epistemic)
-        total = one_target("total", total)
+        else:
+            total = of_target("total", total, target)
         if not len(aleatoric) == len(epistemic) == len(total):
             raise ValueError(
                 "`aleatoric`, `epistemic` and `total` must have the same rows; got "
@@ -192,12 +219,12 @@ class UncertaintyDecompositionDisplay:
 
     def plot(
         self,
-        ax=None,
+        ax: Any = None,
         *,
-        aleatoric_kwargs=None,
-        epistemic_kwargs=None,
-        total_kwargs=None,
-    ):
+        aleatoric_kwargs: dict[str, Any] | None = None,
+        epistemic_kwargs: dict[str, Any] | None = None,
+        total_kwargs: dict[str, Any] | None = None,
+    ) -> Self:
         """Draw the display.
 
         Parameters
@@ -219,7 +246,7 @@ class UncertaintyDecompositionDisplay:
         parts = [values[order] for values in (self.aleatoric, self.epistemic)]
         given, names = (aleatoric_kwargs, epistemic_kwargs), NAMES[self.measure]
         total = self.total[order]
-        if self.measure == "entropy" and self.joined:
+        if self.measure == "entropy" and self.joined and len(order) > 1:
             self.aleatoric_, self.epistemic_ = self._areas(
                 ax, place, parts[0], total, names, given
             )
@@ -229,11 +256,15 @@ class UncertaintyDecompositionDisplay:
             wide = {"linewidth": 5, "alpha": 0.5, "markersize": 9}
             wide |= total_kwargs or {}
             self.total_ = self._curve(ax, place, total, GREY, names[2], wide)
+            # Sorted by the total, only the total is a curve.
+            joined = self.joined and self.x is not None
             self.aleatoric_, self.epistemic_ = (
-                self._curve(ax, place, *part)
+                self._curve(ax, place, *part, joined=joined)
                 for part in zip(parts, (BLUE, VERMILION), names, given, strict=False)
             )
         ax.set(xlabel=label, ylabel=UNITS[self.measure])
+        if self.x is None:
+            whole_numbers(ax)
         ax.set_ylim(bottom=0, auto=None)
         self._leave_out_what_explodes(ax)
         legend_on_top(ax)
@@ -249,7 +280,7 @@ class UncertaintyDecompositionDisplay:
         ax.set_ylim(0, top, auto=None)
         beyond = (self.total > top).sum()
         told = f"{beyond} of {len(self.total)} rows reach beyond"
-        ax.set_ylabel(f"{UNITS[self.measure]} ({told})")
+        ax.set_ylabel(f"{UNITS[self.measure]}\n({told})")
 
     def _areas(self, ax, place, aleatoric, total, names, given):
         """The noise, and above it what else is in the total."""
@@ -268,16 +299,17 @@ class UncertaintyDecompositionDisplay:
             )
             yield ax.fill_between(place, lower, upper, **style)
 
-    def _curve(self, ax, place, values, color, text, given):
+    def _curve(self, ax, place, values, color, text, given, *, joined=None):
         """A line, or a point in each row."""
+        joined = (self.joined if joined is None else joined) and len(place) > 1
         style = styled(
             "Line2D",
             given,
             color=color,
             label=text,
-            linestyle="-" if self.joined else "",
-            marker="" if self.joined else ".",
+            linestyle="-" if joined else "",
+            marker="" if joined else ".",
             markersize=marker_size(len(place)),
-            rasterized=len(place) > MANY and not self.joined,
+            rasterized=len(place) > MANY and not joined,
         )
         return ax.plot(place, values, **style)[0]

@@ -1,9 +1,13 @@
 """Which columns make rows uncertain, as a picture."""
 
+from collections.abc import Sequence
+from typing import Any, Self
+
 import numpy as np
 
+from skbayesnn._typing import RandomState
 from skbayesnn.inspection import uncertainty_importance
-from skbayesnn.inspection._importance import default_kind
+from skbayesnn.inspection._importance import default_kind, short_names
 from skbayesnn.plotting._shared import BLUE, GREY, axes_for, require_matplotlib
 
 # Columns that are shown where there are more.
@@ -13,10 +17,12 @@ MOST_COLUMNS = 20
 class UncertaintyImportanceDisplay:
     """The columns whose values make rows uncertain, the most important one on top.
 
-    It is made by :meth:`from_estimator` or :meth:`from_importances`. A bar is the part
-    of the rows' mean uncertainty that goes when a column's values are replaced by those
-    of other rows; the line on it is one standard deviation over the repeats. Bars to
-    the left: the column's values make the rows less uncertain than others would.
+    It is made by :meth:`from_estimator` or :meth:`from_importances`. A bar is the mean
+    uncertainty of the rows minus what it is with the column's values replaced by those
+    of reference rows; the line on it is one standard deviation over the repeats. Bars
+    to the right: the column's values make the rows uncertain. Bars to the left: other
+    values would make them more uncertain, as is usual for important columns of ordinary
+    rows. Long names are shortened.
 
     Parameters
     ----------
@@ -33,7 +39,11 @@ class UncertaintyImportanceDisplay:
     bars_ : matplotlib BarContainer
     """
 
-    def __init__(self, *, importances, names, kind):
+    ax_: Any
+    figure_: Any
+    bars_: Any
+
+    def __init__(self, *, importances, names, kind) -> None:
         self.importances = importances
         self.names = names
         self.kind = kind
@@ -41,23 +51,24 @@ class UncertaintyImportanceDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
+        estimator: Any,
+        X: Any,
         *,
-        background=None,
-        kind=None,
-        n_repeats=5,
-        random_state=None,
-        ax=None,
-        **kwargs,
-    ):
+        background: Any = None,
+        kind: str | None = None,
+        n_repeats: int = 5,
+        random_state: RandomState = None,
+        target: int | None = None,
+        feature_names: Sequence[str] | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """From a fitted model and the rows to be explained.
 
         Parameters
         ----------
-        estimator, X, background, kind, n_repeats, random_state
-            As in :func:`skbayesnn.inspection.uncertainty_importance`. Columns of a
-            frame have their names.
+        estimator, X, background, kind, n_repeats, random_state, target, feature_names
+            As in :func:`skbayesnn.inspection.uncertainty_importance`.
         ax, **kwargs
             As in :meth:`plot`.
 
@@ -73,22 +84,29 @@ class UncertaintyImportanceDisplay:
             kind=kind,
             n_repeats=n_repeats,
             random_state=random_state,
+            target=target,
+            feature_names=feature_names,
         )
-        names = getattr(X, "columns", None)
         kind = f"{kind or default_kind(estimator)} uncertainty".replace("_", " ")
-        return cls.from_importances(result, names=names, kind=kind, ax=ax, **kwargs)
+        return cls.from_importances(result, kind=kind, ax=ax, **kwargs)
 
     @classmethod
     def from_importances(
-        cls, result, *, names=None, kind="uncertainty", ax=None, **kwargs
-    ):
+        cls,
+        result: Any,
+        *,
+        names: Any = None,
+        kind: str = "uncertainty",
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """From what ``uncertainty_importance`` returned.
 
         Parameters
         ----------
         result : Bunch
         names : sequence of str, default=None
-            Of the columns; None numbers them.
+            Of the columns; None is the ``feature_names`` of the result.
         kind : str, default="uncertainty"
             For the label of the axis.
         ax, **kwargs
@@ -101,7 +119,8 @@ class UncertaintyImportanceDisplay:
         require_matplotlib(f"{cls.__name__}.from_importances")
         importances = np.asarray(result.importances)
         if names is None:
-            names = [f"column {i}" for i in range(len(importances))]
+            numbered = [f"column {i}" for i in range(len(importances))]
+            names = getattr(result, "feature_names", numbered)
         names = [str(name) for name in names]
         if len(names) != len(importances):
             raise ValueError(
@@ -110,7 +129,7 @@ class UncertaintyImportanceDisplay:
         display = cls(importances=importances, names=names, kind=kind)
         return display.plot(ax=ax, **kwargs)
 
-    def plot(self, ax=None, **kwargs):
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Draw it; of more than twenty columns those that matter most.
 
         Parameters
@@ -132,6 +151,8 @@ class UncertaintyImportanceDisplay:
         places = np.arange(len(chosen))
         self.bars_ = ax.barh(places, mean[chosen], **style)
         ax.axvline(0, color=GREY, linewidth=0.8)
-        ax.set_xlabel(f"mean {self.kind} that is due to the column")
-        ax.set_yticks(places, [self.names[i] for i in chosen])
+        ax.set_xlabel(f"mean {self.kind}:\nas it is minus with the column replaced")
+        ax.set_yticks(places, short_names([self.names[i] for i in chosen]))
+        if len(chosen) < len(mean):
+            ax.set_ylabel(f"{len(chosen)} of {len(mean)} columns")
         return self

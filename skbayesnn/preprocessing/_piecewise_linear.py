@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import (
     check_array,
     check_consistent_length,
@@ -19,6 +19,12 @@ from skbayesnn._data.validate import (
     refuse_columns_that_are_not_numbers,
 )
 from skbayesnn._fitted_state import changed_at_once
+from skbayesnn._sklearn_compat import (
+    BaseEstimator,
+    OneToOneFeatureMixin,
+    TransformerMixin,
+)
+from skbayesnn._typing import Array
 from skbayesnn.preprocessing._bin_edges import edges_of, tree_targets
 from skbayesnn.preprocessing._repeated_values import as_compared, repeated_values
 
@@ -123,6 +129,10 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
     >>> model = make_pipeline(PiecewiseLinearEncoder(), MCDropoutRegressor())
     """
 
+    bin_edges_: list[Array]
+    n_bins_: Array
+    values_: list[Array]
+
     def __init__(
         self,
         n_bins=16,
@@ -132,7 +142,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         keep_columns=False,
         n_values=0,
         sparse_output=False,
-    ):
+    ) -> None:
         self.n_bins = n_bins
         self.strategy = strategy
         self.target_type = target_type
@@ -140,7 +150,12 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         self.n_values = n_values
         self.sparse_output = sparse_output
 
-    def fit(self, X, y=None, sample_weight=None):
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
         """Find the edges of every column's bins, and its repeated values.
 
         Parameters
@@ -195,7 +210,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
             ]
         return self
 
-    def transform(self, X):
+    def transform(self, X: Any) -> Array:
         """The encoding of every column, one after the other.
 
         Parameters
@@ -224,7 +239,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
             encoding[:, start:end] = block
         return encoding
 
-    def inverse_transform(self, X):
+    def inverse_transform(self, X: Any) -> Array:
         """The columns of an encoding.
 
         Exact up to rounding; without ``keep_columns`` a value outside of the edges
@@ -261,7 +276,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
             columns[:, j] = shift + block @ factors
         return columns
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Names of the encoding's features: ``age_bin0``, ``age_bin1``, ...
 
         A column that is kept has its own name; a value's feature is ``gain_7298.0``.
@@ -276,7 +291,10 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         names : ndarray of str objects, (n_features_out,)
         """
         # Of a column each: what that mixin does with the argument is wanted here.
-        columns = OneToOneFeatureMixin.get_feature_names_out(self, input_features)
+        columns = OneToOneFeatureMixin.get_feature_names_out(
+            self,  # type: ignore[arg-type]
+            input_features,
+        )
         names = []
         of_columns = zip(columns, self.n_bins_, self.values_, strict=True)
         for column, n_bins, values in of_columns:

@@ -1,9 +1,17 @@
 """What is far from where most values are."""
 
+import warnings
+
 import numpy as np
 import pytest
+from scipy import sparse
 
-from skbayesnn._data.outliers import common_range, is_outlier, ordinary_rows
+from skbayesnn._data.outliers import (
+    common_range,
+    is_outlier,
+    ordinary_rows,
+    warn_of_far_rows,
+)
 
 ROWS = 41
 
@@ -51,3 +59,41 @@ def test_where_each_row_has_an_outlier_all_are_ordinary():
     """As five rows of 300 columns: of something there are always some."""
     values = np.zeros((5, 5)) + 1e-3 * np.arange(5)[:, None] + 1e9 * np.eye(5)
     assert ordinary_rows(values).all()
+
+
+def warned(call, *rows):
+    """The text of the only warning, or None."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        call(*rows)
+    assert len(found) <= 1
+    return str(found[0].message) if found else None
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_far_rows_are_beyond_a_thousand_standard_deviations(kind):
+    mean, scale = np.array([0.0, 7e4, -1.0]), np.array([1.0, 1e3, 0.5])
+    rows = np.tile(mean, (5, 1))
+    for n_rows, reach in ((20, 1e3), (1e6, 1e4)):
+        for sign in (-1, 1):
+            rows[2, 1] = mean[1] + sign * 0.999 * reach * scale[1]
+            assert warned(warn_of_far_rows, kind(rows), mean, scale, n_rows) is None
+            rows[2, 1] = mean[1] + sign * 1.001 * reach * scale[1]
+            text = warned(warn_of_far_rows, kind(rows), mean, scale, n_rows)
+            assert f"in column 1 of row 2 is {reach:.1g} standard dev" in text
+    text = warned(warn_of_far_rows, kind(rows), mean, scale, 20, ["a", "b", "c"])
+    assert "in column 'b' of row 2" in text
+
+
+def test_heavy_tails_are_not_far(seed):
+    """Student's t with 3 degrees of freedom, and a category of one training row.
+
+    1,000 new values of the former: one is beyond 1,000 standard deviations (1.7) with a
+    probability of 1e-6. The latter are as far from the mean as the training row.
+    """
+    random = np.random.default_rng(seed)
+    known, new = (random.standard_t(3, size=(n, 1)) for n in (500, 1000))
+    assert warned(warn_of_far_rows, new, known.mean(0), known.std(0), 500) is None
+    rare = np.zeros((2_000_000, 1), np.float32)
+    rare[0] = 1
+    assert warned(warn_of_far_rows, rare, rare.mean(0), rare.std(0), len(rare)) is None

@@ -81,7 +81,23 @@ def test_nan_and_infinity_in_y(data, refused, fitted, value, word):
         )
     labels = data.codes.astype(float)
     labels[5] = value
-    refused(MCDropoutClassifier, data.X, labels, ValueError, f"contains {word}")
+    message = "contains infinity" if word == "infinity" else "a label for every row"
+    refused(MCDropoutClassifier, data.X, labels, ValueError, message)
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "boolean", "Float64", "string"])
+def test_missing_targets_of_pandas(data, refused, dtype):
+    """The right error, without NumPy's warning of a cast before it."""
+    pd = pytest.importorskip("pandas")
+    codes = data.codes if dtype != "boolean" else data.codes > 0
+    y = pd.Series(codes.astype(str) if dtype == "string" else codes, dtype=dtype)
+    y[5] = pd.NA
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        said = "`y` must have a value for every row; got <NA> in 1 of 41|y contains NaN"
+        refused(MCDropoutRegressor, data.X, y, ValueError, said)
+        said = "`y` must have a label for every row; got .* in 1 rows, first in row 5"
+        refused(MCDropoutClassifier, data.X, y, ValueError, said)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -1.0])
@@ -187,7 +203,7 @@ def test_constant_columns(data, small, kind, make):
     X[:, 3] = 0.0
     model = kind(**small)
     with pytest.warns(
-        UserWarning, match=r"2 columns .* constant .*\(numbers \[1, 3\]\).*Remove them"
+        UserWarning, match=r"2 columns .* constant .*\(1, 3\).*Remove them"
     ):
         model.fit(make(X), target(kind, data))
     assert np.isfinite(model.predict_uncertainty(make(data.X_new))).all()
@@ -197,7 +213,7 @@ def test_columns_that_are_constant_where_the_weight_is(data, small):
     X = data.X.copy()
     X[:30, 2] = 1.0
     model = MCDropoutRegressor(**small)
-    with pytest.warns(UserWarning, match=r"1 columns .*numbers \[2\]"):
+    with pytest.warns(UserWarning, match=r"1 columns .*rows \(2\)"):
         model.fit(X, data.y, sample_weight=np.r_[np.ones(30), np.zeros(11)])
 
 
@@ -353,6 +369,12 @@ PARAMETERS = [
         ValueError,
         "at most 1000000 per layer; got 1000000000. Weights grow",
     ),
+    (
+        {"hidden_layer_sizes": (10**6, 10**6)},
+        ValueError,
+        "`hidden_layer_sizes` and `n_estimators` must make at most .* got 1,000,00",
+    ),
+    ({"n_estimators": 10**9}, ValueError, "`n_estimators` must be at most 1000000"),
     ({"hidden_layer_sizes": "abc"}, TypeError, "integer or a sequence.* got 'abc'"),
     ({"hidden_layer_sizes": 2.5}, TypeError, "integer or a sequence.* got 2.5"),
     ({"hidden_layer_sizes": (5, 2.5)}, TypeError, "must be an integer; got 2.5"),
@@ -404,7 +426,10 @@ PARAMETERS = [
         "`early_stopping` must be True, False or 'auto'; got 1",
     ),
     ({"warm_start": "no"}, TypeError, "`warm_start` must be True or False; got 'no'"),
-    ({"verbose": 2}, TypeError, "`verbose` must be True or False; got 2"),
+    ({"verbose": 1.0}, TypeError, "`verbose` must be True, False or an integer >= 0"),
+    ({"verbose": "yes"}, TypeError, "`verbose` must be .* got 'yes'"),
+    ({"verbose": None}, TypeError, "`verbose` must be .* got None"),
+    ({"verbose": -1}, ValueError, "`verbose` must be >= 0; got -1"),
     (
         {"validation_fraction": 1.0},
         ValueError,

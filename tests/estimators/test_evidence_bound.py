@@ -7,6 +7,8 @@ from scipy.special import entr
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._families import FAMILIES
+from skbayesnn._inference import training
+from skbayesnn._inference.bound import Bound
 from skbayesnn._priors import PRIORS
 
 ROWS, COLUMNS, HIDDEN = 37, 3, 5
@@ -38,15 +40,31 @@ def test_normaliser_and_masks_are_in_it(rows, noise, length_scale):
         noise=noise,
         dropout=rate,
         length_scale=length_scale,
-        max_iter=2,
+        # So much noise that the draws hardly matter.
+        tau=1e-3,
+        max_iter=N_STILL,
+        learning_rate_init=1e-300,
         dtype="float64",
         n_estimators=2,
     ).fit(*rows)
-    loss = model.history_["loss"][-1].mean()
+    loss, error = mean_loss(model)
     # log p(w) has log l of every weight and bias.
     of_prior = (WEIGHTS + BIASES) * np.log(length_scale)
     expected = -ROWS * loss + of_prior + entropy(noise, 1 - rate)
-    assert model.elbo_ == pytest.approx(expected, rel=1e-9)
+    error = np.hypot(ROWS * error, model.elbo_std_error_)
+    assert abs(model.elbo_ - expected) < 6 * error
+    # That the constants are seen in it.
+    assert 6 * error < min(abs(of_prior), abs(entropy(noise, 1 - rate)))
+
+
+# Epochs of networks that stand still, each of which has a draw of the loss.
+N_STILL = 300
+
+
+def mean_loss(model):
+    """Per row, mean over epochs and networks, and its standard error."""
+    loss = model.history_["loss"].mean(1)
+    return loss.mean(), loss.std(ddof=1) / np.sqrt(len(loss))
 
 
 @pytest.mark.parametrize("rate", [0.0, "auto"])
@@ -54,12 +72,71 @@ def test_without_masks_and_with_learned_ones(rows, rate):
     """The former have no entropy, that of the latter is in the KL."""
     X, y = rows
     model = MCDropoutClassifier(
-        (HIDDEN,), dropout=rate, length_scale=2.0, max_iter=2, dtype="float64"
+        (HIDDEN,),
+        dropout=rate,
+        length_scale=2.0,
+        max_iter=N_STILL,
+        learning_rate_init=1e-300,
+        dtype="float64",
     ).fit(X, y > 0)
     # A classifier of two classes has two outputs.
     n_weights = COLUMNS * HIDDEN + 2 * HIDDEN + HIDDEN + 2
-    expected = -ROWS * model.history_["loss"][-1, 0] + n_weights * np.log(2.0)
-    assert model.elbo_ == pytest.approx(expected, rel=1e-9)
+    loss, error = mean_loss(model)
+    expected = -ROWS * loss + n_weights * np.log(2.0)
+    if rate == 0:
+        assert error < 1e-12 and model.elbo_std_error_ == 0
+        assert model.elbo_ == pytest.approx(expected, rel=1e-9)
+    error = np.hypot(ROWS * error, model.elbo_std_error_)
+    assert abs(model.elbo_ - expected) <= 6 * error + 1e-6
+
+
+@pytest.mark.parametrize("standardize", [False, True], ids=["as it is", "standardised"])
+def test_linear_model_against_the_closed_form(seed, standardize):
+    """Of the networks that come out of a fit, within the standard error."""
+    random = np.random.default_rng([seed, 5])
+    X = random.normal(size=(ROWS, COLUMNS)) * [1.0, 3.0, 0.2]
+    y = X @ [1.0, -0.5, 3.0] + 0.3 * random.normal(size=ROWS)
+    rate, tau, scale = 0.2, 10.0, 0.7
+    model = MCDropoutRegressor(
+        (),
+        dropout=rate,
+        tau=tau,
+        length_scale=scale,
+        standardize=standardize,
+        n_estimators=3,
+        random_state=seed,
+    ).fit(X, y)
+    z, residual = (X - model.x_mean_) / model.x_scale_, (y - model.y_mean_)[:, None]
+    bounds = []
+    for weight, bias in zip(
+        model.parameters_["layers/0/mean"].astype(float),
+        model.parameters_["layers/0/bias"].astype(float),
+        strict=True,
+    ):
+        f = model.y_scale_ * ((1 - rate) * z @ weight + bias)
+        spread = rate * (1 - rate) * np.square(model.y_scale_ * z * weight.T).sum(1)
+        squares = np.square(residual - f).sum() + spread.sum()
+        nll = 0.5 * (tau * squares + ROWS * np.log(2 * np.pi / tau))
+        energy = 0.5 * scale**2 * ((1 - rate) * weight**2).sum()
+        energy += 0.5 * scale**2 * (bias**2).sum()
+        n_masks = COLUMNS * (entr(rate) + entr(1 - rate))
+        bounds.append(-nll - energy + n_masks + (COLUMNS + 1) * np.log(scale))
+    assert abs(model.elbo_ - np.mean(bounds)) < 6 * model.elbo_std_error_
+    # Of one draw per row, which is what an epoch has.
+    nll = ROWS * model.history_["negative_log_likelihood"][-20:].mean(1)
+    assert 0 < model.elbo_std_error_ < nll.std() / 5
+
+
+def test_it_changes_nothing_else(rows, monkeypatch):
+    """Neither weights nor predictions."""
+    options = {"hidden_layer_sizes": (HIDDEN,), "max_iter": 5, "random_state": 0}
+    model = MCDropoutRegressor(**options).fit(*rows)
+    monkeypatch.setattr(training, "bound_of", lambda *_: Bound(*np.zeros((4, 1))))
+    without = MCDropoutRegressor(**options).fit(*rows)
+    assert without.elbo_std_error_ == 0
+    for name, values in model.parameters_.items():
+        np.testing.assert_array_equal(values, without.parameters_[name])
+    np.testing.assert_array_equal(model.predict(rows[0]), without.predict(rows[0]))
 
 
 def test_the_flattest_prior_is_not_always_the_best(seed):

@@ -13,7 +13,13 @@ from scipy import sparse
 from sklearn.base import clone
 
 import skbayesnn.model_selection
-from skbayesnn import MCDropoutRegressor
+from skbayesnn import (
+    AnchoredEnsembleRegressor,
+    BBBRegressor,
+    MCDropoutRegressor,
+    VariationalDropoutRegressor,
+    VariationalGPRegressor,
+)
 from tests.estimators.posteriors import BBB, CASES, MC_DROPOUT, VARIATIONAL
 
 # Networks of a few units in a few epochs are worse than a straight line, of course.
@@ -216,6 +222,66 @@ def test_units_are_left_before_the_training(data, few, kind, held):
             atol=1e-3,
         )
     assert np.mean(agree(moved.parameters_, plain.parameters_)) > 0.95
+
+
+REGRESSORS = [
+    MCDropoutRegressor,
+    BBBRegressor,
+    VariationalDropoutRegressor,
+    AnchoredEnsembleRegressor,
+    VariationalGPRegressor,
+]
+
+
+def predictions_of(model, X):
+    """What a regressor returns of y, by name; all but stds are in y's position."""
+    mean, std = model.predict(X, return_std=True)
+    return {
+        "predict": mean,
+        "std": std,
+        "mean_weights": model.predict(X, method="mean_weights"),
+        "cov": model.predict(X, return_cov=True)[1],
+        "uncertainty": model.predict_uncertainty(X, "epistemic"),
+        "interval": model.predict_interval(X),
+        "quantile": model.predict_quantile(X, [0.2, 0.7]),
+        "sample_f": model.sample_f(X, 3),
+        "sample_y": model.sample_y(X, 3),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:in its training rows the network is far worse")
+@pytest.mark.parametrize("shift", [2.0**31, -1e7, 1.0])
+def test_predictions_of_single_precision_resolve_y(data, shift):
+    """float32 X gives float32 predictions, and float64 where those would be rounded.
+
+    2^31 is a time in seconds: neighbours in float32 are 256 apart, and y's std is 2.
+    """
+    X, y = data.X.astype(np.float32), data.y + shift
+    wanted = np.float32 if shift == 1 else np.float64
+    wrong = []
+    for kind in REGRESSORS:
+        model = kind(max_iter=2, n_draws=7, random_state=0).fit(X, y)
+        single = predictions_of(model, data.X_new.astype(np.float32))
+        double = predictions_of(model, data.X_new.astype(np.float32).astype(float))
+        for name, values in single.items():
+            # Seven digits of what the network computes, and of y itself in float32.
+            error = np.abs(values - double[name]).max() / model.y_scale_[0]
+            if name == "sample_y":  # its noise depends on the precision
+                error = 1.0 - len(np.unique(values)) / values.size
+            if values.dtype != wanted or error > 1e-4:
+                wrong.append((kind.__name__, name, values.dtype.name, error))
+    assert not wrong
+
+
+def test_predictions_of_single_precision_are_in_its_range(data, few):
+    """The squares of stds are; 1e20 squared is infinite in float32."""
+    X = data.X.astype(np.float32)
+    for unit in (1e20, 1e-20):
+        model = MCDropoutRegressor(**few).fit(X, data.y * unit)
+        mean, cov = model.predict(X, return_cov=True)
+        assert mean.dtype == cov.dtype == np.float64
+        assert np.isfinite(cov).all()
+        assert (cov > 0).all()
 
 
 # ---- training that goes on

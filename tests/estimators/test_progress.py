@@ -1,5 +1,6 @@
 """Progress of long fits: tqdm, and scikit-learn's callbacks where they exist."""
 
+import re
 import sys
 import warnings
 
@@ -20,8 +21,12 @@ def test_verbose_shows_a_bar(data, small, capsys):
     model = MCDropoutRegressor(verbose=True, **small).fit(data.X, data.y)
     shown = capsys.readouterr()
     assert "MCDropoutRegressor" in shown.err and "20/20" in shown.err
+    assert re.search(r"\[\d\d:\d\d<[\d?]", shown.err), "time passed < time left"
     assert shown.out == ""
-    quiet = clone(model).set_params(verbose=False).fit(data.X, data.y)
+    for verbose in (1, 2, np.int64(3)):
+        clone(model).set_params(verbose=verbose).fit(data.X, data.y)
+        assert "20/20" in capsys.readouterr().err
+    quiet = clone(model).set_params(verbose=0).fit(data.X, data.y)
     assert capsys.readouterr() == ("", "")
     np.testing.assert_array_equal(quiet.predict(data.X_new), model.predict(data.X_new))
 

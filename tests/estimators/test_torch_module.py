@@ -1,40 +1,315 @@
 """MC dropout of modules that were trained in torch."""
 
+import pickle
+import re
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pandas as pd
 import pytest
+import sklearn
 import torch
+import torch.nn.functional as F
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.metrics import get_scorer
 from sklearn.pipeline import make_pipeline
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import skbayesnn
-from skbayesnn import from_torch
+from skbayesnn import from_torch, scoring
 
-ROWS, COLUMNS, CLASSES = 7, 4, 3
+ROWS, COLUMNS, CLASSES, DRAWS = 7, 4, 3, 2
+# Deprecated, and still in use.
+OF_TORCHSCRIPT = pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+
+
+class Forward(nn.Module):
+    """A module whose forward is a function of itself and its inputs."""
+
+    def __init__(self, forward, **layers):
+        super().__init__()
+        self.of_inputs = forward
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+
+    def forward(self, *args, **kwargs):
+        return self.of_inputs(self, *args, **kwargs)
+
+
+@pytest.fixture(autouse=True)
+def weights_from_the_seed(seed):
+    """Modules are made in the tests; the generator is as before afterwards."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
 
 
 @pytest.fixture
-def module(seed):
+def module():
     """Two kinds of dropout, and running moments that are not those of the rows."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return nn.Sequential(
-            nn.Linear(COLUMNS, 24),
-            nn.BatchNorm1d(24),
-            nn.ReLU(),
-            nn.Dropout(0.3),
-            nn.Unflatten(1, (6, 4)),
-            nn.Conv1d(6, 5, 2),
-            nn.Dropout1d(0.5),
-            nn.Flatten(),
-            nn.Linear(15, CLASSES),
-        ).double()
+    return nn.Sequential(
+        nn.Linear(COLUMNS, 24),
+        nn.BatchNorm1d(24),
+        nn.ReLU(),
+        nn.Dropout(0.3),
+        nn.Unflatten(1, (6, 4)),
+        nn.Conv1d(6, 5, 2),
+        nn.Dropout1d(0.5),
+        nn.Flatten(),
+        nn.Linear(15, CLASSES),
+    ).double()
 
 
 @pytest.fixture
 def X(seed):
     return np.random.default_rng(seed).normal(size=(ROWS, COLUMNS))
+
+
+def perceptron(n_outputs=1, dropout=None, n_inputs=COLUMNS):
+    dropout = nn.Dropout(0.5) if dropout is None else dropout
+    return nn.Sequential(
+        nn.Linear(n_inputs, 8), nn.Tanh(), dropout, nn.Linear(8, n_outputs)
+    )
+
+
+# ---- every kind of dropout, as in training
+
+
+class OwnDropout(TorchDispatchMode):
+    """torch's own dropout in training, with the random numbers of a draw."""
+
+    def __init__(self, draw):
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(draw)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.bernoulli_.float:
+            mask, kept = (*args, 0.5)[:2]
+            uniform = torch.rand(mask.shape, generator=self.generator)
+            return mask.copy_(uniform >= 1 - kept)
+        assert torch.Tag.nondeterministic_seeded not in func.tags, func
+        return func(*args, **(kwargs or {}))
+
+
+def by_torch(module, X, draw):
+    """Each row alone through the module in training."""
+    outputs = []
+    for row in torch.tensor(X):
+        with torch.no_grad(), OwnDropout(draw):
+            outputs.append(module.train()(row[None]).reshape(-1))
+    return torch.stack(outputs).numpy()
+
+
+def encoder(**options):
+    return nn.TransformerEncoderLayer(8, 2, 6, dropout=0.25, **options)
+
+
+def sequence(layer, call, last, dropout=0.25):
+    """Rows as sequences of numbers with 8 features, through a layer."""
+    return Forward(
+        lambda net, x: net.last(call(net, net.first(x[..., None]))),
+        first=nn.Linear(1, 8),
+        layer=layer,
+        last=nn.Linear(last, 1),
+    )
+
+
+def recurrent(kind, time_first=False, **options):
+    options |= {"batch_first": not time_first, "dropout": 0.5}
+
+    def call(net, h):
+        h = net.layer(h.transpose(0, 1) if time_first else h)[0]
+        return h[-1] if time_first else h[:, -1]
+
+    layer = kind(8, 5, num_layers=3, **options)
+    n_last = options.get("proj_size", 5) * (1 + options.get("bidirectional", False))
+    return sequence(layer, call, n_last)
+
+
+def positive(module):
+    """No unit of a relu is dead."""
+    for value in module.parameters():
+        value.data.abs_()
+    return module
+
+
+def attention(**options):
+    """Heads of two features; grouped, causal or with a mask."""
+
+    def call(net, h):
+        query = h.unflatten(2, (4, 2)).transpose(1, 2)
+        key = query[:, :2] if options.get("enable_gqa") else query
+        p = 0.5 if net.training else 0.0
+        h = F.scaled_dot_product_attention(query, key, key, dropout_p=p, **options)
+        return h.transpose(1, 2).flatten(2).mean(1)
+
+    return sequence(nn.Identity(), call, 8)
+
+
+def multihead(**options):
+    def call(net, h):
+        h = h.transpose(0, 1)
+        return net.layer(h, h, h, **options)[0].mean(0)
+
+    return sequence(nn.MultiheadAttention(8, 2, dropout=0.5), call, 8)
+
+
+class Subclass(nn.Dropout):
+    """As users write it, to find their layers."""
+
+
+class WithInner(nn.Dropout):
+    """A layer of dropout that has another one call it."""
+
+    def __init__(self, p):
+        super().__init__(p)
+        self.inner = nn.Dropout(p)
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+def functional(drop):
+    return Forward(
+        lambda net, x: net.last(drop(net, net.first(x).tanh())),
+        first=nn.Linear(COLUMNS, 8),
+        last=nn.Linear(8, 1),
+    )
+
+
+def channels(dropout):
+    return nn.Sequential(
+        nn.Unflatten(1, (1, COLUMNS)),
+        nn.Conv1d(1, 6, 2),
+        dropout,
+        nn.Flatten(),
+        nn.Linear(18, 1),
+    )
+
+
+def shared_twice():
+    drop = nn.Dropout(0.5)
+    return nn.Sequential(nn.Linear(COLUMNS, 8), drop, nn.Tanh(), drop, nn.Linear(8, 1))
+
+
+def rows_share_an_axis(time_first):
+    """Dropout of (rows * columns, features), or (columns * rows, features)."""
+
+    def forward(net, x):
+        flat = (x.T if time_first else x).reshape(-1, 1)
+        h = net.drop(net.first(flat).tanh())
+        shape = (COLUMNS, -1, 5) if time_first else (-1, COLUMNS, 5)
+        h = h.reshape(shape)
+        return net.last((h.transpose(0, 1) if time_first else h).flatten(1))
+
+    layers = {"first": nn.Linear(1, 5), "drop": nn.Dropout(0.5)}
+    return Forward(forward, **layers, last=nn.Linear(5 * COLUMNS, 1))
+
+
+def old_weight_norm():
+    """Its weight is a tensor that autograd has computed, which torch cannot copy."""
+    net = perceptron()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecated, and still in use
+        net[0] = nn.utils.weight_norm(net[0])
+    net(torch.ones(1, COLUMNS))
+    return net
+
+
+KINDS = {
+    "Dropout": lambda: perceptron(),
+    "Dropout in place": lambda: perceptron(dropout=nn.Dropout(0.5, inplace=True)),
+    "Dropout of the inputs in place": lambda: nn.Sequential(
+        nn.Dropout(0.5, inplace=True), nn.Linear(COLUMNS, 1)
+    ),
+    "AlphaDropout": lambda: perceptron(dropout=nn.AlphaDropout(0.25)),
+    "FeatureAlphaDropout": lambda: channels(nn.FeatureAlphaDropout(0.25)),
+    "Dropout1d": lambda: channels(nn.Dropout1d(0.5)),
+    # torch takes (rows, columns) for one row of (channels, length).
+    "Dropout1d of a matrix": lambda: perceptron(dropout=nn.Dropout1d(0.5)),
+    "Dropout2d": lambda: channels(
+        nn.Sequential(nn.Unflatten(2, (1, 3)), nn.Dropout2d(0.5))
+    ),
+    "Dropout3d": lambda: channels(
+        nn.Sequential(nn.Unflatten(2, (1, 3, 1)), nn.Dropout3d(0.5))
+    ),
+    "subclass": lambda: perceptron(dropout=Subclass(0.5)),
+    "subclass around a layer": lambda: perceptron(dropout=WithInner(0.5)),
+    "layer called twice": shared_twice,
+    "layer made in forward": lambda: functional(lambda net, h: nn.Dropout(0.5)(h)),
+    "function": lambda: functional(lambda net, h: F.dropout(h, 0.5, net.training)),
+    "function in training only": lambda: functional(
+        lambda net, h: F.dropout(h, 0.5) if net.training else h
+    ),
+    "function in place": lambda: functional(
+        lambda net, h: F.dropout(h, 0.5, net.training, inplace=True)
+    ),
+    "alpha function": lambda: functional(
+        lambda net, h: F.alpha_dropout(h, 0.25, net.training)
+    ),
+    "dropped weights": lambda: Forward(
+        lambda net, x: F.linear(x, F.dropout(net.last.weight, 0.5, net.training)),
+        last=nn.Linear(COLUMNS, 1),
+    ),
+    "LSTM": lambda: recurrent(nn.LSTM),
+    "LSTM, projected": lambda: recurrent(nn.LSTM, proj_size=3),
+    "GRU, both ways": lambda: recurrent(nn.GRU, bidirectional=True),
+    "GRU, time first": lambda: recurrent(nn.GRU, time_first=True),
+    "RNN": lambda: recurrent(nn.RNN, bias=False),
+    "RNN, relu": lambda: positive(recurrent(nn.RNN, nonlinearity="relu")),
+    "attention": lambda: attention(),
+    "attention, causal": lambda: attention(is_causal=True, scale=0.3),
+    "attention, grouped": lambda: attention(enable_gqa=True),
+    # The first step attends to nothing.
+    "attention, masked": lambda: attention(attn_mask=torch.ones(4, 4).tril(-1).bool()),
+    "MultiheadAttention": lambda: multihead(need_weights=False),
+    "MultiheadAttention, weights": lambda: multihead(need_weights=True),
+    "TransformerEncoderLayer": lambda: sequence(
+        encoder(batch_first=True), lambda net, h: net.layer(h).mean(1), 8
+    ),
+    "TransformerEncoderLayer, time first": lambda: sequence(
+        encoder(), lambda net, h: net.layer(h.transpose(0, 1)).mean(0), 8
+    ),
+    "rows before columns": lambda: rows_share_an_axis(time_first=False),
+    "columns before rows": lambda: rows_share_an_axis(time_first=True),
+    "weight_norm": old_weight_norm,
+}
+
+
+def test_every_kind_of_dropout_is_that_of_training(X):
+    """Of all rows at once, as of each row alone by torch's own code."""
+    X = X[:4]
+    wrong, noise = [], 1e-3
+    for kind, make in KINDS.items():
+        module = make().double()
+        model = from_torch(module, noise_std=noise, n_draws=DRAWS)
+        expected = np.stack([by_torch(module, X, draw) for draw in range(DRAWS)])
+        mean, variance = expected.mean(0)[:, 0], expected.var(0)[:, 0]
+        assert variance.max() > 1e-12, f"{kind}: the masks change nothing"
+        found, std = model.predict(X, return_std=True)
+        close = np.allclose(found, mean, rtol=1e-9, atol=1e-12)
+        if not (close and np.allclose(std**2, variance + noise**2, rtol=1e-9)):
+            wrong.append(kind)
+    assert not wrong
+
+
+@pytest.mark.parametrize("kind", ["Dropout", "columns before rows"])
+def test_prediction_is_a_function_of_the_row(kind, X):
+    """Whatever its place, and whatever rows are with it; in float64."""
+    model = from_torch(KINDS[kind]().double(), noise_std=1.0, n_draws=DRAWS)
+    expected = model.predict(X)
+    with sklearn.config_context(working_memory=1e-9):
+        one_by_one = model.predict(X)
+    found = [
+        model.predict(X[::-1].copy())[::-1],
+        np.concatenate([model.predict(X[:1]), model.predict(X[1:])]),
+        one_by_one,
+    ]
+    np.testing.assert_allclose(found, [expected] * 3, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(model.predict(X), expected)
 
 
 def by_hand(module, X, draw):
@@ -52,6 +327,8 @@ def by_hand(module, X, draw):
 
 
 def test_regressor_is_the_mixture_of_the_masks(module, X):
+    """Batch normalisation has its running moments."""
+    module[1].running_mean += 0.5
     model = from_torch(module, noise_std=0.4, n_draws=6)
     outputs = np.stack([by_hand(module, X, draw) for draw in range(6)])
     np.testing.assert_allclose(model.predict(X), outputs.mean(0))
@@ -60,33 +337,67 @@ def test_regressor_is_the_mixture_of_the_masks(module, X):
     assert model.predict_interval(X).shape == (ROWS, CLASSES, 2)
 
 
-def test_classifier_is_the_mean_of_the_softmax(module, X):
-    labels = ["c", "a", "b"]
-    model = from_torch(module, classes=labels, n_draws=6)
-    outputs = np.stack([by_hand(module, X, draw) for draw in range(6)])
-    probability = torch.softmax(torch.as_tensor(outputs), -1).mean(0).numpy()
-    np.testing.assert_allclose(model.predict_proba(X), probability)
-    expected = np.array(labels)[probability.argmax(1)]
-    np.testing.assert_array_equal(model.predict(X), expected)
-    assert model.score(X, expected) == 1
-    assert (model.predict_uncertainty(X, "mutual_information") > 0).all()
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: nn.RReLU(0.1, 0.9),
+        lambda: nn.BatchNorm1d(8),
+        lambda: Forward(
+            lambda net, x: F.rrelu(x, 0.1, 0.9, training=net.training).double()
+        ),
+        lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(8, 8)),
+    ],
+)
+def test_all_else_is_as_in_evaluation(layer, X):
+    """The expected outputs are those of the layer in evaluation."""
+    layer = layer().double()
+    before, after = nn.Linear(COLUMNS, 8).double(), nn.Linear(8, 1).double()
+    module = nn.Sequential(before, layer, nn.Dropout(0.5), after)
+    model = from_torch(module, noise_std=1.0, n_draws=1)
+    mask = torch.rand(1, 8, generator=torch.Generator().manual_seed(0)) >= 0.5
+    with torch.no_grad():
+        h = layer.eval()(before(torch.as_tensor(X)))
+        expected = after(h * mask / 0.5)[:, 0].numpy()
+    np.testing.assert_allclose(model.predict(X), expected, rtol=1e-12)
 
 
-def test_prediction_is_a_function_of_the_row(module, X):
-    model = from_torch(module, lambda X: X * 2.0, noise_std=0.1)
-    whole = model.predict_quantile(X, 0.8)
-    np.testing.assert_allclose(model.predict_quantile(X[2:3], 0.8), whole[2:3])
-    np.testing.assert_array_equal(model.predict_quantile(X, 0.8), whole)
-    doubled = from_torch(module, noise_std=0.1)
-    np.testing.assert_allclose(doubled.predict_quantile(2 * X, 0.8), whole)
+@OF_TORCHSCRIPT
+def test_script_modules_and_wrappers(X):
+    """TorchScript, a data-parallel wrapper, half precision: the same masks."""
+    net = perceptron(dropout=nn.Sequential(nn.BatchNorm1d(8), nn.Dropout(0.5)))
+    expected = from_torch(net, noise_std=1.0, n_draws=DRAWS).predict(X)
+    for other in (torch.jit.script(net), nn.DataParallel(net)):
+        found = from_torch(other, noise_std=1.0, n_draws=DRAWS).predict(X)
+        # Of fused kernels in single precision.
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    for dtype, eps in ((torch.bfloat16, 2**-8), (torch.float16, 2**-11)):
+        found = from_torch(net.to(dtype), noise_std=1.0, n_draws=DRAWS).predict(X)
+        np.testing.assert_allclose(found, expected, atol=20 * eps)
+
+
+@pytest.mark.cuda
+def test_masks_on_a_gpu_are_those_on_the_cpu(X):
+    """In float64, but for the order of sums."""
+    for kind in (
+        "AlphaDropout",
+        "Dropout2d",
+        "LSTM",
+        "attention",
+        "MultiheadAttention",
+    ):
+        net = KINDS[kind]().double()
+        expected = from_torch(net, noise_std=1.0, n_draws=DRAWS).predict(X)
+        model = from_torch(net.to("cuda"), noise_std=1.0, n_draws=DRAWS)
+        np.testing.assert_allclose(model.predict(X), expected, rtol=1e-9, err_msg=kind)
+        assert next(net.parameters()).device.type == "cuda"
 
 
 def test_module_is_left_alone(module, X):
     """Its mode, its hooks, and what it does later."""
     before = {n: v.clone() for n, v in module.state_dict().items()}
-    model = from_torch(module, noise_std=0.1)
+    model = from_torch(module, noise_std=0.1, n_draws=DRAWS)
     found = model.predict(X)
-    assert module.training
+    assert all(layer.training for layer in module.modules())
     assert not any(m._forward_hooks for m in module.modules())
     with torch.no_grad():
         module[0].weight.zero_()
@@ -96,77 +407,561 @@ def test_module_is_left_alone(module, X):
     assert all(torch.equal(value, after[name]) for name, value in before.items())
 
 
-def test_free_functions_and_pipelines_take_it(module, X):
-    with torch.random.fork_rng():
-        last = nn.Linear(15, 1).double()
-    model = from_torch(module[:-1].append(last), noise_std=0.1)
-    piped = make_pipeline("passthrough", model)
-    assert skbayesnn.predict_interval(piped, X).shape == (ROWS, 2)
+def test_inputs_are_left_alone(X):
+    """The first layers work in place, on memory that torch shares with NumPy."""
+    before = X.copy()
+    module = nn.Sequential(nn.ReLU(inplace=True), nn.Dropout(0.5, inplace=True))
+    model = from_torch(
+        nn.Sequential(module, nn.Linear(4, 1).double()), noise_std=1.0, n_draws=DRAWS
+    )
+    model.predict(X)
+    np.testing.assert_array_equal(X, before)
 
 
 def test_threads_have_masks_of_their_own(module, X):
-    model = from_torch(module, noise_std=0.1)
+    model = from_torch(module, noise_std=0.1, n_draws=DRAWS)
     expected = model.predict(X)
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(model.predict, [X] * 8):
             np.testing.assert_array_equal(found, expected)
 
 
+# ---- what is refused
+
+
+class ByRand(nn.Dropout):
+    def forward(self, x):
+        return x * (torch.rand_like(x) >= self.p) if self.training else x
+
+
+class ByNumpy(nn.Module):
+    def forward(self, x):
+        return x * torch.as_tensor(np.random.default_rng().random(x.shape) > 0.5)
+
+
+class Off(nn.Dropout):
+    def forward(self, x):
+        return x
+
+
+class Noise(nn.Module):
+    def forward(self, x):
+        return x + torch.randn_like(x) if self.training else x
+
+
+class OwnNorm(nn.Module):
+    def forward(self, x):
+        return x - x.mean(0) if self.training else x
+
+
+class Annealed(nn.Dropout):
+    """Its rate falls from call to call."""
+
+    def forward(self, x):
+        self.p *= 0.99
+        return super().forward(x)
+
+
+class Counting(nn.Module):
+    n = 0
+
+    def forward(self, x):
+        self.n += 1
+        return x + self.n
+
+
+def packed(net, x):
+    lengths = torch.full((len(x),), COLUMNS)
+    pack = nn.utils.rnn.pack_padded_sequence
+    return net.last(net.layer(pack(x[..., None], lengths, batch_first=True))[1][-1])
+
+
+def swallowed(net, x):
+    try:
+        torch.rand(1)
+    except Exception:
+        return F.dropout(net.last(x))
+
+
+def refused(layer):
+    """A perceptron with this layer, and one of dropout."""
+    return nn.Sequential(layer, nn.Dropout(0.5), nn.Linear(COLUMNS, 1))
+
+
+REFUSED = {
+    "masks of its own": (
+        lambda: refused(ByRand()),
+        r"`0` \(ByRand\) calls .*rand_like",
+    ),
+    "masks of NumPy": (lambda: refused(ByNumpy()), "the same at every call"),
+    "a layer that is off": (lambda: refused(Off()), r"`0` \(Off\) does not"),
+    "noise": (lambda: refused(Noise()), r"`0` \(Noise\) calls .*randn_like"),
+    "a state": (lambda: refused(Counting()), "keep no state"),
+    "a rate that changes": (lambda: refused(Annealed()), "dropout one rate"),
+    "a random number whose error is caught": (
+        lambda: Forward(swallowed, last=nn.Linear(COLUMNS, 1)),
+        "random numbers only for torch's dropout",
+    ),
+    "moments in training": (
+        lambda: refused(OwnNorm()),
+        r"by dropout alone; .*`0` \(OwnNorm\) still",
+    ),
+    "moments of the batch": (
+        lambda: refused(Forward(lambda net, x: x - x.mean(0))),
+        "treat every row by itself",
+    ),
+    "attention between rows": (
+        lambda: sequence(encoder(), lambda net, h: net.layer(h).mean(1), 8),
+        r"one shape per row; `layer.self_attn` \(MultiheadAttention\) gives",
+    ),
+    "packed sequences": (
+        lambda: Forward(
+            packed,
+            layer=nn.GRU(1, 5, 2, dropout=0.5, batch_first=True),
+            last=nn.Linear(5, 1),
+        ),
+        r"`layer` \(GRU\) takes a packed sequence",
+    ),
+    "a module traced in evaluation": (
+        lambda: torch.jit.trace(perceptron().eval(), torch.ones(2, COLUMNS)),
+        "rate 0.5 in .* is switched off",
+    ),
+    "a module frozen in evaluation": (
+        lambda: torch.jit.freeze(torch.jit.script(perceptron().eval())),
+        "must use dropout",
+    ),
+    "no dropout of a function": (
+        lambda: functional(lambda net, h: F.dropout(h, 0.0)),
+        "must use dropout",
+    ),
+    "a branch": (
+        lambda: Forward(lambda net, x: F.dropout(x) if x[0, 0] < 0 else x),
+        "equally often",
+    ),
+    "a tuple": (lambda: Forward(lambda net, x: (F.dropout(x), x)), "got tuple"),
+    "a dict": (lambda: Forward(lambda net, x: {"y": F.dropout(x)}), "got dict"),
+    "a scalar": (
+        lambda: Forward(lambda net, x: F.dropout(x).mean()),
+        r"got shape \(\) for 3 rows",
+    ),
+    "rows last": (
+        lambda: Forward(lambda net, x: F.dropout(x).T),
+        r"got shape \(4, 3\) for 3 rows",
+    ),
+    "several axes": (
+        lambda: Forward(lambda net, x: F.dropout(x).unflatten(1, (2, 2))),
+        r"got shape \(3, 2, 2\)",
+    ),
+    "labels": (lambda: Forward(lambda net, x: F.dropout(x).long()), "torch.int64"),
+    "NaN": (
+        lambda: Forward(lambda net, x: F.dropout(x) * torch.nan),
+        "finite; got others in 7 of 7 rows",
+    ),
+    "other columns": (
+        lambda: perceptron(n_inputs=COLUMNS + 1),
+        r"it raised RuntimeError: .*\nThe inputs were \(3, 4\) of torch.float32",
+    ),
+}
+
+
+@OF_TORCHSCRIPT
+def test_what_cannot_be_shared_by_rows_is_refused(X):
+    """With the name of the layer, and before any draw; rows of both signs."""
+    X[0], X[-1] = -3, 3
+    wrong = {}
+    for name, (make, expected) in REFUSED.items():
+        try:
+            wrong[name] = from_torch(make(), noise_std=1.0, n_draws=DRAWS).predict(X)
+        except ValueError as error:
+            if not re.search(expected, str(error)):
+                wrong[name] = str(error)
+    assert not wrong
+
+
+def test_later_rows_are_checked_too(X):
+    """Rows whose dropout differs from that of the rows that were compared."""
+    module = functional(lambda net, h: F.dropout(h if len(h) < 5 else h[:, :1], 0.5))
+    with pytest.raises(
+        ValueError, match=r"`module` \(Forward\) gives it .* \(7, 1\) for 7 rows"
+    ):
+        from_torch(module, noise_std=1.0, n_draws=DRAWS).predict(X)
+
+
 @pytest.mark.parametrize(
-    ("kind", "shape"),
+    ("module", "options", "error", "said"),
     [
-        (nn.Dropout1d, (4,)),
-        (nn.Dropout1d, (4, 6)),
-        (nn.Dropout2d, (4, 6)),  # which torch takes for (rows, channels, length)
-        (nn.Dropout2d, (4, 6, 5)),
-        (nn.Dropout3d, (4, 6, 5, 3)),
-    ],
-)
-def test_channels_are_dropped_as_a_whole(kind, shape):
-    """Each by itself, alike in all rows, whatever stands behind them."""
-    scale = nn.Parameter(torch.ones(1))
-    layer = nn.Sequential(nn.Flatten(0, 0), kind(0.5))
-    layer.register_parameter("scale", scale)
-    model = from_torch(layer, lambda X: X.reshape(-1, *shape), noise_std=1.0)
-    ones = np.ones((3, int(np.prod(shape))))
-    channels = model._draws(ones).reshape(50, 3, 4, -1)
-    assert set(np.unique(channels)) == {0.0, 2.0}
-    assert (np.ptp(channels, axis=(1, 3)) == 0).all()
-    assert 1 < channels[:, 0, :, 0].sum(1).std()  # Not all of them together.
-
-
-def test_logits_are_as_many_as_classes(module, X):
-    model = from_torch(module, classes=[0, 1])
-    with pytest.raises(ValueError, match=r"logit for each of 2 classes; got 3"):
-        model.predict_proba(X)
-
-
-def test_net_of_skorch(X):
-    skorch = pytest.importorskip("skorch")
-    with torch.random.fork_rng():
-        layers = nn.Linear(COLUMNS, 5), nn.Dropout(0.2), nn.Linear(5, 1)
-        net = skorch.NeuralNetRegressor(
-            nn.Sequential(*layers), max_epochs=1, verbose=0, train_split=False
-        )
-        net.fit(X.astype(np.float32), X[:, :1].astype(np.float32))
-    assert from_torch(net, noise_std=1.0).predict(X).shape == (ROWS,)
-
-
-@pytest.mark.parametrize(
-    ("layer", "options", "error", "said"),
-    [
+        (nn.ReLU(), {"noise_std": 1.0}, ValueError, "must use dropout"),
+        (nn.Dropout(0.0), {"noise_std": 1.0}, ValueError, "a rate > 0"),
+        (nn.LSTM(2, 3, dropout=0), {"noise_std": 1.0}, ValueError, "a rate > 0"),
+        (nn.Dropout(), {}, TypeError, "for a regressor, must be given; got neither"),
+        (nn.Dropout(), {"classes": [0, 1], "noise_std": 1.0}, TypeError, "got both"),
+        (nn.Dropout(), {"noise_std": 0.0}, ValueError, "`noise_std` must be .* > 0"),
         (
-            nn.ReLU(),
+            nn.Dropout(),
+            {"noise_std": [1, -1]},
+            ValueError,
+            "`noise_std` must be .* > 0",
+        ),
+        (nn.Dropout(), {"noise_std": 1.0, "n_draws": 0}, ValueError, "`n_draws` must"),
+        (nn.Dropout(), {"classes": ["a", "b", "a"]}, ValueError, "each label once"),
+        (nn.Dropout(), {"classes": ["a"]}, ValueError, "at least 2 labels"),
+        (nn.Dropout(), {"classes": [[0, 1]]}, ValueError, "at least 2 labels"),
+        (nn.Dropout(), {"classes": [None, "a"]}, TypeError, "of one kind"),
+        (nn.Dropout(), {"classes": [0, 1], "outputs": "log"}, ValueError, "'logits'"),
+        (
+            nn.Dropout(),
+            {"noise_std": 1.0, "outputs": "logits"},
+            ValueError,
+            "for classifiers",
+        ),
+        (nn.Dropout, {"noise_std": 1.0}, TypeError, "torch.nn.Module"),
+        (
+            nn.Sequential(nn.LazyLinear(3), nn.Dropout()),
             {"noise_std": 1.0},
             ValueError,
-            "`module` must have a layer torch.nn.Dropout",
+            "lazy layer",
         ),
-        (nn.Dropout(0.0), {"noise_std": 1.0}, ValueError, "with p > 0; got none"),
-        (nn.Dropout(), {}, TypeError, "`noise_std` must be a number; got None"),
-        (nn.Dropout(), {"noise_std": 0.0}, ValueError, "`noise_std` must be .* > 0"),
-        (nn.Dropout(), {"n_draws": 0}, ValueError, "`n_draws` must be .* >= 1; got 0"),
     ],
 )
-def test_bad_arguments_are_refused(layer, options, error, said):
+def test_bad_arguments_are_refused(module, options, error, said):
     with pytest.raises(error, match=said):
-        from_torch(nn.Sequential(layer), **options)
+        from_torch(module, **options)
+
+
+# ---- inputs
+
+
+def test_inputs_that_X_transform_makes(X):
+    """Integers stay integers; tuples, dicts and other objects are passed on."""
+    codes = np.abs(X * 10).astype(int) % 5
+    embedded = Forward(
+        lambda net, codes, x=None, *, add=0.0: (
+            net.last(F.dropout(net.table(codes).mean(1)))
+            + (0 if x is None else x)
+            + add
+        ),
+        table=nn.Embedding(5, 3),
+        last=nn.Linear(3, 1),
+    )
+
+    def predicted(X_transform, X=codes):
+        return from_torch(embedded, X_transform, noise_std=1.0, n_draws=DRAWS).predict(
+            X
+        )
+
+    expected = predicted(torch.as_tensor)
+    frame = pd.DataFrame(codes)
+    x = X[:, :1]
+    for found in (
+        predicted(lambda X: (torch.as_tensor(X), np.zeros((len(X), 1)))),
+        predicted(lambda X: {"codes": torch.as_tensor(X), "x": None, "add": 0.0}),
+        predicted(lambda X: torch.as_tensor(X.toarray()), sparse.csr_array(codes)),
+        predicted(lambda X: torch.tensor(X.to_numpy()), frame),
+        predicted(lambda X: torch.as_tensor(X), codes.tolist()),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    both = np.hstack([codes, x])
+    found = predicted(
+        lambda X: {"codes": torch.as_tensor(X[:, :-1]).long(), "x": X[:, -1:]}, both
+    )
+    np.testing.assert_allclose(found, expected + x[:, 0], rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="a tensor of integers stays as it is"):
+        predicted(None)
+
+
+def test_arrays_get_the_dtype_of_the_parameters(X):
+    module, options = perceptron().double(), {"noise_std": 1.0, "n_draws": DRAWS}
+    model = from_torch(module, **options)
+    expected = model.predict(X)
+    for transform in (lambda X: X, sparse.csr_array, torch.as_tensor):
+        found = from_torch(module, transform, **options).predict(X)
+        np.testing.assert_array_equal(found, expected)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    np.testing.assert_array_equal(model.predict(frame), expected)
+    single = model.predict(X.astype(np.float32))
+    np.testing.assert_allclose(single, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_rows_on_any_axis_of_the_input(X):
+    """(time, rows, features), the layout of torch's sequences."""
+    layers = {"layer": nn.GRU(1, 5, 2, dropout=0.5), "last": nn.Linear(5, 1)}
+    time_first = Forward(lambda net, x: net.last(net.layer(x)[0][-1]), **layers)
+    layers["layer"] = nn.GRU(1, 5, 2, dropout=0.5, batch_first=True)
+    rows_first = Forward(lambda net, x: net.last(net.layer(x)[0][:, -1]), **layers)
+    rows_first.load_state_dict(time_first.state_dict())
+    found = from_torch(
+        time_first, lambda X: X.T[..., None], noise_std=1.0, n_draws=DRAWS
+    ).predict(X)
+    expected = from_torch(
+        rows_first, lambda X: X[..., None], noise_std=1.0, n_draws=DRAWS
+    ).predict(X)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_missing_values_and_sparse_X_are_refused(X):
+    model = from_torch(perceptron(), noise_std=1.0, n_draws=DRAWS)
+    with_gap = X.copy()
+    with_gap[2, 1] = np.nan
+    for method in ("predict", "predict_uncertainty", "predict_interval", "sample_y"):
+        with pytest.raises(ValueError, match="X contains NaN"):
+            getattr(model, method)(with_gap)
+    with pytest.raises(ValueError, match="must return no NaN"):
+        from_torch(perceptron(), lambda X: X, noise_std=1.0, n_draws=DRAWS).predict(
+            with_gap
+        )
+    filled = from_torch(
+        perceptron(), np.nan_to_num, noise_std=1.0, n_draws=DRAWS
+    ).predict(with_gap)
+    assert np.isfinite(filled).all()
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        model.predict(sparse.csr_array(X))
+    with pytest.raises(ValueError, match="Expected 2D array"):
+        model.predict(X[0])
+    with pytest.raises(TypeError, match="must return numbers"):
+        from_torch(
+            perceptron(), lambda X: X.astype(str), noise_std=1.0, n_draws=DRAWS
+        ).predict(X)
+    for transform in (None, lambda X: X):
+        with pytest.raises(ValueError, match=r"at least one row|0 sample"):
+            from_torch(perceptron(), transform, noise_std=1.0, n_draws=DRAWS).predict(
+                X[:0]
+            )
+
+
+def test_rows_go_through_in_blocks(seed):
+    """As many as fit in the working memory, also of what X_transform makes."""
+    X = np.random.default_rng(seed).normal(size=(600, COLUMNS))
+    seen = []
+
+    def transform(X):
+        seen.append(len(X))
+        return X
+
+    model = from_torch(perceptron(), transform, noise_std=1.0, n_draws=5)
+    expected = model.predict(X), model.predict_uncertainty(X)
+    assert max(seen) == 600
+    seen.clear()
+    # A row has 5 draws of some copies of 8 bytes, and some 40 numbers of 4 bytes.
+    with sklearn.config_context(working_memory=20e3 / 2**20):
+        found = model.predict(X), model.predict_uncertainty(X)
+    assert max(seen) < 100
+    # Each row once, and in each call three rows together and alone.
+    assert sum(seen) == 2 * (600 + 6)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+# ---- classes
+
+
+@pytest.mark.parametrize(
+    "labels", [["low", "mid", "high"], [2, 0, 1], [1.0, 0.0, -1.0]]
+)
+def test_classes_in_any_order(module, X, labels, seed):
+    """Probabilities, densities and scores are those of the right labels."""
+    model = from_torch(module, classes=labels, n_draws=6)
+    outputs = np.stack([by_hand(module, X, draw) for draw in range(6)])
+    of_output = torch.softmax(torch.as_tensor(outputs), -1).mean(0).numpy()
+    labels = np.array(labels)
+    np.testing.assert_array_equal(model.classes_, np.sort(labels))
+    p = model.predict_proba(X)
+    np.testing.assert_allclose(p, of_output[:, labels.argsort()])
+    np.testing.assert_allclose(model.predict_log_proba(X), np.log(p))
+    expected = labels[of_output.argmax(1)]
+    np.testing.assert_array_equal(model.predict(X), expected)
+    assert model.score(X, expected) == 1
+
+    code = np.arange(ROWS) % CLASSES
+    right, y = of_output[np.arange(ROWS), code], labels[code]
+    np.testing.assert_allclose(model.log_predictive_density(X, y), np.log(right))
+    loss = -np.log(right).mean()
+    assert scoring.log_density_scorer(model, X, y) == pytest.approx(-loss)
+    assert get_scorer("neg_log_loss")(model, X, y) == pytest.approx(-loss)
+    brier = np.square(of_output - np.eye(CLASSES)[code]).sum(1).mean()
+    assert scoring.neg_brier_scorer(model, X, y) == pytest.approx(-brier)
+    drawn = model.sample_y(X, 4000, random_state=seed)
+    share = (drawn == labels[0]).mean(1)
+    # Five standard errors and the six draws' own spread.
+    spread = np.sqrt(0.25 / 4000) * 6
+    np.testing.assert_allclose(share, of_output[:, 0], atol=spread)
+    assert (model.predict_uncertainty(X, "mutual_information") > 0).all()
+
+
+def test_outputs_are_logits_or_probabilities(module, X):
+    """Log probabilities are logits; probabilities are not taken for them."""
+    expected = from_torch(module, classes=[0, 1, 2], n_draws=DRAWS).predict_proba(X)
+    logs = nn.Sequential(module, nn.LogSoftmax(-1))
+    found = from_torch(logs, classes=[0, 1, 2], n_draws=DRAWS).predict_proba(X)
+    np.testing.assert_allclose(found, expected)
+    shares = nn.Sequential(module, nn.Softmax(-1))
+    with pytest.raises(ValueError, match=r"sum to one .* outputs='probabilities'"):
+        from_torch(shares, classes=[0, 1, 2]).predict_proba(X)
+    options = {"classes": [0, 1, 2], "n_draws": DRAWS}
+    found = from_torch(shares, outputs="probabilities", **options).predict_proba(X)
+    np.testing.assert_allclose(found, expected)
+    twice = from_torch(shares, outputs="logits", **options).predict_proba(X)
+    assert twice.max() < 0.6  # of a softmax of numbers in [0, 1]
+    with pytest.raises(ValueError, match=r"probabilities in .* set outputs='logits'"):
+        from_torch(module, classes=[0, 1, 2], outputs="probabilities").predict(X)
+    dropped = nn.Sequential(nn.Linear(COLUMNS, 3), nn.Softmax(-1), nn.Dropout(0.5))
+    with pytest.raises(ValueError, match="with dropout, too"):
+        from_torch(dropped, classes=[0, 1, 2], outputs="probabilities").predict(X)
+
+
+def test_one_output_for_two_classes(X):
+    """That of the second label, in one column or in none."""
+    net = perceptron().double()
+    logits = np.stack([by_torch(net, X, draw)[:, 0] for draw in range(DRAWS)])
+    expected = (1 / (1 + np.exp(-logits))).mean(0)
+    for module in (net, nn.Sequential(net, nn.Flatten(0))):
+        with pytest.raises(ValueError, match=r"for a module of one output.*'a'"):
+            from_torch(module, classes=["b", "a"]).predict(X)
+        for outputs, last in (("logits", []), ("probabilities", [nn.Sigmoid()])):
+            options = {"outputs": outputs, "n_draws": DRAWS}
+            model = from_torch(
+                nn.Sequential(module, *last), classes=["b", "a"], **options
+            )
+            np.testing.assert_allclose(model.predict_proba(X)[:, 0], expected)
+            likelier = np.where(expected > 0.5, "a", "b")
+            np.testing.assert_array_equal(model.predict(X), likelier)
+
+
+def test_number_of_outputs(module, X):
+    for classes in ([0, 1], [0, 1, 2, 3]):
+        model = from_torch(module, classes=classes)
+        with pytest.raises(ValueError, match=f"each of {len(classes)} classes; got 3"):
+            model.predict_proba(X)
+
+
+def test_outputs_of_sigmoids_warn(seed):
+    """One class against the others: no logits, and nothing that sums to one."""
+    X = np.random.default_rng(seed).normal(size=(30, COLUMNS))
+    module = nn.Sequential(perceptron(CLASSES), nn.Sigmoid())
+    with pytest.warns(UserWarning, match="without its last sigmoid"):
+        from_torch(module, classes=[0, 1, 2]).predict_proba(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        from_torch(module, classes=[0, 1, 2], outputs="logits").predict_proba(X)
+        from_torch(module[0], classes=[0, 1, 2]).predict_proba(100 * X)
+
+
+def test_a_logit_of_minus_infinity_is_a_probability_of_zero(X):
+    net = Forward(
+        lambda net, x: F.pad(net.first(x), (0, 1), value=-torch.inf),
+        first=perceptron(2),
+    )
+    p = from_torch(net, classes=["a", "b", "never"]).predict_proba(X)
+    np.testing.assert_array_equal(p[:, 2], 0)
+    np.testing.assert_allclose(p.sum(1), 1)
+
+
+# ---- regression
+
+
+def test_std_covariance_and_noise_of_each_target(module, X):
+    noise = np.array([0.1, 1.0, 10.0])
+    model = from_torch(module, noise_std=noise, n_draws=6)
+    outputs = np.stack([by_hand(module, X, draw) for draw in range(6)])
+    mean, std = model.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, outputs.mean(0))
+    np.testing.assert_allclose(std**2, outputs.var(0) + noise**2)
+    aleatoric = model.predict_uncertainty(X, "aleatoric")
+    np.testing.assert_allclose(aleatoric, np.broadcast_to(noise, aleatoric.shape))
+    mean, cov = model.predict(X, return_cov=True)
+    away = outputs - outputs.mean(0)
+    expected = np.einsum("dri,drj->rij", away, away) / 6 + np.diag(noise**2)
+    np.testing.assert_allclose(cov, expected, atol=1e-12)
+    with pytest.raises(ValueError, match="at most one of"):
+        model.predict(X, return_std=True, return_cov=True)
+    wrong = from_torch(module, noise_std=[0.1, 1.0])
+    with pytest.raises(ValueError, match="each of the 3 outputs of `module`; got 2"):
+        wrong.predict(X)
+
+
+def test_methods_are_those_of_the_package():
+    """All but what concerns the training."""
+
+    def public(model):
+        return {name for name in dir(model) if not name.startswith("_")}
+
+    of_training = {"partial_fit", "likelihood_options", "network", "noise_std_"}
+    regressor = from_torch(perceptron(), noise_std=1.0, n_draws=DRAWS)
+    classifier = from_torch(perceptron(2), classes=[0, 1])
+    for ours, model in (
+        (skbayesnn.MCDropoutRegressor, regressor),
+        (skbayesnn.MCDropoutClassifier, classifier),
+    ):
+        lacking = public(ours) - public(model) - of_training
+        assert not {name for name in lacking if not name.startswith("set_")}
+
+
+def test_scikit_learn_takes_it(module, X):
+    """Pipelines, clones, pickles, and the free functions."""
+    model = from_torch(perceptron(), noise_std=0.1, n_draws=DRAWS)
+    expected = model.predict(X)
+    piped = make_pipeline("passthrough", model)
+    assert skbayesnn.predict_interval(piped, X).shape == (ROWS, 2)
+    for again in (clone(model), pickle.loads(pickle.dumps(model)), model.fit(X, X)):
+        np.testing.assert_array_equal(again.predict(X), expected)
+    labels = from_torch(perceptron(2), classes=["b", "a"], outputs="logits")
+    np.testing.assert_array_equal(clone(labels).predict(X), labels.predict(X))
+
+
+# ---- skorch
+
+
+def fitted_by_skorch(kind, module, X, y, **options):
+    options |= {"max_epochs": 1, "verbose": 0, "train_split": None}
+    return kind(module, **options).fit(X.astype(np.float32), y)
+
+
+def test_classifiers_of_skorch(X):
+    """Its probabilities, whatever the criterion; without dropout they are equal."""
+    skorch = pytest.importorskip("skorch")
+    y = np.arange(ROWS) % CLASSES
+    two = (y > 0).astype(np.float32)
+    plain, binary = skorch.NeuralNetClassifier, skorch.NeuralNetBinaryClassifier
+
+    def layers(*last):
+        # A rate at which no unit is dropped.
+        return nn.Sequential(*perceptron(CLASSES, nn.Dropout(1e-9)), *last)
+
+    def one(*last):
+        return nn.Sequential(*perceptron(1, nn.Dropout(1e-9)), *last)
+
+    pair = Forward(lambda net, x: (net.first(x), x), first=layers())
+    entropy = {"criterion": nn.CrossEntropyLoss}
+    for kind, module, target, options in (
+        (plain, layers(nn.Softmax(-1)), y, {}),
+        (plain, layers(), y, entropy),
+        (binary, one(), two, {}),
+        (binary, one(nn.Flatten(0)), two, {}),
+        (binary, one(nn.Flatten(0), nn.Sigmoid()), two, {"criterion": nn.BCELoss}),
+    ):
+        net = fitted_by_skorch(kind, module, X, target, **options)
+        expected = net.predict_proba(X.astype(np.float32))
+        model = from_torch(net, classes=np.unique(target), n_draws=3)
+        np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-5)
+    # skorch takes the first of several outputs.
+    net = plain(pair, **entropy).initialize()
+    expected = net.predict_proba(X.astype(np.float32))
+    found = from_torch(net, classes=range(CLASSES)).predict_proba(X)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    # What is said of the outputs is of the module's own.
+    net = plain(layers(), predict_nonlinearity=None, **entropy).initialize()
+    with pytest.raises(ValueError, match="set outputs='logits'"):
+        from_torch(net, classes=range(CLASSES)).predict_proba(X)
+    stated = from_torch(net, classes=range(CLASSES), outputs="logits")
+    assert stated.predict_proba(X).shape == (ROWS, CLASSES)
+
+
+def test_regressor_of_skorch(X):
+    skorch = pytest.importorskip("skorch")
+    module, y = perceptron(1, nn.Dropout(1e-9)), X[:, :1].astype(np.float32)
+    net = fitted_by_skorch(
+        skorch.NeuralNetRegressor, module, X, y, predict_nonlinearity=torch.exp
+    )
+    expected = net.predict(X.astype(np.float32))[:, 0]
+    found = from_torch(net, noise_std=1.0, n_draws=DRAWS).predict(X)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    with pytest.raises(TypeError, match="NeuralNetRegressor, which is not fitted"):
+        from_torch(skorch.NeuralNetRegressor(module), noise_std=1.0, n_draws=DRAWS)

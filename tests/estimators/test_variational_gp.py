@@ -207,3 +207,8 @@ def test_search_over_the_length_scale(rows, seed):
 def test_bad_options_are_refused(rows, seed, options, error, said):
     with pytest.raises(error, match=said):
         gp(seed, **options).fit(*rows)
+
+
+def test_number_of_features_is_refused_by_its_name(rows, seed):
+    with pytest.raises(ValueError, match="`n_features` must be at most 1000000"):
+        gp(seed, n_features=10**9).fit(*rows)

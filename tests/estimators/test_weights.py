@@ -9,7 +9,15 @@ from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn import (
+    AnchoredEnsembleClassifier,
+    BayesianStackingClassifier,
+    BBBClassifier,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    VariationalDropoutClassifier,
+)
+from skbayesnn.model_selection import MCDropoutClassifierCV
 
 MODELS = {
     "gaussian": MCDropoutRegressor(length_scale=0.1),
@@ -228,3 +236,82 @@ def test_weights_that_were_not_requested_are_refused(routing, data, small, count
     pipeline = make_pipeline(StandardScaler(), MCDropoutRegressor(**small))
     with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
         pipeline.fit(data.X, data.y, sample_weight=counts)
+
+
+# ---- a class without training rows
+
+
+def _classifiers(small):
+    few = {name: value for name, value in small.items() if name != "length_scale"}
+    few |= {"max_iter": 2, "n_draws": 3}
+    network = MCDropoutClassifier(**few)
+    return {
+        "mc": network,
+        "bbb": BBBClassifier(**few),
+        "variational": VariationalDropoutClassifier(**few),
+        "ordinal": clone(network).set_params(likelihood="ordinal"),
+        "early": clone(network).set_params(early_stopping=True),
+        "networks": clone(network).set_params(n_estimators=2),
+        "anchored": AnchoredEnsembleClassifier((5,), max_iter=2, n_estimators=2),
+        "cv": MCDropoutClassifierCV(**few, taus=[0.5, 1.0], cv=2),
+        "stack": BayesianStackingClassifier([("net", clone(network))], cv=2),
+    }
+
+
+@pytest.mark.filterwarnings(
+    "ignore::sklearn.exceptions.ConvergenceWarning",
+    "ignore:likelihood='ordinal' takes",
+)
+@pytest.mark.parametrize("by", ["sample_weight", "class_weight"])
+@pytest.mark.parametrize("absent", ["low", "top"])
+def test_class_of_weight_zero_has_probability_zero(by, absent, data, small):
+    """The others are as in a fit without its rows; labels stay those of y."""
+    there = data.labels != absent
+    wrong = []
+    for name, model in _classifiers(small).items():
+        model.set_params(random_state=0)
+        without = clone(model).fit(data.X[there], data.labels[there])
+        weights = there.astype(float)
+        if by == "class_weight":
+            model.set_params(class_weight={absent: 0.0})
+            weights = None
+        model.fit(data.X, data.labels, sample_weight=weights)
+        assert model.classes_.tolist() == ["low", "mid", "top"]
+        probability = model.predict_proba(data.X_new)
+        expected = np.zeros_like(probability)
+        expected[:, model.classes_ != absent] = without.predict_proba(data.X_new)
+        if not np.allclose(probability, expected, rtol=0, atol=1e-9):
+            wrong.append(name)
+        if (model.sample_y(data.X_new, 5) == absent).any():
+            wrong.append(f"{name}: samples")
+    assert not wrong
+
+
+def test_rows_of_a_class_without_training_rows_are_refused(data, small):
+    """To stop the training by, or in a stream that goes on."""
+    weights = (data.labels != "mid").astype(float)
+    model = MCDropoutClassifier(**small, early_stopping=True)
+    said = r"only labels with training rows of positive weight; got \['mid'\]"
+    with pytest.raises(ValueError, match=said):
+        model.fit(data.X, data.labels, weights, X_val=data.X, y_val=data.labels)
+    model = MCDropoutClassifier(**small)
+    model.partial_fit(data.X, data.labels, sample_weight=weights)
+    with pytest.raises(ValueError, match=said):
+        model.partial_fit(data.X, data.labels)
+    # Of the labels that are named in the first call any may come later.
+    model = MCDropoutClassifier(**small)
+    model.partial_fit(data.X, data.labels, ["low", "mid", "top"], weights)
+    model.partial_fit(data.X, data.labels)
+    assert (model.predict_proba(data.X_new) > 0).all()
+
+
+def test_one_class_is_left_by_class_weight(data, small):
+    only = {"low": 0.0, "top": 0.0}
+    stack = BayesianStackingClassifier([("net", MCDropoutClassifier(**small))])
+    for model in (MCDropoutClassifier(**small), stack):
+        said = (
+            f"{type(model).__name__} needs rows of at least 2 classes; got 1 class: "
+            r"'mid' \(rows of weight zero, by class_weight too, do not count\)"
+        )
+        with pytest.raises(ValueError, match=said):
+            model.set_params(class_weight=only).fit(data.X, data.labels)

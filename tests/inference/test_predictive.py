@@ -10,9 +10,11 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn._inference import predictive
 from skbayesnn._inference.predictive import OpenPosterior
 from skbayesnn.estimators._serialization import posterior_of
 from tests.families.cases import LAWS, label
+from tests.memory import memory_of
 
 SEEDS = np.array([4, 0, 4])
 KEEP, LENGTH_SCALE, TAU = [0.6, 0.9, 0.8], 1.0, [3.0, 0.5, 8.0]
@@ -248,6 +250,47 @@ def test_classes_do_not_depend_on_working_memory(fitted, seed, working_memory):
         found = everything()
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("how", ["predict", "predict_interval"])
+@pytest.mark.parametrize("dropout", [0.01, 0.2])  # draws that share products or not
+@pytest.mark.filterwarnings("ignore")  # a fit of one epoch
+def test_wide_rows_stay_within_working_memory(monkeypatch, seed, dropout, how):
+    """Inputs, masks and weights count, not only the units of the layers."""
+    n_columns, n_draws, mebibytes = 2_000, 100, 4
+    X = np.random.default_rng(seed).normal(size=(300, n_columns))
+    model = MCDropoutRegressor(
+        (10,), dropout=dropout, length_scale=1, max_iter=1, n_draws=n_draws
+    ).fit(X[:20], X[:20, 0])
+    # A large block, freed at once, of which no page is written to.
+    monkeypatch.setattr(predictive, "keep_freed_memory", lambda: None)
+    with sklearn.config_context(working_memory=mebibytes):
+        of_tensor, of_arrays = memory_of(lambda: getattr(model, how)(X))
+    # X itself takes 5 MB, the weights of all draws 16 MB.
+    assert 0 < of_tensor <= mebibytes * 2**20
+    assert of_arrays <= mebibytes * 2**20
+
+
+@pytest.mark.filterwarnings("ignore")  # a fit of one epoch
+def test_draws_of_many_classes_are_not_all_held(monkeypatch, seed):
+    n_rows, n_classes, n_draws = 600, 300, 100
+    X = np.random.default_rng(seed).normal(size=(n_rows, 3))
+    y = np.arange(n_rows) % n_classes
+    model = MCDropoutClassifier((9,), length_scale=1, max_iter=1, n_draws=n_draws)
+    model.fit(X, y)
+    monkeypatch.setattr(predictive, "keep_freed_memory", lambda: None)
+    held = 8 * n_rows * n_classes * n_draws
+    for ask in (lambda: model.predict_uncertainty(X, "all"), lambda: predict(model, X)):
+        of_tensor, of_arrays = memory_of(ask)
+        assert 0 < of_tensor < held / 3
+        assert of_arrays < held / 1.5
+
+
+def predict(model, X):
+    """By blocks of the predictive that meta-estimators ask for."""
+    return [
+        one.uncertainty(["entropy"]) for _, one in model._open_predictive(X).blocks()
+    ]
 
 
 # ----------------------------------------------------------------------- moments

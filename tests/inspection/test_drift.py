@@ -218,3 +218,79 @@ def test_too_few_rows_for_the_rate(distances, table):
     with pytest.warns(UserWarning, match=message):
         monitor.fit(X[:18], y[:18])
     assert monitor.offset_ == -monitor.uncertainty_.max()
+
+
+def _clock(random, n_rows):
+    """A frame of a time that goes on, a column that falls, and two that do not."""
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(
+        {
+            "when": pandas.date_range("2024", periods=n_rows, freq="h", tz="UTC"),
+            "value": random.normal(size=n_rows),
+            "left": np.arange(n_rows)[::-1] / 2,
+            "site": np.arange(n_rows) * 3 // n_rows,
+        }
+    )
+
+
+class _OfValue(_Distance):
+    """It looks at one column of a frame."""
+
+    def fit(self, X, y):
+        return super().fit(X[["value"]].to_numpy(), y)
+
+    def predict_uncertainty(self, X, kind):
+        return super().predict_uncertainty(X[["value"]].to_numpy(), kind)
+
+
+def test_columns_that_only_move_forward(distances, seed):
+    """Warned about by name: at the fit, and where all rows are beyond them."""
+    frame = _clock(np.random.default_rng(seed), 90)
+    monitor = clone(distances).set_params(estimator=_OfValue())
+    y = frame["value"].to_numpy()
+    with pytest.warns(UserWarning, match="does: 'when', 'left'. New rows"):
+        monitor.fit(frame[:60], y[:60])
+    np.testing.assert_array_equal(monitor.one_way_columns_[:, 0], [0, 2])
+    np.testing.assert_array_equal(monitor.one_way_columns_[1, 1:], [44.5, 15])
+    for method in (monitor.p_value, monitor.predict, monitor.score_samples):
+        with pytest.warns(UserWarning, match="row: 'when', 'left'. They look drifted"):
+            method(frame[60:])
+    # A time from which nothing is known: the other column is still beyond its range.
+    frame.loc[60:, "when"] = None
+    with pytest.warns(UserWarning, match="row: 'left'. They look drifted"):
+        monitor.p_value(frame[60:])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        monitor.p_value(frame[59:])
+
+
+def test_columns_that_move_both_ways(distances, table):
+    """Shuffled rows, groups of rows and constant columns are no times."""
+    X, y = table
+    X = np.column_stack([X[:, 0], np.repeat([0, 1, 2], 200), np.ones(600), X[:, 1]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        monitor = clone(distances).fit(X[:60], y[:60])
+        assert monitor.one_way_columns_.shape == (0, 3)
+        monitor.p_value(X[60:] + 100)
+    rising = np.sort(X[:60], axis=0)
+    with pytest.warns(UserWarning, match="does: 0, 3. New rows"):
+        clone(distances).fit(rising, y[:60])
+
+
+def test_errors_are_in_the_name_of_what_was_called(table):
+    """The monitor's own where the estimator inside is nobody's choice."""
+    X, y = table
+    X, y = X[:60], y[:60]
+    with_gap = np.where(np.arange(60)[:, None] == 3, np.nan, X)
+    with pytest.raises(ValueError, match=r"^Input X contains NaN.\nDriftMonitor does"):
+        DriftMonitor().fit(with_gap, y)
+    with pytest.raises(
+        ValueError, match=r"^Input X .*\nAnchoredEnsembleRegressor does"
+    ):
+        DriftMonitor(_model(0)).fit(with_gap, y)
+    monitor = DriftMonitor(cv=2, false_alarm_rate=0.1, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match=r"^Input X contains NaN.\nDriftMonitor does"):
+        monitor.p_value(with_gap)
+    with pytest.raises(ValueError, match="3 features, but DriftMonitor is expecting 4"):
+        monitor.predict(X[:, :3])

@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skbayesnn import AnchoredEnsembleRegressor, MCDropoutClassifier
 from skbayesnn.inspection import uncertainty_importance
+from skbayesnn.inspection._importance import Importances, short_names
 
 ROWS, COLUMNS, FAR = 80, 3, 13
 
@@ -43,6 +44,61 @@ def test_the_column_that_drifted_is_found(model, rows, seed):
         found.importances_mean, found.per_row.mean(0), rtol=1e-12
     )
     np.testing.assert_allclose(found.importances_std, found.importances.std(1))
+
+
+def test_names_and_a_table(model, rows, seed):
+    X, _, far = rows
+    how = {"background": X, "n_repeats": 1, "random_state": seed}
+    found = uncertainty_importance(model, far, **how)
+    assert found.feature_names == ["column 0", "column 1", "column 2"]
+    names = ["price", "footfall of the sensor at the entrance in the north", "store"]
+    found = uncertainty_importance(model, far, feature_names=names, **how)
+    assert found.feature_names == names
+    lines = repr(found).split("\n")
+    # The column that is far leads; its name is without its middle.
+    assert lines[0].split() == ["column", "importance", "std"]
+    assert lines[1].startswith("footfall of the") and "north" in lines[1]
+    assert f"{found.importances_mean[1]:.3g}" in lines[1]
+    assert f"{found.uncertainty.mean():.3g}" in lines[4]
+    assert max(map(len, lines)) < 60 and len(lines) == 5
+    with pytest.raises(ValueError, match="one name for each of the 3 columns"):
+        uncertainty_importance(model, far, feature_names=names[:2], **how)
+
+
+def test_a_table_of_many_columns():
+    """Those that are farthest from zero, in order."""
+    mean = np.array([0.5, -7.0, 3.0] + [0.1] * 30)
+    found = Importances(
+        importances_mean=mean,
+        importances_std=mean / 10,
+        uncertainty=np.ones(2),
+        feature_names=[f"x{i}" for i in range(33)],
+    )
+    lines = repr(found).split("\n")
+    assert [line.split()[0] for line in lines[1:4]] == ["x2", "x0", "x3"]
+    assert lines[20].split() == ["x1", "-7", "-0.7"]
+    assert lines[21:] == [
+        "13 more columns are nearer to zero",
+        "mean uncertainty of the rows: 1",
+    ]
+
+
+def test_short_names_differ():
+    names = [f"{'a' * 30}{i}{'b' * 30}" for i in range(3)] + ["c"]
+    short = short_names(names, 11)
+    assert len(set(short)) == 4 and short[-1] == "c"
+    assert short_names(names[:1], 11) == ["aaaaa\u2026bbbbb"]
+    assert short_names(["twice", "twice"], 3) == ["t\u2026e"] * 2
+
+
+def test_ordinary_rows_are_negative(seed):
+    """Columns that go together make rows familiar: others would not fit them."""
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(150, 1)) + 0.1 * random.normal(size=(150, 2))
+    model = AnchoredEnsembleRegressor(max_iter=60, device="cpu", random_state=seed)
+    model.fit(X, X.sum(1))
+    found = uncertainty_importance(model, X, random_state=seed)
+    assert (found.importances_mean < 0).all()
 
 
 class _Squares(BaseEstimator):

@@ -2,18 +2,33 @@
 
 import json
 import pickle
+import tempfile
+import warnings
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import torch
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from skbayesnn import BBBClassifier, MCDropoutClassifier, VariationalDropoutClassifier
+from skbayesnn import (
+    Abstainer,
+    BayesianStackingClassifier,
+    BBBClassifier,
+    MCDropoutClassifier,
+    VariationalDropoutClassifier,
+    load,
+    save,
+)
 from skbayesnn._likelihoods import Categorical, Ordinal, likelihood_from
-from skbayesnn.model_selection import BatchedGridSearchCV
+from skbayesnn.model_selection import BatchedGridSearchCV, MCDropoutClassifierCV
 
 DRAWS, MEMBERS, ROWS, CLASSES = 7, 3, 5, 4
 TAU = torch.tensor([[1.0], [0.2], [6.0]], dtype=torch.float64)
@@ -249,3 +264,126 @@ def test_order_helps_where_rows_are_few(seed):
         model.set_params(hidden_layer_sizes=(20,), n_draws=20).fit(X, y)
         loss[likelihood] = log_loss(y_new, model.predict_proba(X_new), labels=range(5))
     assert loss["ordinal"] < loss["categorical"]
+
+
+# ---- in the order of categories
+
+NAMES = np.array(["poor", "fair", "typical", "good", "excellent"])
+
+
+def _as_series(codes):
+    """Of an index that is no range."""
+    values = pd.Categorical.from_codes(codes, NAMES, ordered=True)
+    return pd.Series(values, index=np.arange(len(codes))[::-1] + 7)
+
+
+def _as_polars(codes):
+    return pl.Series(NAMES[codes], dtype=pl.Enum(NAMES.tolist()))
+
+
+def _with_order():
+    """Estimators and searches that see y as it was given, or hand it on so."""
+    small = SMALL | {"max_iter": 2, "n_draws": 3}
+    network = MCDropoutClassifier(**small)
+    few = {"dropout": [0.05, 0.2]}
+    return [
+        MCDropoutClassifier(**small, early_stopping=True),
+        BBBClassifier(**small),
+        VariationalDropoutClassifier(**small),
+        make_pipeline(StandardScaler(), network),
+        MCDropoutClassifierCV(**small, taus=[0.5, 1.0], cv=2),
+        BatchedGridSearchCV(network, few, cv=2),
+        GridSearchCV(network, few, cv=2),
+        CalibratedClassifierCV(network, cv=2),
+        Abstainer(network, target_error=0.9, cv=2),
+        BayesianStackingClassifier([("net", network)], cv=2, random_state=0),
+    ]
+
+
+# As few epochs as these are not meant to fit well.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("given", [_as_series, _as_polars])
+def test_names_of_categories_do_not_matter(given, rows):
+    """The fit is that of the codes, whatever the alphabet; columns are sorted."""
+    X, codes = rows
+    models = _with_order()
+    wrong = []
+    for model in models if given is _as_series else (models[0], models[-1]):
+        expected = clone(model).fit(X, codes).predict_proba(X)
+        model.fit(X, given(codes))
+        assert model.classes_.tolist() == sorted(NAMES)
+        column = np.searchsorted(model.classes_, NAMES)
+        if not np.allclose(model.predict_proba(X)[:, column], expected, atol=1e-9):
+            wrong.append(type(model).__name__)
+    assert not wrong
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_all_predictions_are_of_the_sorted_labels(rows):
+    """And survive pickles and files."""
+    X, codes = rows
+    by_code = MCDropoutClassifier(**SMALL).fit(X, codes)
+    model = MCDropoutClassifier(**SMALL).fit(X, _as_series(codes))
+    for one in (model, pickle.loads(pickle.dumps(model)), _through_file(model)):
+        column = np.searchsorted(one.classes_, NAMES)
+        y = NAMES[codes]
+        np.testing.assert_array_equal(one.predict(X), NAMES[by_code.predict(X)])
+        np.testing.assert_allclose(
+            one.log_predictive_density(X, y), by_code.log_predictive_density(X, codes)
+        )
+        np.testing.assert_allclose(
+            one.sample_f(X, 2)[:, column], by_code.sample_f(X, 2), atol=1e-12
+        )
+        for kind in ("entropy", "mutual_information", "overlap"):
+            np.testing.assert_allclose(
+                one.predict_uncertainty(X, kind),
+                by_code.predict_uncertainty(X, kind),
+                atol=1e-12,
+            )
+
+
+def _through_file(model):
+    with tempfile.TemporaryDirectory() as folder:
+        save(model, f"{folder}/model")
+        return load(f"{folder}/model")
+
+
+def test_a_stream_keeps_the_order(rows):
+    """Rows without an order are taken in that of the model; another one is refused."""
+    X, codes = rows
+    y = _as_series(codes)
+    model = MCDropoutClassifier(**SMALL).partial_fit(X, y, classes=NAMES)
+    by_code = MCDropoutClassifier(**SMALL).partial_fit(X, codes, classes=range(5))
+    for again in (y, NAMES[codes]):
+        column = np.searchsorted(model.classes_, NAMES)
+        np.testing.assert_allclose(
+            model.partial_fit(X, again).predict_proba(X)[:, column],
+            by_code.partial_fit(X, codes).predict_proba(X),
+            atol=1e-12,
+        )
+    other = y.cat.reorder_categories(NAMES[::-1].tolist(), ordered=True)
+    with pytest.raises(ValueError, match=r"'poor' < 'fair' < .* y has 'excellent' < "):
+        model.partial_fit(X, other)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_texts_without_an_order_are_warned_of(rows):
+    X, codes = rows
+    quiet = [
+        NAMES[codes],  # nominal
+        codes,
+        np.array(list("abcde"))[codes],
+        np.array(["1 low", "2", "3", "4", "5 top"])[codes],
+        _as_series(codes),
+        NAMES[codes // 3],
+    ]
+    for y in quiet:
+        kind = "categorical" if y is quiet[0] else "ordinal"
+        model = MCDropoutClassifier(**SMALL | {"likelihood": kind, "max_iter": 1})
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message="likelihood='ordinal' takes")
+            model.fit(X, y)
+    said = "alphabetical order: 'excellent' < 'fair' < 'good'"
+    for y in (NAMES[codes], pd.Series(NAMES[codes], dtype="category")):
+        with pytest.warns(UserWarning, match=said):
+            model.fit(X, y)

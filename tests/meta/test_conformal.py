@@ -303,6 +303,29 @@ def test_sets_calibrate_on_rows_chosen_without_their_labels(data):
     )
 
 
+class Reversed(ClassifierMixin, BaseEstimator):
+    """A classifier of another library, whose classes are not sorted."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def fit(self, X, y):
+        self.inner.fit(X, y)
+        self.classes_ = self.inner.classes_[::-1]
+        return self
+
+    def predict_proba(self, X):
+        return self.inner.predict_proba(X)[:, ::-1]
+
+
+def test_sets_of_classes_in_any_order(data):
+    model = ConformalClassifier(LogisticRegression(), random_state=SEED)
+    expected = model.fit(data.X, data.labels).predict_set(data.X_new)
+    turned = ConformalClassifier(Reversed(LogisticRegression()), random_state=SEED)
+    found = turned.fit(data.X, data.labels).predict_set(data.X_new)
+    np.testing.assert_array_equal(found[:, ::-1], expected)
+
+
 def test_targets_of_sets_are_labels(data):
     with pytest.raises(ValueError, match="continuous"):
         ConformalClassifier(LogisticRegression()).fit(data.X, data.y)
@@ -559,3 +582,21 @@ def test_folds_that_hold_nothing_out(seed, model, tests):
     folds = [(rows, rows[:n]) for n in tests]
     with pytest.raises(ValueError, match=f"hold out some rows .* {len(tests)} f"):
         clone(model).set_params(cv=folds).fit(X, y)
+
+
+@METHODS
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_bounds_of_counts_are_not_negative(method):
+    """Counts are inside as often as without; numbers go on to have negative bounds."""
+    random = np.random.default_rng([SEED, 58])
+    X = random.normal(size=(90, 3))
+    y = random.poisson(np.exp(0.5 * X[:, 0] - 1))
+    quick = {"hidden_layer_sizes": (4,), "max_iter": 5, "n_draws": 5, "random_state": 0}
+    for likelihood in ("poisson", "gaussian"):
+        network = MCDropoutRegressor(**quick, likelihood=likelihood)
+        for inner in (network, make_pipeline(StandardScaler(), network)):
+            model = ConformalRegressor(inner, method=method, cv=3, random_state=0)
+            model.fit(X, y)
+            interval = model.predict_interval(X, [0.5, 0.9])
+            assert (interval[..., 0].min() >= 0) == (likelihood == "poisson")
+            assert inside(interval[:, 1], y) > 0.7

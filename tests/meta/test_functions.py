@@ -1,5 +1,6 @@
 """Uncertainty comes through scikit-learn's meta-estimators."""
 
+import inspect
 import os
 from types import SimpleNamespace
 
@@ -229,6 +230,29 @@ def test_functions_are_the_methods(data):
     assert_classification_comes_through(
         classifier().fit(data.X, data.labels), data.X_new, data.labels[:11]
     )
+
+
+def test_functions_take_what_the_methods_take():
+    """Every keyword of a method of any public class is one of the function."""
+    functions = (
+        predict_uncertainty,
+        predict_interval,
+        predict_quantile,
+        predictive_cdf,
+        sample_f,
+        sample_y,
+        log_predictive_density,
+        crps,
+    )
+    missing = []
+    for kind in map(skbayesnn.__dict__.get, skbayesnn.__all__):
+        for function in functions:
+            method = getattr(kind, function.__name__, None)
+            if inspect.isclass(kind) and method is not None:
+                taken = set(inspect.signature(method).parameters) - {"self"}
+                lacking = taken - set(inspect.signature(function).parameters)
+                missing += [(kind.__name__, function.__name__, n) for n in lacking]
+    assert missing == []
 
 
 def test_clone(data):

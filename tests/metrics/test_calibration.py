@@ -229,3 +229,5 @@ def test_bad_probabilities(data, score):
         score(y, probability, classes[:2])
     with pytest.raises(ValueError, match=r"y must be among `classes`; got .*bee"):
         score(y, probability, ["ant", "cow", "dog", "eel"])
+    with pytest.raises(ValueError, match="must name each class once"):
+        score(y, probability, ["ant", "bee", "dog", "ant"])

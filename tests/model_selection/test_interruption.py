@@ -224,7 +224,7 @@ def test_interruption_of_an_epoch(data, monkeypatch, warm_start):
     bars = []
 
     @contextmanager
-    def interrupted(estimators, n_epochs, verbose):
+    def interrupted(estimators, n_epochs, shown):
         def report(epoch):
             bars.append(epoch)
             if len(bars) == 2:

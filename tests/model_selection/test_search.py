@@ -41,6 +41,7 @@ from skbayesnn.model_selection import (
     BatchedRandomizedSearchCV,
     _progress,
 )
+from skbayesnn.model_selection._result_store import Outcome
 from tests.model_selection.comparison import (
     PLAIN,
     ROUNDING_32,
@@ -920,7 +921,7 @@ def bars(monkeypatch):
     shown = []
 
     class Bar:
-        def __init__(self, total, unit):
+        def __init__(self, total, unit, smoothing):
             self.n, self.best = 0, ""
             self.states = []
             shown.append((total, self.states))
@@ -969,6 +970,19 @@ def test_progress_of_several_metrics(data, bars):
         assert f"{name} {score:.4g}" in states[-2][1]
     BatchedGridSearchCV(regressor(), {"tau": [0.5]}, cv=3).fit(data.X, data.y)
     assert len(bars) == 1
+
+
+def test_time_left_of_a_search(monkeypatch):
+    """From the mean speed since the start: members of a program end at once."""
+    tqdm = pytest.importorskip("tqdm.std")
+    now = 100.0
+    monkeypatch.setattr(tqdm, "time", lambda: now)
+    with _progress.SearchProgress(n_members=10, n_folds=5) as progress:
+        for seconds, n_done, left in [(6, 2, "00:06<00:24"), (2, 4, "00:08<00:12")]:
+            now += seconds
+            folds = range(n_done - 2, n_done)
+            progress.add({("one", fold): Outcome(scores=[1.0]) for fold in folds})
+            assert f"{n_done}/10 [{left}" in str(progress._bar)
 
 
 @pytest.mark.parametrize("verbose", [0, 1, 2, 3, 10])

@@ -4,6 +4,7 @@ import json
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -92,6 +93,15 @@ def test_other_noise_has_moments_only(likelihood, data, small):
     assert_same_numbers(model, data.X_new, y, q=())
     with pytest.raises(TypeError, match=rf"`q` must be \(\).*{likelihood}"):
         to_onnx(model)
+
+
+@pytest.mark.parametrize("likelihood", ["categorical", "ordinal"])
+def test_classes_in_another_order_and_one_without_rows(likelihood, data, small):
+    labels = pd.Categorical(data.labels, categories=[2, 0, 1], ordered=True)
+    for absent in (None, 0):
+        model = MCDropoutClassifier(**small, likelihood=likelihood)
+        model.fit(data.X, labels, sample_weight=1.0 * (data.labels != absent))
+        assert_same_classes(model, data.X_new)
 
 
 @pytest.mark.parametrize("likelihood", ["categorical", "ordinal"])
@@ -223,10 +233,21 @@ def test_outputs_are_described(data, small):
     assert said == {"q": list(Q)}
 
 
-def test_y_beyond_single_precision_is_refused(seed):
-    X = np.random.default_rng(seed).normal(size=(12, 3))
-    model = MCDropoutRegressor((4,), max_iter=1, random_state=seed).fit(
-        X, 1e120 * X[:, 0]
-    )
-    with pytest.raises(ValueError, match=r"ends at 3e38.*may reach"):
+def test_y_that_a_runtime_takes_for_zero_is_refused(data, small):
+    model = MCDropoutRegressor(**small).fit(data.X, 1e-60 * data.y)
+    with pytest.raises(ValueError, match=r"not zero in float32; got .*e-[56]"):
         to_onnx(model)
+
+
+@pytest.mark.parametrize("unit, shift", [(1.0, 2.0**31), (1e120, 0.0), (1e-40, 0.0)])
+def test_y_that_single_precision_cannot_resolve(unit, shift, data, small):
+    """The graph's outputs are double then, as predictions of float32 X are."""
+    y = data.y * unit + shift
+    model = MCDropoutRegressor(**small).fit(data.X, y)
+    X = data.X_new.astype(np.float32)
+    for name, values in outputs(to_onnx(model, q=Q), X).items():
+        assert values.dtype == np.float64, name
+    assert_same_numbers(model, X, y)
+    ordinary = MCDropoutRegressor(**small).fit(data.X, data.y)
+    for name, values in outputs(to_onnx(ordinary, q=Q), X).items():
+        assert values.dtype == np.float32, name

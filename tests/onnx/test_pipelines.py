@@ -1,8 +1,10 @@
 """Steps before the network, by skl2onnx; and what else stands around a network."""
 
+import warnings
+
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import BaggingRegressor
 from sklearn.frozen import FrozenEstimator
@@ -13,6 +15,7 @@ from sklearn.preprocessing import (
     MinMaxScaler,
     OneHotEncoder,
     PolynomialFeatures,
+    RobustScaler,
     StandardScaler,
 )
 
@@ -39,6 +42,40 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::sklearn.exceptions.ConvergenceWarning",
     "ignore::DeprecationWarning",
 )
+
+# Seconds since 1970 within some minutes: neighbours in float32 are 128 apart.
+FAR = np.array([1.7e9, 0.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [],
+        [StandardScaler()],
+        [RobustScaler()],
+        [MinMaxScaler()],
+        ["passthrough", StandardScaler()],
+        [PiecewiseLinearEncoder(n_bins=5)],
+    ],
+    ids=str,
+)
+def test_columns_that_single_precision_rounds(steps, data, small):
+    """There is a warning, and in double precision there is nothing to warn of."""
+    X = data.X * [60 / data.X[:, 0].std(), 1, 1, 1] + FAR
+    model = make_pipeline(*clone(steps, safe=False), MCDropoutRegressor(**small)).fit(
+        X, data.y
+    )
+    for exported in (model, FrozenEstimator(model)):
+        with pytest.warns(UserWarning, match=r"rounds columns \[0\].*DoubleTensorType"):
+            to_onnx(exported)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="the graph takes float32")
+        double = [("X", types.DoubleTensorType([None, 4]))]
+        graph = to_onnx(model, initial_types=double)
+        to_onnx(make_pipeline(*steps, MCDropoutRegressor(**small)).fit(data.X, data.y))
+    # Behind skl2onnx's scaler rows are single: a distance of seconds is not.
+    assert_close(outputs(graph, {"X": X}), own_numbers(model, X), data.y, 1e-4)
+
 
 STEPS = {
     "none": [],

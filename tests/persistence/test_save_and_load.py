@@ -340,7 +340,7 @@ def test_no_such_file(path, network):
         (3, TypeError, "a path or a binary file object; got int"),
         (io.StringIO(), TypeError, "must be a binary file object; got .* Open it"),
     ],
-    ids=str,
+    ids=["empty", "dot", "folder", "bytes", "integer", "text"],
 )
 def test_what_is_no_file(file, error, match, network, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

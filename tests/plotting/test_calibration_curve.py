@@ -105,10 +105,30 @@ def test_equal_confidences_share_a_bin():
     probability = np.array([[0.9, 0.1]] * 5 + [[0.3, 0.7]] * 6)
     y = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 0])
     for order in (np.arange(11), np.arange(11)[::-1]):
-        display = CalibrationCurveDisplay.from_predictions(y[order], probability[order])
+        display = CalibrationCurveDisplay.from_predictions(
+            y[order], probability[order], n_bins=10
+        )
         np.testing.assert_allclose(display.nominal, [0.7, 0.9])
         np.testing.assert_allclose(display.observed, [4 / 6, 4 / 5])
         np.testing.assert_array_equal(display.n_rows, [6, 5])
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_bins"), [(1, 1), (9, 1), (19, 1), (23, 2), (80, 8), (500, 10)]
+)
+def test_bins_have_ten_rows_by_default(n_rows, n_bins):
+    """Where there are so many; a single bin has a bar in place of a band."""
+    top = np.linspace(0.5, 0.9, n_rows + 1)[1:]
+    labels, probability = np.zeros(n_rows), np.stack([top, 1 - top], axis=1)
+    make = CalibrationCurveDisplay.from_predictions
+    display = make(labels, probability, classes=[0, 1])
+    assert len(display.nominal) == n_bins
+    assert display.band_.get_paths()[0].get_extents().height > 0
+    # By the effective number of rows: 500 of one weight and a heavy one.
+    weights = np.ones(n_rows)
+    weights[0] = 1e6
+    heavy = make(labels, probability, classes=[0, 1], sample_weight=weights)
+    assert len(heavy.nominal) == 1
 
 
 def test_from_predictions(regressor, classifier, data):
@@ -155,7 +175,7 @@ def test_one_band_for_the_same_rows(regressor, data, ax):
 
 def test_several_targets(two_targets, data):
     Y = data.Y[: len(data.X_new)]
-    with pytest.raises(ValueError, match="must be of one target"):
+    with pytest.raises(ValueError, match="must say which of the 2 targets"):
         CalibrationCurveDisplay.from_estimator(two_targets, data.X_new, Y)
     cdf = predictive_cdf(two_targets, data.X_new, Y)
     display = CalibrationCurveDisplay.from_predictions(cdf=cdf[:, 1])

@@ -21,7 +21,10 @@ def test_attributes(classifier, data):
     ):
         np.testing.assert_allclose(line.get_ydata(), expected[:, column].mean(-1))
         np.testing.assert_array_equal(points.get_ydata(), expected[:, column].ravel())
-    assert [line.get_label() for line in display.lines_] == ["top, mean", "low, mean"]
+    assert [line.get_label() for line in display.lines_] == ["top", "low"]
+    # Rows in no order are not joined.
+    assert {line.get_linestyle() for line in display.lines_} == {"None"}
+    assert "(2 of 3 classes)" in display.ax_.get_ylabel()
 
 
 def test_over_a_position(classifier, along):
@@ -35,6 +38,8 @@ def test_over_a_position(classifier, along):
     places = points.get_xdata().reshape(-1, 5)
     np.testing.assert_allclose(places.mean(1), np.sort(x), atol=1e-12)
     assert (places[1:, 0] > places[:-1, -1]).all()
+    assert {line.get_linestyle() for line in display.lines_} == {"-"}
+    assert "classes" not in display.ax_.get_ylabel()
     assert display.ax_.get_xlabel() == "angle"
 
 
@@ -66,6 +71,34 @@ def test_default_classes():
     assert display.classes.tolist() == ["A", "B", "D", "G", "I"]
     display = ClassProbabilityDisplay.from_predictions(mean[:3, :, None], labels)
     assert display.classes.tolist() == ["D", "I"]
+    few = ClassProbabilityDisplay.from_predictions(mean[:, :5, None], labels[:5])
+    assert few.classes.tolist() == list("ABCDE")
+
+
+def test_many_rows_are_sorted(seed):
+    """By their likeliest class among those shown, then others; and its probability."""
+    random = np.random.default_rng(seed)
+    probability = random.dirichlet(np.ones(3), size=(40, 7)).transpose(0, 2, 1)
+    labels = np.array(["low", "mid", "top"])
+    display = ClassProbabilityDisplay.from_predictions(
+        probability, labels, classes=["top", "low"]
+    )
+    mean = probability.mean(-1)
+    drawn = np.stack([line.get_ydata() for line in display.lines_], axis=1)
+    rank = np.array([1, 2, 0])[mean.argmax(1)]
+    order = sorted(range(40), key=lambda i: (rank[i], mean[i].max()))
+    np.testing.assert_array_equal(drawn, mean[order][:, [2, 0]])
+    given = ClassProbabilityDisplay.from_predictions(
+        probability, labels, x=np.arange(40)
+    )
+    np.testing.assert_array_equal(given.lines_[1].get_ydata(), mean[:, 1])
+
+
+def test_the_axis_is_hardly_higher_than_a_probability():
+    mean = np.eye(10)[np.arange(20) % 10]
+    display = ClassProbabilityDisplay.from_predictions(mean[..., None], np.arange(10))
+    assert len(display.lines_) == 5
+    assert display.ax_.get_ylim()[1] < 1.25
 
 
 def test_ensemble(classifier, data):

@@ -11,6 +11,8 @@ import pytest
 from sklearn.model_selection import GridSearchCV
 
 import skbayesnn.plotting
+from skbayesnn import predict_interval, predict_uncertainty, predictive_cdf
+from skbayesnn.inspection import uncertainty_importance
 from skbayesnn.plotting import (
     CalibrationCurveDisplay,
     ClassProbabilityDisplay,
@@ -159,6 +161,77 @@ def test_legend_is_above_the_data(n_names, ax):
     _, top = ax.transData.transform((0, 40 + n_names - 1))
     assert box.y0 > top
     assert box.x1 < ax.get_window_extent().x1
+
+
+@pytest.mark.parametrize("target", [0, 1])
+def test_a_target_of_several(two_targets, data, target):
+    """As the arrays of that target drawn alone."""
+    X, Y = data.X_new, data.Y[: len(data.X_new)]
+    which = {"target": target}
+    interval = predict_interval(two_targets, X, [0.5, 0.9])[:, target]
+    cdf = predictive_cdf(two_targets, X, Y)[:, target]
+    parts = predict_uncertainty(two_targets, X, "all")
+    parts = {kind: values[:, target] for kind, values in parts.items()}
+    y, prediction = Y[:, target], two_targets.predict(X)[:, target]
+    importance = uncertainty_importance(two_targets, X, random_state=0, **which)
+    pairs = [
+        (
+            PredictionIntervalDisplay.from_estimator(two_targets, X, Y, **which),
+            PredictionIntervalDisplay.from_predictions(y, prediction, interval),
+        ),
+        (
+            CalibrationCurveDisplay.from_estimator(two_targets, X, Y, **which),
+            CalibrationCurveDisplay.from_predictions(
+                cdf=cdf, name=type(two_targets).__name__
+            ),
+        ),
+        (
+            UncertaintyDecompositionDisplay.from_estimator(two_targets, X, **which),
+            UncertaintyDecompositionDisplay.from_predictions(
+                *(parts[kind] for kind in ("aleatoric", "epistemic", "total")),
+                measure="std",
+            ),
+        ),
+        (
+            RiskCoverageDisplay.from_estimator(two_targets, X, Y, kind="all", **which),
+            RiskCoverageDisplay.from_predictions(y, prediction, parts, metric="rmse"),
+        ),
+        (
+            UncertaintyImportanceDisplay.from_estimator(
+                two_targets, X, random_state=0, **which
+            ),
+            UncertaintyImportanceDisplay.from_importances(
+                importance, kind="epistemic uncertainty"
+            ),
+        ),
+    ]
+    np.testing.assert_array_equal(importance.uncertainty, parts["epistemic"])
+    for one, other in pairs:
+        for name, expected in vars(other).items():
+            if not name.endswith("_"):
+                np.testing.assert_equal(getattr(one, name), expected)
+    # y of the target alone is taken, too.
+    display = PredictionIntervalDisplay.from_estimator(two_targets, X, y, **which)
+    np.testing.assert_array_equal(display.y, y)
+    with pytest.raises(ValueError, match=r"`target` must be from 0 to 1.* got 2"):
+        PredictionIntervalDisplay.from_estimator(two_targets, X, target=2)
+
+
+def test_one_row_has_a_mark(regressor, classifier, data):
+    """A line through one point is nothing."""
+    X, y, labels = data.X_new[:1], data.y_new[:1], data.labels_new[:1]
+    displays = [
+        CalibrationCurveDisplay.from_estimator(classifier, X, labels),
+        ClassProbabilityDisplay.from_estimator(classifier, X),
+        PredictionIntervalDisplay.from_estimator(regressor, X, y),
+        RiskCoverageDisplay.from_estimator(regressor, X, y),
+        UncertaintyDecompositionDisplay.from_estimator(regressor, X),
+        UncertaintyDecompositionDisplay.from_estimator(classifier, X),
+    ]
+    for display in displays:
+        display.figure_.canvas.draw()
+        marks = [line.get_marker() for line in display.ax_.get_lines()]
+        assert set(marks) - {"None", ""}, type(display).__name__
 
 
 def test_rows_in_any_order(regressor, data):

@@ -159,8 +159,23 @@ def test_infinite_ends():
     assert len(display.outside_.get_xdata()) == 0
 
 
-def test_one_target_only(two_targets, data):
-    with pytest.raises(ValueError, match="must be of one target"):
+def test_one_row_is_a_bar(regressor, data):
+    """Joined to nothing, it has an interval and a prediction all the same."""
+    display = PredictionIntervalDisplay.from_estimator(
+        regressor, data.X_new[:1], data.y_new[:1]
+    )
+    for level, band in enumerate(display.bands_):
+        [segment] = band.get_segments()
+        np.testing.assert_allclose(segment[:, 1], display.interval[0, level])
+        assert band.get_linewidth() > 0
+    assert display.line_.get_marker() == "_"
+    np.testing.assert_allclose(display.line_.get_ydata(), display.prediction)
+    display.figure_.canvas.draw()
+    assert [tick for tick in display.ax_.get_xticks() if abs(tick) < 0.05] == [0]
+
+
+def test_several_targets(two_targets, data):
+    with pytest.raises(ValueError, match="must say which of the 2 targets"):
         PredictionIntervalDisplay.from_estimator(two_targets, data.X_new)
     interval = predict_interval(two_targets, data.X_new, [0.5, 0.9])
     display = PredictionIntervalDisplay.from_predictions(
@@ -201,7 +216,8 @@ def test_feature_of_text(regressor, data):
         ({"y": [1.0, 2.0]}, "must have the 3 rows"),
         ({"interval": np.zeros((3, 1, 2))}, "for each row and coverage"),
         ({"x": [1.0, 2.0]}, "one number per row"),
-        ({"prediction": np.zeros((3, 5))}, "of one target"),
+        ({"prediction": np.zeros((3, 5))}, "which of the 5 targets"),
+        ({"prediction": np.zeros((3, 5, 2))}, "must have 1 axes"),
     ],
 )
 def test_shapes(change, message):

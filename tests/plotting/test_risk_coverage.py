@@ -115,9 +115,24 @@ def test_abstainer(classifier, regressor, data):
 
 
 def test_errors(two_targets, data):
-    with pytest.raises(ValueError, match="must be of one target"):
+    with pytest.raises(ValueError, match="must say which of the 2 targets"):
         RiskCoverageDisplay.from_estimator(
             two_targets, data.X_new, data.Y[: len(data.X_new)]
         )
     with pytest.raises(ValueError, match="`metric` must be"):
         RiskCoverageDisplay.from_predictions([0], [0], [0.1], metric="accuracy")
+
+
+def test_one_row_that_explodes_does_not_hide_the_others(seed):
+    """The others' errors are seen, and the labels say what is beyond."""
+    random = np.random.default_rng(seed)
+    error = np.append(random.uniform(1, 2, 99), 1e5)
+    uncertainty = np.append(random.uniform(size=99), 7.0)
+    display = RiskCoverageDisplay.from_predictions(
+        error, np.zeros(100), uncertainty, metric="rmse"
+    )
+    overall = np.sqrt(np.square(error).mean())
+    assert display.overall_risk == pytest.approx(overall)
+    assert 1 < display.ax_.get_ylim()[1] < 5
+    assert "(the largest, 1e+04, is beyond)" in display.ax_.get_ylabel()
+    assert display.random_.get_label() == "random: 1e+04"

@@ -86,11 +86,17 @@ def test_estimator_with_a_path(data, small):
 
 
 def test_path_of_several_targets(data, small):
-    """One for each of them has no place on one axis."""
+    """The first target's tau is on the axis, or that of another; scores are of all."""
     Y = np.stack([data.y, -data.y], axis=1)
     model = MCDropoutRegressorCV(**small, taus=2, cv=FOLDS).fit(data.X, Y)
-    with pytest.raises(ValueError, match="numbers or 'auto'"):
-        TauPathDisplay.from_estimator(model)
+    for target, given in ((0, {}), (1, {"target": 1})):
+        display = TauPathDisplay.from_estimator(model, **given)
+        np.testing.assert_allclose(display.tau, [np.sort(model.taus_[:, target])])
+        order = np.argsort(model.taus_[:, target])
+        np.testing.assert_allclose(display.score, [model.scores_.mean(1)[order]])
+        assert display.ax_.get_xlabel().startswith(f"tau of target {target} ")
+    with pytest.raises(ValueError, match="`target` must be from 0 to 1"):
+        TauPathDisplay.from_estimator(model, target=2)
 
 
 def test_other_parameters():
@@ -184,8 +190,8 @@ def test_other_searches(data, small, halving):
     [
         ([{"alpha": 1.0}], "got none among"),
         ([{"a__tau": 1.0, "b__tau": 1.0}], "one parameter `tau`"),
-        ([{"tau": (1.0, 2.0)}], "numbers or 'auto'"),
-        ([{"tau": np.array([1.0, 2.0])}], "numbers or 'auto'"),
+        ([{"tau": None}], "numbers or 'auto'"),
+        ([{"tau": [[1.0, 2.0]]}], "numbers or 'auto'"),
         ([{"tau": "auto"}], "no number"),
     ],
 )

@@ -23,6 +23,8 @@ def test_regressor(regressor, data):
         line = getattr(display, f"{name}_")
         order = np.argsort(display.total)
         np.testing.assert_array_equal(line.get_ydata(), expected[name][order])
+        # Sorted by the total, only the total is a curve.
+        assert line.get_linestyle() == ("-" if name == "total" else "None")
     assert display.measure == "std"
 
 
@@ -107,7 +109,7 @@ def test_errors(two_targets, data):
         make([1.0], [1.0], measure="variance")
     with pytest.raises(ValueError, match="must have the same rows"):
         make([1.0], [1.0], [1.0, 2.0], measure="std")
-    with pytest.raises(ValueError, match="must be of one target"):
+    with pytest.raises(ValueError, match="must say which of the 2 targets"):
         UncertaintyDecompositionDisplay.from_estimator(two_targets, data.X_new)
 
 
@@ -118,4 +120,8 @@ def test_one_row_that_explodes_does_not_hide_the_others(n_rows):
         0.6 * total, 0.8 * total, total, measure="std"
     )
     assert display.ax_.get_ylim()[1] < 5
-    assert f"(1 of {n_rows} rows reach beyond)" in display.ax_.get_ylabel()
+    label = display.ax_.yaxis.label
+    assert f"(1 of {n_rows} rows reach beyond)" in label.get_text()
+    display.figure_.canvas.draw()
+    # The label is no longer than the axes are high.
+    assert label.get_window_extent().height < display.ax_.bbox.height

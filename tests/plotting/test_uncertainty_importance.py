@@ -23,7 +23,11 @@ def test_names(regressor, data):
     columns = [f"sensor {i}" for i in range(data.X.shape[1])]
     result = uncertainty_importance(regressor, data.X_new)
     plain = UncertaintyImportanceDisplay.from_importances(result)
-    assert plain.names == ["column 0", "column 1", "column 2", "column 3"]
+    assert plain.names == ["a", "b", "c", "d"]
+    plain = UncertaintyImportanceDisplay.from_estimator(
+        regressor, data.X_new, feature_names=columns, n_repeats=1
+    )
+    assert plain.names == columns
     named = UncertaintyImportanceDisplay.from_importances(result, names=columns)
     assert named.names == columns
     with pytest.raises(ValueError, match="`names` must be of the"):
@@ -36,4 +40,20 @@ def test_many_columns_are_cut(regressor, data):
 
     display = UncertaintyImportanceDisplay.from_importances(Result)
     assert len(display.bars_) == 20
+    assert display.ax_.get_ylabel() == "20 of 30 columns"
     assert min(bar.get_width() for bar in display.bars_) == 10
+
+
+def test_long_names_are_shortened_and_inside_the_figure():
+    """Those that differ still do; the room is taken from the axes."""
+
+    class Result:
+        importances = np.arange(3.0)[:, None] * [1, 1]
+
+    names = [f"mean of the last seven days, sensor {i}, hall {'x' * 20}" for i in "abc"]
+    display = UncertaintyImportanceDisplay.from_importances(Result, names=names)
+    display.figure_.canvas.draw()
+    labels = display.ax_.get_yticklabels()
+    texts = [label.get_text() for label in labels]
+    assert len(set(texts)) == 3 and max(map(len, texts)) < max(map(len, names))
+    assert all(label.get_window_extent().x0 >= 0 for label in labels)

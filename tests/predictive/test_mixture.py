@@ -13,6 +13,8 @@ from scipy.stats import norm
 from sklearn.preprocessing import FunctionTransformer
 
 from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._likelihoods.mixture import GaussianMixtures
+from skbayesnn._likelihoods.student_t import StudentTs
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._predictive.recalibration import QuantileMap
 
@@ -393,3 +395,115 @@ def test_a_map_is_the_last_step(plain):
         _mapped(plain.scaled(np.full(plain.components.mean.shape[-1], 2.0))).maps
         is not None
     )
+
+
+# ---- CRPS behind a transform
+
+UNIT = TRANSFORMS["rising"]
+
+
+def _log_normal_crps(y, mean, variance):
+    """Of the equal-weight mixture of exp(N(mean, variance)), (rows, targets).
+
+    E|Y - y| - E|Y - Y'| / 2, with E exp(Z) = exp(mean + variance / 2) on either side
+    of a value [Baran & Lerch 2015, appendix].
+
+    y : (rows, targets), positive; mean, variance : (draws, rows, targets)
+    """
+
+    def distance(mean, variance, other, of_other):
+        """E |exp(A) - exp(B)|, A ~ N(mean, variance), B ~ N(other, of_other)."""
+        std = np.sqrt(variance + of_other)
+        above = np.exp(mean + variance / 2) * (
+            2 * ndtr((mean - other + variance) / std) - 1
+        )
+        below = np.exp(other + of_other / 2) * (
+            2 * ndtr((other - mean + of_other) / std) - 1
+        )
+        return above + below
+
+    to_y = distance(mean, variance, np.log(y), 0.0).mean(0)
+    pairs = distance(mean, variance, mean[:, None], variance[:, None])
+    return to_y - 0.5 * pairs.mean((0, 1))
+
+
+@pytest.mark.parametrize("noise", [2.0, 0.3, 0.1, 0.02, 1e-3])
+def test_crps_of_log_normals(noise, seed):
+    """In closed form: of one draw, of draws that overlap, and of draws far apart."""
+    random = np.random.default_rng(seed)
+    mean = random.normal(size=(1, ROWS, TARGETS)) + 0.5 * random.normal(
+        size=(37, ROWS, TARGETS)
+    )
+    variance = np.square(noise * random.uniform(0.5, 1.5, size=mean.shape))
+    # Likely values, and some far out.
+    z = np.array([0.0, 1.0, -2.0, 5.0, -5.0])[:, None] * np.hypot(noise, 0.5)
+    y = np.exp(mean.mean(0) + z)
+    falling = TRANSFORMS["falling and bent"]
+    for draws in (slice(None), slice(1)):
+        expected = _log_normal_crps(y, mean[draws], variance[draws]).mean(-1)
+        for sign, transform in ((1, UNIT), (-1, falling)):
+            mixture = _gaussians(
+                sign * mean[draws], variance[draws], flat=False, transform=transform
+            )
+            np.testing.assert_allclose(mixture.crps(y), expected, rtol=2e-4)
+    # The distribution function of a single draw is smooth.
+    np.testing.assert_allclose(mixture.crps(y), expected, rtol=1e-7)
+
+
+def test_crps_of_values_that_the_transform_does_not_reach(seed):
+    """They are as far below the smallest value as they are."""
+    mixture = _mixture(seed, 1, UNIT)
+    mean, variance = mixture.components.mean, mixture.components.variance
+    at_zero = _log_normal_crps(np.full((ROWS, 1), 1e-300), mean, variance)[:, 0]
+    y = np.array([0.0, -1.0, -2.5, 0.0, -10.0])
+    np.testing.assert_allclose(mixture.crps(y), at_zero - y, rtol=1e-6)
+
+
+def test_crps_of_other_components_by_integration(seed):
+    """Heavy tails, which are drawn in, and three peaks under an exponential."""
+    random = np.random.default_rng(seed)
+    location = random.normal(size=(4, ROWS, 1))
+    ones = np.ones_like(location)
+    drawn_in = FunctionTransformer(np.sinh, np.arcsinh)
+    share = random.dirichlet(np.ones(3), size=(4, ROWS, 1))
+    peaks = GaussianMixtures(share, random.normal(size=share.shape), 0.3 + 0 * share)
+    for components, transform in (
+        (StudentTs(location, ones, 3.0 * ones), drawn_in),
+        (peaks, UNIT),
+    ):
+        mixture = MixturePredictive(components, True, transform=transform)
+        y = mixture.quantile(0.5) * np.array([1.0, 1.1, 1.5, 0.7, 0.5])
+        found = mixture.crps(y)
+        for row in range(ROWS):
+            one = MixturePredictive(
+                components._mapped(lambda v, row=row: v[:, [row]]),
+                True,
+                transform=transform,
+            )
+
+            def squared(z, one=one, y=y[row]):
+                return np.square(one.cdf(np.array([z])).item() - (z >= y))
+
+            ends = one.quantile(1e-10).item(), one.quantile(1 - 1e-10).item()
+            parts = [
+                ends[0],
+                *np.sort([y[row], 0.0, one.quantile(0.9).item()]),
+                ends[1],
+            ]
+            expected = sum(
+                quad(squared, a, b, limit=200, epsabs=1e-7)[0]
+                for a, b in itertools.pairwise(np.sort(parts))
+            )
+            assert found[row] == pytest.approx(expected, rel=2e-4)
+
+
+def test_crps_of_a_transform_that_turns(seed):
+    """By the nodes of the draws, for which nothing has to be monotone."""
+    mixture = _mixture(seed, 1, FunctionTransformer(np.sqrt, np.square))
+    y = np.array([0.1, 0.4, 0.0, 2.0, 1.0])
+    random = np.random.default_rng([seed, 7])
+    draws = random.integers(DRAWS, size=(2, 40_000))
+    one, other = (mixture.sample(index, random) for index in draws)
+    terms = np.abs(one - y[:, None]) - 0.5 * np.abs(one - other)
+    error = terms.std(1) / 200
+    assert (np.abs(mixture.crps(y) - terms.mean(1)) < 6 * error + 0.02).all()

@@ -19,8 +19,6 @@ from skbayesnn._predictive.summaries import (
     classification_uncertainty,
     entropy,
     framed,
-    overlap,
-    variation_ratio,
 )
 
 DRAWS, ROWS, TARGETS, CLASSES = 50, 5, 2, 3
@@ -31,10 +29,17 @@ def _measures(probability, uniform=None):
     n = len(probability)
     uniform = (np.arange(n) + 0.5) / n if uniform is None else uniform
     draws = np.asarray(probability, dtype=float)[:, None]
-    return {
-        kind: classification_uncertainty(draws, kind, uniform).item()
-        for kind in CLASSIFICATION_KINDS
-    }
+    return {kind: value.item() for kind, value in _in_parts(draws, uniform).items()}
+
+
+def _in_parts(draws, uniform, kinds=CLASSIFICATION_KINDS, n_at_once=7):
+    """Measures of draws that come some at a time."""
+
+    def parts():
+        for start in range(0, len(draws), n_at_once):
+            yield draws[start : start + n_at_once]
+
+    return classification_uncertainty(parts, kinds, uniform)
 
 
 # ------------------------------------------- the three cases of Gal's thesis, 3.3.1
@@ -80,7 +85,7 @@ def probability(seed):
 
 
 def test_entropies_are_eq_7(probability):
-    uniform = np.zeros(DRAWS)
+    found = _in_parts(probability, np.zeros(DRAWS))
     mean = probability.mean(0)
     total = -(mean * np.log(mean)).sum(-1)
     expected = -(probability * np.log(probability)).sum(-1).mean(0)
@@ -89,8 +94,19 @@ def test_entropies_are_eq_7(probability):
         ("expected_entropy", expected),
         ("mutual_information", total - expected),
     ]:
-        found = classification_uncertainty(probability, kind, uniform)
-        np.testing.assert_allclose(found, value, rtol=1e-10)
+        np.testing.assert_allclose(found[kind], value, rtol=1e-10)
+
+
+def test_measures_do_not_depend_on_the_parts(probability, seed):
+    """Draws may come one by one or all at once; a kind alone or with others."""
+    uniform = np.random.default_rng(seed + 1).random(DRAWS)
+    expected = _in_parts(probability, uniform, n_at_once=DRAWS)
+    assert list(expected) == list(CLASSIFICATION_KINDS)
+    for kind in CLASSIFICATION_KINDS:
+        found = _in_parts(probability, uniform, [kind], n_at_once=1)
+        assert list(found) == [kind]
+        # Sums of 50 numbers in another order.
+        np.testing.assert_allclose(found[kind], expected[kind], rtol=1e-12, atol=1e-14)
 
 
 def test_entropy_is_between_zero_and_log_classes():
@@ -110,7 +126,8 @@ def test_variation_ratio_counts_sampled_labels(probability, seed):
         ]
         counts = np.bincount(labels, minlength=CLASSES)
         expected.append(1 - counts.max() / DRAWS)
-    np.testing.assert_allclose(variation_ratio(probability, uniform), expected)
+    found = _in_parts(probability, uniform, ["variation_ratio"])
+    np.testing.assert_allclose(found["variation_ratio"], expected)
 
 
 def test_variation_ratio_tends_to_one_minus_the_largest_mean(seed):
@@ -120,23 +137,25 @@ def test_variation_ratio_tends_to_one_minus_the_largest_mean(seed):
     draws = np.broadcast_to(p, (n, 1, CLASSES))
     uniform = np.random.default_rng(seed).random(n)
     error = np.sqrt(0.6 * 0.4 / n)
-    assert abs(variation_ratio(draws, uniform).item() - 0.4) < 6 * error
+    found = _in_parts(draws, uniform, ["variation_ratio"], n_at_once=n)
+    assert abs(found["variation_ratio"].item() - 0.4) < 6 * error
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_label_is_sampled_whatever_the_rounding(dtype):
     """The largest uniform number takes the last class that has any probability."""
     probability = np.full((1, 1, 10), 0.1, dtype=dtype)
-    assert variation_ratio(probability, np.array([1 - 2**-53])).item() == 0
+    found = _in_parts(probability, np.array([1 - 2**-53]), ["variation_ratio"])
+    assert found["variation_ratio"].item() == 0
 
 
 def test_overlap_of_the_two_likeliest_classes():
     """Equal histograms overlap wholly, disjoint ones not; a third class is ignored."""
-    apart = np.tile([[[0.7, 0.28, 0.02]]], (DRAWS, 1, 1))
-    assert overlap(apart).item() == 0
-    half = np.array([[[0.6, 0.3, 0.1]], [[0.3, 0.6, 0.1]], [[0.6, 0.3, 0.1]]])
+    apart = [[0.7, 0.28, 0.02]] * DRAWS
+    assert _measures(apart)["overlap"] == 0
+    half = [[0.6, 0.3, 0.1], [0.3, 0.6, 0.1], [0.6, 0.3, 0.1]]
     # two thirds and one third in either bin, the other way round
-    assert overlap(half).item() == pytest.approx(2 * np.sqrt(2) / 3, rel=1e-14)
+    assert _measures(half)["overlap"] == pytest.approx(2 * np.sqrt(2) / 3, rel=1e-14)
 
 
 # -------------------------------------------------------------- streaming moments

@@ -4,6 +4,7 @@ import math
 import pickle
 import sys
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -41,6 +42,7 @@ from skbayesnn._predictive import mixin
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base
 from skbayesnn._stacking import pool as pools
+from skbayesnn._stacking.candidates import Rows, candidates_of
 from skbayesnn._stacking.copies import warn_of_copies
 from skbayesnn._stacking.folds import folds_of
 from skbayesnn._stacking.mixture import best_factor
@@ -529,6 +531,8 @@ def test_any_likelihood(table, likelihood):
     assert np.isfinite(model.crps(X, y)).all()
     lower, upper = model.predict_interval(X).T
     assert (lower <= upper).all()
+    lower = model.predict_interval(X, [0.5, 0.9], method="cv+")[..., 0]
+    assert (lower.min() >= 0) == (likelihood == "poisson")
 
 
 def test_default_pool_has_all_kinds(table):
@@ -1201,6 +1205,44 @@ def test_it_says_what_it_does(table, capsys):
     assert "networks out of fold" in said
     assert str(model.summary_) in said
     assert "log density" in str(model.summary_)
+
+
+def test_it_estimates_the_time_left(monkeypatch):
+    """From the mean time of what it has trained; before that, as expected."""
+    now = 0.0
+
+    def trained():
+        nonlocal now
+        for n_done, seconds in [(2, 12.0), (3, 10.0), (6, 14.0), (8, 6.0)]:
+            now += seconds
+            yield n_done
+
+    def said(**expected):
+        texts = []
+        seconds = base._work_off(trained(), texts.append, 8, "fits", **expected)
+        assert seconds == 30 / 6
+        return texts
+
+    clock = SimpleNamespace(perf_counter=lambda: now)
+    monkeypatch.setattr(base, "time", clock)
+    later = [
+        "3 of 8 fits, about 50 s left",
+        "6 of 8 fits, about 12 s left",
+        "8 of 8 fits",
+    ]
+    assert said() == ["2 of 8 fits", *later]
+    assert said(seconds=40.0) == ["2 of 8 fits, about 4 min left", *later]
+
+
+def test_refits_take_longer_by_their_rows_and_networks(table):
+    """What is expected of a refit before the first is trained."""
+    pool = [("one", NETWORK), ("several", clone(NETWORK).set_params(n_estimators=3))]
+    kept = candidates_of(pools.given_pool(pool, 0))
+    settings = {one.name: {f"{one.path}n_estimators": 6} for one in kept}
+    rows = Rows(*table, None)
+    half = np.arange(len(table[1]) // 2)
+    expected = len(table[1]) / len(half) * (6 + 2) / 2
+    assert base._work_of_refits(kept, settings, rows, [(half, half)]) == expected
 
 
 # ---- CUDA

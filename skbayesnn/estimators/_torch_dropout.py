@@ -1,0 +1,784 @@
+"""Forward passes of a torch module with one dropout mask for all rows.
+
+torch draws a mask of its own for every row of a batch. Here the mask of a draw is that
+of a batch of one row, and all rows share it, so that a prediction does not depend on
+the other rows.
+
+A `TorchDispatchMode` sees every operator of a pass, whatever code calls it: layers,
+functions, attention, TorchScript. Under `torch.inference_mode` operators arrive as they
+are called, not in the parts that they consist of. The mode is of one thread. Nothing in
+torch is replaced, and no global generator is used.
+"""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.dropout import _DropoutNd
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from skbayesnn._inference.memory import is_out_of_memory
+
+_aten = torch.ops.aten
+# The value of SELU at minus infinity, with the sign changed: what alpha dropout sets.
+_ALPHA = 1.7580993408473766
+# Rows that are compared alone and in a batch, and draws in which they are.
+_N_COMPARED_ROWS, _N_COMPARED_DRAWS = 3, 2
+# Rate of the masks in that comparison: at small rates two masks are often equal.
+_COMPARED_RATE = 0.5
+
+# Positional arguments and keyword arguments of a module's forward.
+Inputs = tuple[tuple, dict]
+
+NO_DROPOUT = (
+    "`module` must use dropout with a rate > 0 in its forward pass; got none, so that "
+    "all draws would be the same. Supported are torch's Dropout, Dropout1d, Dropout2d, "
+    "Dropout3d, AlphaDropout and FeatureAlphaDropout, their functions, and the dropout "
+    "of RNN, LSTM, GRU, MultiheadAttention, Transformer and "
+    "scaled_dot_product_attention."
+)
+
+
+# ---- modules
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """A deep copy.
+
+    Raises
+    ------
+    TypeError
+        A module that cannot be copied.
+    """
+    memo: dict[int, Any] = {}
+    for layer in module.modules():
+        for value in vars(layer).values():
+            values = value.values() if isinstance(value, dict) else value
+            for one in values if isinstance(value, dict | list | tuple) else [value]:
+                # torch copies no tensor that autograd has computed (weight_norm).
+                if isinstance(one, torch.Tensor) and not one.is_leaf:
+                    memo[id(one)] = one.detach().clone()
+    try:
+        return copy.deepcopy(module, memo)
+    except Exception as error:
+        raise TypeError(
+            "`module` must be a module that copy.deepcopy can copy; it raised "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def may_have_dropout(module: nn.Module) -> bool:
+    """Whether a forward pass may call dropout; False only if it is certain."""
+    return any(
+        _rate(layer) > 0 or not _is_of_torch(layer) for layer in module.modules()
+    )
+
+
+def _rate(layer) -> float:
+    if isinstance(layer, _DropoutNd):
+        return layer.p
+    if isinstance(layer, nn.RNNBase):
+        return layer.dropout if layer.num_layers > 1 else 0
+    return layer.dropout if isinstance(layer, nn.MultiheadAttention) else 0
+
+
+def _is_of_torch(layer) -> bool:
+    # torch.nn.utils.parametrize puts a class of its own before that of the layer.
+    names = [kind.__module__ for kind in type(layer).__mro__]
+    first = next(name for name in names if name != "torch.nn.utils.parametrize")
+    return first.startswith("torch.nn.")
+
+
+def _has_flag(layer) -> bool:
+    """Whether dropout may depend on ``layer.training``.
+
+    Other layers of torch stay as in evaluation. Of other classes nothing is known.
+    """
+    if not hasattr(layer, "training") or isinstance(layer, _NormBase):
+        return False
+    if isinstance(layer, torch.jit.ScriptModule):
+        return not str(layer.original_name).startswith(("BatchNorm", "InstanceNorm"))
+    kinds = _DropoutNd | nn.RNNBase | nn.MultiheadAttention
+    of_transformer = type(layer).__module__ == "torch.nn.modules.transformer"
+    return isinstance(layer, kinds) or of_transformer or not _is_of_torch(layer)
+
+
+# ---- where the rows are
+
+
+class _Call(NamedTuple):
+    """A call of dropout: the module that makes it, the rate, and the input."""
+
+    where: str
+    p: float
+    x: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the rows of a batch are in the input of a call of dropout.
+
+    Parameters
+    ----------
+    where : str
+        The module that makes the call.
+    p : float
+        The rate.
+    shape : tuple of int
+        Of the input for a batch of one row.
+    axis : int, optional
+        Of the rows. None where the input is the same for all rows, as weights are.
+    squeezed : bool
+        Whether the module drops this axis for a batch of one row.
+    rows_vary_fastest : bool
+        The order on an axis that the rows share with something else.
+    """
+
+    where: str
+    p: float
+    shape: tuple[int, ...]
+    axis: int | None = None
+    squeezed: bool = False
+    rows_vary_fastest: bool = False
+
+    def shape_of(self, n_rows: int) -> tuple[int, ...]:
+        """Shape of the input for a batch."""
+        if self.axis is None or (self.squeezed and n_rows == 1):
+            return self.shape
+        if self.squeezed:
+            return *self.shape[: self.axis], n_rows, *self.shape[self.axis :]
+        before, after = self.shape[: self.axis], self.shape[self.axis + 1 :]
+        return *before, n_rows * self.shape[self.axis], *after
+
+    def joined(self, singles) -> torch.Tensor:
+        """The input of a batch, from those of its rows."""
+        if self.axis is None:
+            return singles[0]
+        if self.squeezed:
+            return torch.stack(singles, self.axis)
+        if self.rows_vary_fastest:
+            return torch.stack(singles, self.axis + 1).flatten(self.axis, self.axis + 1)
+        return torch.cat(singles, self.axis)
+
+    def repeated(self, mask: torch.Tensor, n_rows: int) -> torch.Tensor:
+        """The mask of one row for all rows of a batch."""
+        if self.axis is None or (self.squeezed and n_rows == 1):
+            return mask
+        if self.squeezed:
+            return mask.unsqueeze(self.axis)
+        # An axis of length one is broadcast.
+        if n_rows == 1 or mask.shape[self.axis] == 1:
+            return mask
+        if self.rows_vary_fastest:
+            return mask.repeat_interleave(n_rows, self.axis)
+        return torch.cat([mask] * n_rows, self.axis)
+
+    @classmethod
+    def found(cls, call: _Call, singles: Sequence[_Call]) -> "Layout":
+        """The layout that best makes the batch's input from those of its rows.
+
+        Raises
+        ------
+        ValueError
+            The rates differ, or no layout has the shape of the batch's input.
+        """
+        rows = [one.x for one in singles]
+        shape, of_batch = tuple(rows[0].shape), tuple(call.x.shape)
+        new = partial(cls, call.where, call.p, shape)
+        layouts = [new()]
+        for axis in range(len(of_batch)):
+            layouts.append(new(axis, squeezed=True))
+            if axis < len(shape):
+                layouts += [new(axis), new(axis, rows_vary_fastest=True)]
+        fit = [one for one in layouts if one.shape_of(len(rows)) == of_batch]
+        shapes = sorted({tuple(one.shape) for one in rows})
+        rates = sorted({one.p for one in (call, *singles)})
+        if not fit or len(shapes) > 1 or len(rates) > 1:
+            raise ValueError(
+                "`module` must give dropout one rate, and inputs of one shape per row; "
+                f"{call.where} gives it rate {' and '.join(map(str, rates))}, and an "
+                f"input of shape {of_batch} for {len(rows)} rows and of shape "
+                f"{' and '.join(map(str, shapes))} for each row alone. Let `module` "
+                "and `X_transform` treat every row by itself, and pad sequences to a "
+                "fixed length."
+            )
+        return min(fit, key=lambda one: (one.joined(rows) - call.x).abs().sum())
+
+
+def _agree(a: torch.Tensor, b: torch.Tensor, atol: torch.Tensor) -> bool:
+    """Whether outputs are equal, up to a tolerance for each; (rows, outputs)."""
+    if a.shape != b.shape:
+        return False
+    return bool(((a == b) | ((a - b).abs() <= atol) | (a.isnan() & b.isnan())).all())
+
+
+# ---- one pass
+
+
+class _Masks:
+    """The masks of one draw, in the order of the calls of dropout.
+
+    Parameters
+    ----------
+    draw : int
+        The seed.
+    layouts : list of Layout
+        Of all calls.
+    n_rows : int
+        In the batch.
+    rate : float, optional
+        The probability of dropping a unit; None takes that of the call.
+    """
+
+    def __init__(self, draw: int, layouts: list[Layout], n_rows: int, rate=None):
+        self.generator = torch.Generator().manual_seed(draw)
+        self.layouts, self.n_rows, self.rate = layouts, n_rows, rate
+        self.n_calls = 0
+
+    def next(self, shape, p, n_own) -> torch.Tensor:
+        """Which units are kept, for all rows; in a shape that broadcasts."""
+        if self.n_calls == len(self.layouts):
+            raise ValueError(_other_calls(self.n_calls + 1, self.layouts))
+        layout = self.layouts[self.n_calls]
+        if layout.p != p or layout.shape_of(self.n_rows) != tuple(shape):
+            raise ValueError(
+                "`module` must give dropout one rate, and inputs of one shape per row; "
+                f"{layout.where} gives it rate {p:g} and an input of shape "
+                f"{tuple(shape)} for {self.n_rows} rows; the first passes had "
+                f"{layout.p:g} and {layout.shape_of(self.n_rows)}. Pad sequences to a "
+                "fixed length, and keep no state between calls."
+            )
+        self.n_calls += 1
+        own = layout.shape[:n_own]
+        own += (1,) * (len(layout.shape) - len(own))
+        uniform = torch.rand(
+            own, generator=self.generator, dtype=torch.float32, device="cpu"
+        )
+        kept = uniform >= (p if self.rate is None else self.rate)
+        return layout.repeated(kept, self.n_rows)
+
+    def check_all_used(self):
+        """Refuse a pass with fewer calls of dropout than expected."""
+        if self.n_calls < len(self.layouts):
+            raise ValueError(_other_calls(self.n_calls, self.layouts))
+
+
+def _other_calls(n_calls, expected) -> str:
+    return (
+        f"`module` must call dropout equally often for all rows; got {n_calls} calls "
+        f"for some, and {len(expected)} for others. Let no branch depend on the rows, "
+        "and keep no state between calls."
+    )
+
+
+class _Pass(TorchDispatchMode):
+    """Puts our masks in place of torch's during one forward pass.
+
+    Parameters
+    ----------
+    path : list of str
+        The modules that are running, outermost first.
+    masks : _Masks, optional
+        None switches dropout off and records its calls.
+    training : bool
+        Whether the training flags are set. A call that is switched off is then an
+        error.
+    """
+
+    def __init__(self, path, masks=None, training=True):
+        super().__init__()
+        self.path, self.masks, self.training = path, masks, training
+        self.calls: list[_Call] = []
+        self.n_bytes, self.eps = 0, 0.0
+        self.error: Exception | None = None
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        operator = getattr(func, "overloadpacket", None)
+        if operator in _HANDLERS:
+            output = _HANDLERS[operator](self, func, args, kwargs)
+        elif torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
+            self.refuse(
+                "`module` must take random numbers only for torch's dropout; "
+                f"{self.path[-1]} calls torch.ops.{func}, whose masks would differ "
+                "from row to row. Use torch.nn.Dropout or torch.nn.functional.dropout "
+                "there, or set its rate to zero."
+            )
+        elif self.training and operator in _WITHOUT_DROPOUT:
+            self._refuse_switched_off(f"torch.ops.{func}")
+        else:
+            output = func(*args, **kwargs)
+        if self.masks is None:
+            self._measure(func, output)
+        return output
+
+    def refuse(self, message: str):
+        """End the pass; code around the operator may hide the exception."""
+        self.error = self.error or ValueError(message)
+        raise self.error
+
+    def _refuse_switched_off(self, what):
+        self.refuse(
+            f"`module` must use dropout where its training flag is set; {what} in "
+            f"{self.path[-1]} is switched off, as in a module that was traced in "
+            "evaluation. Give the module as it was trained, or set this rate to zero."
+        )
+
+    def kept(self, x, p, train, n_own=None) -> torch.Tensor | None:
+        """Which units a call keeps; None for all.
+
+        n_own : int, axes in front that have masks of their own; None for all
+        """
+        if p == 0:
+            return None
+        if not train:
+            if self.training:
+                self._refuse_switched_off(f"dropout with rate {p:g}")
+            return None
+        if self.masks is None:
+            # A copy: x may be changed in place.
+            x_now = x.cpu().clone().double()
+            self.calls.append(_Call(self.path[-1], p, x_now))
+            self.n_bytes += x.nbytes
+            return None
+        try:
+            kept = self.masks.next(x.shape, p, n_own)
+        except ValueError as error:
+            self.error = error
+            raise
+        return kept.to(x.device)
+
+    def _measure(self, func, output):
+        tensors = output if isinstance(output, list | tuple) else [output]
+        for one in tensors:
+            if isinstance(one, torch.Tensor) and not getattr(func, "is_view", False):
+                self.n_bytes += one.nbytes
+                if one.is_floating_point():
+                    self.eps = max(self.eps, torch.finfo(one.dtype).eps)
+
+
+def _arguments(func, args, kwargs) -> dict[str, Any]:
+    """All arguments of an operator by name, in their order."""
+    declared = func._schema.arguments
+    given = dict(zip((one.name for one in declared), args, strict=False)) | kwargs
+    return {one.name: given.get(one.name, one.default_value) for one in declared}
+
+
+def _dropout(current: _Pass, func, args, kwargs, *, n_own=None, alpha=False):
+    x, p, train = _arguments(func, args, kwargs).values()
+    kept = current.kept(x, p, train, n_own)
+    output = x if kept is None else _masked(x, kept, p, alpha)
+    if output is not x and func._schema.is_mutable:
+        return x.copy_(output)
+    return output
+
+
+def _masked(x, kept, p, alpha=False):
+    """Dropout, or alpha dropout (Klambauer et al. 2017, "Self-normalizing neural
+    networks", NeurIPS, section 3), with this mask."""
+    kept = kept.to(x.dtype)
+    if p == 1 or not alpha:
+        return x * (kept / max(1 - p, 1e-12))
+    scale = 1 / math.sqrt((_ALPHA**2 * p + 1) * (1 - p))
+    return x * (kept * scale) + ((kept - 1) * (_ALPHA * scale) + _ALPHA * scale * p)
+
+
+def _attention(current: _Pass, func, args, kwargs):
+    """Scaled dot product attention whose weights are dropped, by its definition."""
+    given = _arguments(func, args, kwargs)
+    p, key, value = given["dropout_p"], given["key"], given["value"]
+    if p == 0:
+        return func(*args, **kwargs)
+    query, mask, scale = given["query"], given["attn_mask"], given["scale"]
+    if given.get("enable_gqa"):
+        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
+        value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = (query * scale) @ key.transpose(-2, -1)
+    if given["is_causal"]:
+        above = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+        scores = scores.masked_fill(above.triu(1), -math.inf)
+    if mask is not None:
+        is_bool = mask.dtype == torch.bool
+        scores = scores.masked_fill(~mask, -math.inf) if is_bool else scores + mask
+    # Where nothing may be attended to, all weights are zero.
+    nothing = (scores == -math.inf).all(-1, keepdim=True)
+    weights = scores.softmax(-1).masked_fill(nothing, 0)
+    kept = current.kept(weights, p, True)
+    weights = weights if kept is None else _masked(weights, kept, p)
+    return weights.to(value.dtype) @ value
+
+
+def _recurrent(current: _Pass, func, args, kwargs):
+    """Recurrent layers, one by one where there is dropout between them."""
+    given = _arguments(func, args, kwargs)
+    p, n_layers = given["dropout"], given["num_layers"]
+    if p == 0 or n_layers == 1:
+        return func(*(given | {"train": False}).values())
+    if not given["train"]:
+        if current.training:
+            current._refuse_switched_off(f"dropout with rate {p:g}")
+        return func(*given.values())
+    if "batch_sizes" in given:
+        current.refuse(
+            "`module` must give a recurrent layer with dropout a padded tensor; "
+            f"{current.path[-1]} takes a packed sequence, whose rows do not lie on one "
+            "axis. Do not pack it, or set its `dropout` to zero."
+        )
+    several = not isinstance(given["hx"], torch.Tensor)
+    states = list(given["hx"]) if several else [given["hx"]]
+    n_ways, n_params = 1 + given["bidirectional"], len(given["params"]) // n_layers
+    x, last = given["input"], []
+    for layer in range(n_layers):
+        start = [one[layer * n_ways : (layer + 1) * n_ways] for one in states]
+        own: dict[str, Any] = {
+            "input": x,
+            "hx": start if several else start[0],
+            "params": given["params"][layer * n_params : (layer + 1) * n_params],
+            **{"num_layers": 1, "dropout": 0.0, "train": False},
+        }
+        x, *end = func(*(given | own).values())
+        last.append(end)
+        kept = current.kept(x, p, True) if layer < n_layers - 1 else None
+        x = x if kept is None else _masked(x, kept, p)
+    return x, *(torch.cat(each) for each in zip(*last, strict=True))
+
+
+def _as_in_evaluation(current: _Pass, func, args, kwargs, *, flag):
+    """An operator of which training is no dropout."""
+    given = _arguments(func, args, kwargs)
+    # Without running moments those of the batch are taken in evaluation, too.
+    if given.get("running_mean", 0) is not None:
+        given[flag] = False
+    return func(*given.values())
+
+
+_HANDLERS: dict[Any, Callable] = {
+    _aten.scaled_dot_product_attention: _attention,
+    **dict.fromkeys(
+        (_aten.lstm, _aten.gru, _aten.rnn_tanh, _aten.rnn_relu), _recurrent
+    ),
+    _aten.batch_norm: partial(_as_in_evaluation, flag="training"),
+    _aten.instance_norm: partial(_as_in_evaluation, flag="use_input_stats"),
+    _aten.rrelu: partial(_as_in_evaluation, flag="training"),
+    _aten.rrelu_: partial(_as_in_evaluation, flag="training"),
+}
+# Feature dropout drops whole channels, (rows, channels, ...).
+_HANDLERS |= {
+    operator: partial(_dropout, n_own=n_own, alpha=alpha)
+    for name, n_own, alpha in (
+        ("dropout", None, False),
+        ("alpha_dropout", None, True),
+        ("feature_dropout", 2, False),
+        ("feature_alpha_dropout", 2, True),
+    )
+    for operator in (getattr(_aten, name), getattr(_aten, f"{name}_"))
+}
+# Kernels for evaluation alone.
+_WITHOUT_DROPOUT = {
+    _aten._transformer_encoder_layer_fwd,
+    _aten._native_multi_head_attention,
+}
+
+
+# ---- all passes of a prediction
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What is known of a module before its draws.
+
+    Parameters
+    ----------
+    layouts : list of Layout
+        Of all calls of dropout.
+    evaluated : Tensor of shape (rows, outputs)
+        Without dropout, of the rows that were compared.
+    tolerance : float
+        Of what rounding alone changes, as a share of the largest value.
+    n_bytes : int
+        Of memory for a row in a batch.
+    """
+
+    layouts: list[Layout]
+    evaluated: torch.Tensor
+    tolerance: float
+    n_bytes: int
+
+
+class SharedMaskNetwork:
+    """A module whose dropout masks are the same for all rows.
+
+    Parameters
+    ----------
+    module : nn.Module
+        In evaluation. It is copied: what `forward` stores in it ends with this object.
+    """
+
+    def __init__(self, module: nn.Module):
+        self.module = copied(module)
+        # Modules that are running, and how often dropout was called before each.
+        self._path: list[str] = []
+        self._n_calls: list[int] = []
+        self._without_call: set[str] = set()
+        self._pass = _Pass(self._path)
+        self._flagged: dict[str, nn.Module] = {}
+        self._hooks: list[Any] = []
+        for name, layer in self.module.named_modules():
+            where = f"`{name or 'module'}` ({type(layer).__name__})"
+            if _has_flag(layer):
+                self._flagged[where] = layer
+            if not isinstance(layer, torch.jit.ScriptModule):
+                enter = partial(self._enter, where)
+                leave = self._leave
+                self._hooks += [
+                    layer.register_forward_pre_hook(enter),
+                    layer.register_forward_hook(leave, always_call=True),
+                ]
+
+    def _enter(self, where, layer, inputs):
+        self._path.append(where)
+        self._n_calls.append(len(self._pass.calls))
+
+    def _leave(self, layer, inputs, output):
+        where, n_calls = self._path.pop(), self._n_calls.pop()
+        is_dropout = isinstance(layer, _DropoutNd) and layer.p > 0
+        if is_dropout and len(self._pass.calls) == n_calls:
+            self._without_call.add(where)
+
+    def run(self, inputs: Inputs, n_rows: int, masks=None, training=True, but=None):
+        """One forward pass.
+
+        Parameters
+        ----------
+        inputs : Inputs
+        n_rows : int
+        masks : _Masks, optional
+            None switches dropout off.
+        training : bool
+            Whether dropout runs as in training.
+        but : nn.Module, optional
+            A layer that runs as in evaluation all the same.
+
+        Returns
+        -------
+        output : Tensor of shape (rows, outputs)
+        record : _Pass
+
+        Raises
+        ------
+        ValueError
+            The module fails, or does something that no masks can be shared in.
+        """
+        for layer in self._flagged.values():
+            flag = training and layer is not but
+            if layer.training != flag:
+                layer.training = flag
+        self._path[:], self._n_calls[:] = ["`module`"], []
+        self._pass = record = _Pass(self._path, masks, training and but is None)
+        # Layers may work in place.
+        args, kwargs = _each_tensor(inputs, torch.clone)
+        tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
+        record.n_bytes = 2 * sum(tensor.nbytes for tensor in tensors)
+        try:
+            with torch.inference_mode(), record:
+                output = self.module(*args, **kwargs)
+        except Exception as error:
+            if record.error is None and not is_out_of_memory(error):
+                how = "as in training" if training else "in evaluation"
+                record.error = ValueError(
+                    "`module` must take any number of rows of X, or of what "
+                    f"`X_transform` makes of it; for {n_rows}, {how}, it raised "
+                    f"{type(error).__name__}: {error}\nThe inputs were "
+                    f"{_described(inputs)}. Arrays get the dtype of the parameters; a "
+                    "tensor of integers stays as it is. Only dropout may depend on "
+                    "`self.training`."
+                )
+            raise (record.error or error) from error
+        # Code of the module may have caught it.
+        if record.error is not None:
+            raise record.error
+        if masks is not None:
+            masks.check_all_used()
+        return _rows_of(output, n_rows), record
+
+    def draws(self, inputs: Inputs, n_rows: int, n_draws: int, layouts) -> np.ndarray:
+        """Outputs of all draws, (draws, rows, outputs)."""
+        outputs = []
+        for draw in range(n_draws):
+            masks = _Masks(draw, layouts, n_rows)
+            outputs.append(self.run(inputs, n_rows, masks)[0].numpy())
+        return np.stack(outputs)
+
+    def examine(self, inputs_of: Callable[[Any], Inputs], n_rows: int) -> Examined:
+        """Check with a few rows what is assumed of all.
+
+        Without dropout a pass is as in evaluation. With the masks of a draw the
+        outputs of a row are the same alone and in a batch.
+
+        inputs_of : callable, row numbers -> ``Inputs``
+
+        Raises
+        ------
+        ValueError
+        """
+        rows = np.unique(np.linspace(0, n_rows - 1, _N_COMPARED_ROWS).astype(int))
+        rows = rows if len(rows) > 1 else np.zeros(2, int)
+        batch = inputs_of(rows)
+        singles = [inputs_of(rows[i : i + 1]) for i in range(len(rows))]
+        evaluated, _ = self.run(batch, len(rows), training=False)
+        self._without_call.clear()
+        together, record = self.run(batch, len(rows))
+        self._check_dropout(record.calls)
+        alone, records = zip(*(self.run(one, 1) for one in singles), strict=True)
+        layouts = _layouts(record.calls, [one.calls for one in records])
+        passes = [(together, alone)]
+        for draw in range(_N_COMPARED_DRAWS):
+            masks = _Masks(draw, layouts, len(rows), _COMPARED_RATE)
+            together, _ = self.run(batch, len(rows), masks)
+            alone = tuple(
+                self.run(one, 1, _Masks(draw, layouts, 1, _COMPARED_RATE))[0]
+                for one in singles
+            )
+            passes.append((together, alone))
+        tolerance = self._tolerance(record.eps)
+        atol = tolerance * _largest([together for together, _ in passes])
+        if not _agree(evaluated, passes[0][0], atol):
+            self._refuse_training_behaviour(batch, passes[0][0], atol)
+        for together, alone in passes:
+            _check_alone(together, alone, atol)
+        # They cost time, and the names of the modules are known.
+        for hook in self._hooks:
+            hook.remove()
+        n_bytes = max(record.n_bytes - records[0].n_bytes, 0) // (len(rows) - 1)
+        return Examined(layouts, evaluated, tolerance, n_bytes)
+
+    def _tolerance(self, eps: float) -> float:
+        """Of rounding, which grows from layer to layer; as a share of the outputs."""
+        if any(value.device.type != "cpu" for value in self.module.parameters()):
+            eps = max(eps, 2.0**-11)  # TensorFloat-32
+        elif torch.get_float32_matmul_precision() != "highest":
+            eps = max(eps, 2.0**-8)  # bfloat16
+        return min(4 * math.sqrt(max(eps, torch.finfo(torch.float64).eps)), 0.1)
+
+    def _check_dropout(self, calls):
+        if self._without_call:
+            raise ValueError(
+                "layers of dropout in `module` must call torch's dropout; "
+                f"{', '.join(sorted(self._without_call))} does not. Use "
+                "torch.nn.Dropout or torch.nn.functional.dropout there, or set its "
+                "`p` to zero."
+            )
+        if not calls:
+            raise ValueError(NO_DROPOUT)
+
+    def _refuse_training_behaviour(self, batch, together, atol):
+        """Name the layers of which training is more than dropout."""
+        again, _ = self.run(batch, len(together))
+        if not _agree(again, together, atol):
+            raise ValueError(
+                "`module` must return the same at every call while its dropout is off; "
+                "it does not. It must keep no state between calls, and draw random "
+                "masks by torch.nn.Dropout or torch.nn.functional.dropout."
+            )
+        found = []
+        for where, layer in self._flagged.items():
+            try:
+                output, _ = self.run(batch, len(together), but=layer)
+            except ValueError:
+                continue
+            if not _agree(output, together, atol):
+                found.append(where)
+        raise ValueError(
+            "`module` must differ between training and evaluation by dropout alone; "
+            f"with dropout switched off, {', '.join(found) or 'it'} still does. Let "
+            "`forward` use `self.training` for dropout only."
+        )
+
+
+def _layouts(together, alone) -> list[Layout]:
+    """Of every call, from the calls for a batch and for each of its rows."""
+    other = [len(calls) for calls in alone if len(calls) != len(together)]
+    if other:
+        raise ValueError(_other_calls(other[0], together))
+    return [
+        Layout.found(call, [calls[i] for calls in alone])
+        for i, call in enumerate(together)
+    ]
+
+
+def _largest(outputs) -> torch.Tensor:
+    """Largest finite absolute value of each output, in several passes; (outputs,).
+
+    Those with dropout are among them: without it an output may be zero by chance.
+    """
+    stacked = torch.stack(outputs).abs()
+    return stacked.where(stacked.isfinite(), 0).amax((0, 1))
+
+
+def _check_alone(together, alone, atol):
+    """Refuse outputs for a row that depend on the batch."""
+    for i, one in enumerate(alone):
+        if not _agree(one, together[[i]], atol):
+            raise ValueError(
+                "`module` and `X_transform` must treat every row by itself; with the "
+                f"same dropout masks `module` returns {few(together[i])} for a row in "
+                f"a batch of {len(alone)} and {few(one[0])} for the row alone. "
+                "Moments of the batch, or a padding that depends on it, mix the rows; "
+                "masks that are not drawn by torch differ between calls."
+            )
+
+
+def few(outputs) -> str:
+    """The first values, for a message."""
+    shown = ", ".join(f"{value:.6g}" for value in outputs[:3].tolist())
+    return f"[{shown}{', ...' if len(outputs) > 3 else ''}]"
+
+
+def _rows_of(output, n_rows: int) -> torch.Tensor:
+    """What a module returns, (rows, outputs) in float64 on the CPU."""
+    rule = "`module` must return one tensor of real numbers, (n_samples[, n_outputs]); "
+    if not isinstance(output, torch.Tensor):
+        raise ValueError(
+            f"{rule}got {type(output).__name__}. Give a module that returns the tensor "
+            "of the predictions alone."
+        )
+    if not output.is_floating_point():
+        raise ValueError(
+            f"{rule}got {output.dtype}. Classes are predicted from logits or "
+            "probabilities, not from labels."
+        )
+    lengths = [length for length in output.shape if length != 1]
+    expected = [n_rows] if n_rows > 1 else []
+    if output.numel() == 0 or expected not in (lengths, lengths[:-1]):
+        raise ValueError(
+            f"{rule}got shape {tuple(output.shape)} for {n_rows} row"
+            f"{'s' if n_rows > 1 else ''}. The rows come first."
+        )
+    return output.cpu().double().reshape(n_rows, -1)
+
+
+def _each_tensor(inputs: Inputs, function) -> Inputs:
+    args, kwargs = inputs
+
+    def changed(one):
+        return function(one) if isinstance(one, torch.Tensor) else one
+
+    return tuple(map(changed, args)), {k: changed(v) for k, v in kwargs.items()}
+
+
+def _described(inputs: Inputs) -> str:
+    args, kwargs = inputs
+    return ", ".join(
+        f"{tuple(one.shape)} of {one.dtype}"
+        if isinstance(one, torch.Tensor)
+        else type(one).__name__
+        for one in (*args, *kwargs.values())
+    )

@@ -1,0 +1,195 @@
+"""The evidence lower bound by draws, against closed forms and the training's own."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from skbayesnn._families import Bernoulli, MeanField, Point
+from skbayesnn._inference import bound as module
+from skbayesnn._inference.bound import bound_of
+
+# Members of one seed have the same noise.
+SEEDS = np.array([4, 0, 4])
+KEEP, LENGTH_SCALE, TAU = [0.6, 0.9, 0.8], 1.0, [3.0, 0.5, 8.0]
+N_ROWS = 23
+
+
+def parts(engine, seed, kind="gaussian", *, n_members=3, weighted=False, **changes):
+    """A program of untrained members, and their rows."""
+    shared = changes.pop("shared", True)
+    n_rows = changes.pop("n_rows", N_ROWS)
+    plan = engine.plan(kind, **changes)
+    seeds = seed + (SEEDS if n_members == 3 else np.arange(n_members))
+    keep, tau = (KEEP, TAU) if n_members == 3 else (0.7, 2.0)
+    members = engine.members(plan, seeds, keep, LENGTH_SCALE, tau)
+    rows = engine.rows(
+        plan, len(seeds), seed, n_rows=n_rows, shared=shared, weighted=weighted
+    )
+    return plan, members, rows
+
+
+def asked(plan, members, rows, posterior):
+    with torch.no_grad():
+        return bound_of(plan, members, rows, posterior)
+
+
+def expected_nll(rows, posterior):
+    """E_q[-log p] of a linear network with masks and given noise, (members,)."""
+    params, p = posterior.layers[0], posterior.keep[0].numpy()[:, None, None]
+    mean, bias = (params[name].numpy() for name in ("mean", "bias"))
+    log_tau = posterior.likelihood_params["log_tau"].numpy()[:, None]
+    residual = rows.y - (rows.x @ (p * mean) + bias[:, None])
+    variance = np.square(rows.x) @ (p * (1 - p) * np.square(mean))
+    squares = np.square(residual) + variance
+    nll = 0.5 * (np.exp(log_tau) * squares - log_tau + np.log(2 * np.pi)).sum(-1)
+    weights = np.ones_like(nll) if rows.weights is None else rows.weights
+    return (weights * nll).sum(1) / weights.sum(1)
+
+
+@pytest.mark.parametrize("n_rows", [23, 400], ids=["many draws", "one draw"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
+def test_it_is_the_closed_form_within_its_error(engine, seed, weighted, n_rows):
+    """A linear network; the error is neither too small nor too large."""
+    plan, members, rows = parts(
+        engine, seed, n_members=100, hidden=(), weighted=weighted, n_rows=n_rows
+    )
+    members = replace(members, n_epochs=np.full(100, 500 if n_rows == 23 else 1))
+    posterior = engine.start(plan, members)
+    found = asked(plan, members, rows, posterior)
+    distance = (found.nll - expected_nll(rows, posterior)) / found.nll_error
+    assert np.abs(distance).max() < 6
+    # Student's t of 15 degrees of freedom has a variance of 1.15, whose estimate of 100
+    # members has a standard deviation of .18. Rows that have one draw each are taken
+    # for a sample: the error is too large by what they differ.
+    spread = np.mean(distance**2)
+    assert (0.4 if n_rows == 23 else 0.1) < spread < 2.2
+
+
+def test_rows_of_large_tables_stand_for_all(engine, seed, monkeypatch):
+    monkeypatch.setattr(module, "_FEWEST_UNITS", 100)
+    monkeypatch.setattr(module, "_MOST_UNITS", 500)
+    plan, members, rows = parts(engine, seed, n_members=100, hidden=(), n_rows=400)
+    posterior = engine.start(plan, members)
+    found = asked(plan, members, rows, posterior)
+    looked = module._Draws.of(plan, 400, 3).rows
+    assert len(looked) < 100 and len(set(looked)) == len(looked)
+    distance = (found.nll - expected_nll(rows, posterior)) / found.nll_error
+    # The same rows for all members: they are off together.
+    assert np.abs(distance).max() < 6 and np.abs(distance).min() > 0
+
+
+KINDS = ["gaussian", "gaussian, tau learned", "heteroscedastic", "categorical"]
+
+
+@pytest.mark.parametrize("perturbed", [False, True], ids=["as it is", "perturbed"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_noise_it_is_the_loss_of_the_training(
+    engine, seed, kind, weighted, perturbed
+):
+    """Of networks that stand still, with all rows in one batch."""
+    plan, members, rows = parts(
+        engine,
+        seed,
+        kind,
+        family=Point(),
+        weighted=weighted,
+        n_batches=1,
+        learning_rate=1e-300,
+        perturbed=perturbed,
+    )
+    trained = engine.train(plan, members, rows, bounded=True)
+    found = trained.bound
+    np.testing.assert_allclose(found.nll, trained.nll[-1], rtol=1e-12)
+    total = rows.total_weight.numpy()
+    np.testing.assert_allclose(found.kl, total * trained.kl[-1], rtol=1e-12)
+    assert not found.nll_error.any() and not found.kl_error.any()
+    assert engine.train(plan, members, rows).bound is None
+
+
+@pytest.mark.parametrize("family", ["bernoulli", "mean_field", "concrete"])
+def test_with_noise_it_is_the_mean_loss_of_many_epochs(engine, seed, family):
+    """The same law as in training, whatever the family."""
+    plan, members, rows = parts(
+        engine, seed, family=family, n_batches=1, learning_rate=1e-300
+    )
+    n_epochs = 200
+    members = replace(members, n_epochs=np.full(3, n_epochs))
+    trained = engine.train(plan, members, rows, bounded=True)
+    error = np.hypot(
+        trained.bound.nll_error, trained.nll.std(0, ddof=1) / np.sqrt(n_epochs)
+    )
+    assert (np.abs(trained.bound.nll - trained.nll.mean(0)) < 6 * error).all()
+    assert (trained.bound.nll_error > 0).all()
+
+
+@pytest.mark.parametrize("perturbed", [False, True], ids=["as it is", "perturbed"])
+def test_member_among_others_has_the_bound_that_it_has_alone(
+    engine, seed, monkeypatch, perturbed
+):
+    """Of other rows, and more epochs; also where members are computed in parts."""
+    plan, members, rows = parts(
+        engine, seed, "categorical", shared=False, weighted=True, perturbed=perturbed
+    )
+    members = replace(members, n_epochs=np.array([3, 60, 20]))
+    together = engine.train(plan, members, rows, bounded=True).bound
+    for i in range(3):
+        own = engine.one_of(members, i)
+        alone = engine.train(plan, own, rows.of_member(i), bounded=True).bound
+        for name, values in vars(together).items():
+            # Rounding of batched products, grown by the training.
+            close = {"rtol": 1e-6, "atol": 1e-12, "err_msg": name}
+            np.testing.assert_allclose(getattr(alone, name)[0], values[i], **close)
+    monkeypatch.setattr(module, "_NUMBERS", 100)
+    in_parts = engine.train(plan, members, rows, bounded=True).bound
+    # Smaller chunks of rows have other noise.
+    error = np.hypot(in_parts.nll_error, together.nll_error)
+    assert (np.abs(in_parts.nll - together.nll) < 6 * error).all()
+
+
+def test_members_with_different_numbers_of_rows(engine, seed):
+    """Rows that fill up a member's are not looked at."""
+    plan, members, rows = parts(engine, seed, shared=False)
+    posterior = engine.start(plan, members)
+    whole = asked(plan, members, rows, posterior)
+    rows.n_rows = np.array([N_ROWS, 17, N_ROWS])
+    found = asked(plan, members, rows, posterior)
+    short = replace(rows.of_member(1), x=rows.x[1:2, :17], y=rows.y[1:2, :17])
+    one = posterior.select(np.array([1]))
+    alone = asked(plan, engine.one_of(members, 1), short, one)
+    np.testing.assert_allclose(found.nll[[0, 2]], whole.nll[[0, 2]], rtol=1e-12)
+    np.testing.assert_allclose(found.nll[1], alone.nll[0], rtol=1e-12)
+    assert found.nll[1] != whole.nll[1]
+
+
+def test_estimated_kl_is_averaged_over_draws(engine, seed):
+    """Of normal weights, whose KL is known in closed form."""
+    found = {}
+    for sampled in (True, False):
+        plan, members, rows = parts(
+            engine, seed, n_members=100, family=MeanField(sampled_kl=sampled)
+        )
+        posterior = engine.start(plan, members)
+        found[sampled] = asked(plan, members, rows, posterior)
+    assert not found[False].kl_error.any()
+    distance = (found[True].kl - found[False].kl) / found[True].kl_error
+    assert np.abs(distance).max() < 6 and 0.4 < np.mean(distance**2) < 2.2
+
+
+def test_cost_is_a_share_of_the_training(engine):
+    """Units of the layers that are computed: few of a short training, and of a long."""
+    plan = engine.plan(family=Bernoulli(), hidden=(50, 50), n_batches=10)
+    for n_rows in (20, 1000, 50_000, 10**6):
+        for n_epochs in (1, 30, 3000):
+            draws = module._Draws.of(plan, n_rows, n_epochs)
+            n_looks = len(draws.rows) * draws.n_passes * draws.n_copies
+            n_trained = n_rows * n_epochs
+            n_units = plan.network.n_units
+            assert n_looks * n_units <= module._MOST_UNITS
+            least = max(n_rows, module._FEWEST_UNITS // n_units)
+            of_steps = module._UNITS_OF_STEP * n_epochs * plan.n_batches / n_units
+            assert n_looks <= max(least, 0.015 * (3.1 * n_trained + of_steps) + 1)
+            if n_rows * n_epochs > 1000:
+                assert n_looks >= min(n_rows, 1000)

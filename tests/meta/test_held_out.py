@@ -1,0 +1,234 @@
+"""Rows that are held out: forms of `cv`, groups, and models that have seen the rows."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import BaggingRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+from skbayesnn import (
+    Abstainer,
+    BayesianStackingRegressor,
+    CalibratedUncertaintyRegressor,
+    ConformalClassifier,
+    ConformalRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    from_torch,
+)
+from skbayesnn.inspection import DriftMonitor
+from skbayesnn.model_selection import (
+    BatchedGridSearchCV,
+    MCDropoutRegressorCV,
+    cross_val_predict_uncertainty,
+)
+from tests.linear_gaussian import LinearGaussian
+
+# Networks of a few units in two epochs are worse than a straight line, of course.
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+ROWS = 41
+SMALL = {"hidden_layer_sizes": (3,), "max_iter": 2, "n_draws": 3, "random_state": 0}
+INNER = LinearGaussian(apart=0.5, uneven=0.5)
+
+
+@pytest.fixture
+def table(seed):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(ROWS, 3))
+    return X, X[:, 0] + 0.3 * random.normal(size=ROWS)
+
+
+# ---- forms of `cv`
+
+
+def calibrated(cv, X, y):
+    return CalibratedUncertaintyRegressor(INNER, cv=cv).fit(X, y).scale_
+
+
+def conformal(cv, X, y):
+    model = ConformalRegressor(INNER, method="cv+", cv=cv).fit(X, y)
+    return model.predict_interval(X)
+
+
+def abstaining(cv, X, y):
+    return Abstainer(INNER, target_error=0.5, cv=cv).fit(X, y).threshold_
+
+
+def monitored(cv, X, y):
+    monitor = DriftMonitor(INNER, cv=cv, false_alarm_rate=0.1).fit(X, y)
+    return np.append(monitor.uncertainty_, monitor.held_out_[0])
+
+
+def out_of_fold(cv, X, y):
+    return cross_val_predict_uncertainty(INNER, X, y, cv=cv)
+
+
+def stacked(cv, X, y):
+    pool = [("net", MCDropoutRegressor(**SMALL))]
+    return BayesianStackingRegressor(pool, cv=cv, random_state=0).fit(X, y).predict(X)
+
+
+def searched(cv, X, y):
+    grid = {"dropout": [0.1, 0.2]}
+    search = BatchedGridSearchCV(MCDropoutRegressor(**SMALL), grid, cv=cv)
+    return search.fit(X, y).best_score_
+
+
+def of_path(cv, X, y):
+    return MCDropoutRegressorCV(**SMALL, taus=2, cv=cv).fit(X, y).scores_
+
+
+def test_folds_may_be_lists_or_masks(table):
+    """Of all that take `cv`; a generator is gone after one look."""
+    X, y = table
+    splits = list(KFold(3, shuffle=True, random_state=0).split(X))
+
+    def masks(rows):
+        return np.isin(np.arange(ROWS), rows)
+
+    forms = {
+        "lists": [(a.tolist(), b.tolist()) for a, b in splits],
+        "masks": [(masks(a), masks(b)) for a, b in splits],
+        "lists of bools": [(masks(a).tolist(), masks(b).tolist()) for a, b in splits],
+    }
+    wrong = []
+    for what in (
+        calibrated,
+        conformal,
+        abstaining,
+        monitored,
+        out_of_fold,
+        stacked,
+        searched,
+        of_path,
+    ):
+        expected = what(splits, X, y)
+        found = {name: what(cv, X, y) for name, cv in forms.items()}
+        found["generator"] = what(iter(splits), X, y)
+        wrong += [
+            (what.__name__, name)
+            for name, values in found.items()
+            if not np.array_equal(values, expected)
+        ]
+    assert not wrong
+
+
+# ---- groups
+
+
+def test_groups_are_kept_together(table):
+    """Without metadata routing, as in the stack."""
+    X, y = table
+    groups, cv = np.arange(ROWS) % 6, GroupKFold(3)
+    splits = list(cv.split(X, y, groups))
+    wrong = []
+    for model in (
+        CalibratedUncertaintyRegressor(INNER),
+        ConformalRegressor(INNER, method="cv+"),
+        Abstainer(INNER, target_error=0.5),
+    ):
+        by_group = clone(model).set_params(cv=cv).fit(X, y, groups=groups)
+        by_split = clone(model).set_params(cv=splits).fit(X, y)
+        for name in ("scale_", "threshold_", "conformal_"):
+            one, other = (_flat(getattr(m, name, 0)) for m in (by_group, by_split))
+            if not np.array_equal(one, other):
+                wrong.append((type(model).__name__, name))
+    assert not wrong
+
+
+def _flat(value):
+    return np.concatenate(value) if isinstance(value, list) else np.ravel(value)
+
+
+def test_groups_that_nobody_keeps_together_are_refused(table):
+    X, y = table
+    groups, labels = np.arange(ROWS) % 6, y > 0
+    need_cv = "`groups` need a `cv` that keeps them together; got cv="
+    at_random = "`groups` cannot be kept together where the rows are split at random"
+    for model, target, said in (
+        (CalibratedUncertaintyRegressor(INNER), y, need_cv),
+        (ConformalRegressor(INNER, method="cv+", cv=3), y, need_cv),
+        (Abstainer(INNER, target_error=0.5), y, need_cv),
+        (ConformalRegressor(INNER), y, at_random),
+        (ConformalRegressor(INNER, cv=GroupKFold(3)), y, at_random),
+        (ConformalClassifier(MCDropoutClassifier(**SMALL)), labels, at_random),
+    ):
+        with pytest.raises(ValueError, match=said):
+            model.fit(X, target, groups=groups)
+
+
+def test_groups_of_a_search_inside(table):
+    """Without a `cv` of its own for groups, they are the search's."""
+    X, y = table
+    search = GridSearchCV(INNER, {"apart": [0.1, 0.2]}, cv=GroupKFold(2))
+    model = CalibratedUncertaintyRegressor(search, cv=3)
+    assert model.fit(X, y, groups=np.arange(ROWS) % 6).estimator_.n_splits_ == 2
+
+
+def test_other_fit_parameters_name_the_estimator(table):
+    X, y = table
+    model = ConformalRegressor(MCDropoutRegressor(**SMALL))
+    with pytest.raises(
+        TypeError, match="`fit` of MCDropoutRegressor takes no `colour`"
+    ):
+        model.fit(X, y, colour=1)
+    model = ConformalRegressor(make_pipeline(StandardScaler(), INNER))
+    with pytest.raises(TypeError, match=r"takes no `sample_weight`.*metadata routing"):
+        model.fit(X, y, sample_weight=np.ones(ROWS))
+    model.fit(X, y, lineargaussian__sample_weight=np.ones(ROWS))
+
+
+# ---- models that have seen the rows
+
+
+def test_what_is_fitted_already_is_not_out_of_fold(table):
+    """Frozen at any depth, or trained elsewhere; a frozen transformer is no model."""
+    X, y = table
+    frozen = FrozenEstimator(clone(INNER).fit(X, y))
+    with torch.random.fork_rng():
+        net = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1))
+    fitted = [
+        frozen,
+        FrozenEstimator(frozen),
+        make_pipeline(StandardScaler(), frozen),
+        TransformedTargetRegressor(make_pipeline(StandardScaler(), frozen)),
+        BaggingRegressor(frozen, random_state=0),
+        CalibratedUncertaintyRegressor(frozen),
+        GridSearchCV(make_pipeline(frozen), {}),
+        from_torch(net, noise_std=0.1),
+    ]
+    scaler = FrozenEstimator(StandardScaler().fit(X))
+    unfitted = [
+        INNER,
+        clone(INNER).fit(X, y),
+        make_pipeline(scaler, INNER),
+        BaggingRegressor(INNER, n_estimators=2, random_state=0),
+        CalibratedUncertaintyRegressor(INNER, cv=2),
+    ]
+    accepted = []
+    for estimator in fitted:
+        for ask in (monitored_by, out_of_fold_of):
+            try:
+                ask(estimator, X, y)
+            except ValueError as error:
+                assert "which is fitted already" in str(error)
+            else:
+                accepted.append((ask.__name__, estimator))
+    assert not accepted
+    for estimator in unfitted:
+        monitored_by(estimator, X, y)
+        out_of_fold_of(estimator, X, y)
+
+
+def monitored_by(estimator, X, y):
+    return DriftMonitor(estimator, cv=2, false_alarm_rate=0.1).fit(X, y)
+
+
+def out_of_fold_of(estimator, X, y):
+    return cross_val_predict_uncertainty(estimator, X, y, cv=2, method="crps")

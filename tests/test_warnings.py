@@ -1,0 +1,192 @@
+"""What many networks of one call would warn about is said once, by name."""
+
+import os
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.ensemble import BaggingRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from skbayesnn import (
+    Abstainer,
+    AnchoredEnsembleRegressor,
+    BayesianStackingClassifier,
+    BayesianStackingRegressor,
+    CalibratedUncertaintyRegressor,
+    ConformalRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    predict_interval,
+)
+from skbayesnn._warnings import one_call, warn_no_more, warn_once
+from skbayesnn.inspection import DriftMonitor
+from skbayesnn.model_selection import (
+    BatchedGridSearchCV,
+    MCDropoutRegressorCV,
+    cross_val_predict_uncertainty,
+)
+
+SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
+ROWS = 40
+SMALL = {
+    "hidden_layer_sizes": (4,),
+    "max_iter": 3,
+    "n_draws": 5,
+    "device": "cpu",
+    "random_state": SEED,
+}
+RANDOM = np.random.default_rng([SEED, 17])
+X = RANDOM.standard_normal((ROWS, 4))
+Y = X[:, 0] + 0.2 * RANDOM.standard_normal(ROWS)
+
+
+def messages(call, *rows):
+    """What a call warns about, other than its training."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        call(*rows)
+    texts = [str(one.message) for one in warned]
+    told = "columns of X are constant", "far outside", "some rows"
+    return [text for text in texts if any(part in text for part in told)]
+
+
+def fitted(model, X=X, y=Y):
+    with warnings.catch_warnings():
+        # That so few epochs explain little is no matter here.
+        warnings.simplefilter("ignore")
+        return model.fit(X, y)
+
+
+def test_once_per_outermost_call():
+    @one_call
+    def inner():
+        warn_once("rows", "some rows")
+
+    @one_call
+    def outer():
+        inner()
+        inner()
+        warn_once("cold", "some rows are cold")
+
+    @one_call
+    def silent():
+        warn_no_more("rows")
+        inner()
+
+    assert messages(outer) == ["some rows", "some rows are cold"]
+    assert messages(lambda: (inner(), inner())) == ["some rows"] * 2
+    assert messages(lambda: warn_once("rows", "some rows")) == ["some rows"]
+    assert messages(silent) == []
+    assert messages(inner) == ["some rows"]
+
+
+def test_an_error_ends_the_call():
+    @one_call
+    def broken():
+        warn_once("rows", "some rows")
+        raise ValueError
+
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="some rows"), pytest.raises(ValueError):
+            broken()
+
+
+NETWORK = MCDropoutRegressor(**SMALL)
+FITS = {
+    "network": NETWORK.fit,
+    "monitor": DriftMonitor(
+        AnchoredEnsembleRegressor(**SMALL), false_alarm_rate=0.1
+    ).fit,
+    "search": BatchedGridSearchCV(NETWORK, {"tau": [1.0, 2.0]}, cv=3).fit,
+    "search of tau": MCDropoutRegressorCV(taus=2, cv=2, **SMALL).fit,
+    "calibrated": CalibratedUncertaintyRegressor(NETWORK, cv=3).fit,
+    "conformal": ConformalRegressor(NETWORK, method="cv+", cv=3).fit,
+    "abstainer": Abstainer(NETWORK, target_error=9.0, cv=3).fit,
+    "stack": BayesianStackingRegressor(max_iter=2, random_state=SEED).fit,
+    "out of fold": lambda X, y: cross_val_predict_uncertainty(NETWORK, X, y, cv=3),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_constant_columns_are_named_once(name):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=["age", "income", "unit", "zone"])
+    frame["unit"], frame["zone"] = 7.0, 0.0
+    [message] = messages(FITS[name], frame, Y)
+    assert (
+        "2 columns of X are constant in the training rows ('unit', 'zone')" in message
+    )
+
+
+def test_constant_columns_without_names():
+    rows = X.copy()
+    rows[:, [1, 3]] = 2.0
+    for values in (rows, sparse.csr_array(rows)):
+        [message] = messages(NETWORK.fit, values, Y)
+        assert "(1, 3)" in message
+
+
+def test_other_values_of_a_constant_column():
+    """As the warning says, the prior decides: draws from it differ, which is known."""
+    rows, other = X.copy(), X.copy()
+    rows[:, 2], other[:, 2] = 0.0, 5.0
+    model = fitted(AnchoredEnsembleRegressor(max_iter=50, random_state=SEED), rows)
+    before = model.predict_uncertainty(rows, "epistemic")
+    assert np.median(model.predict_uncertainty(other, "epistemic") / before) > 2
+
+
+MODELS = {
+    "network": NETWORK,
+    "pipeline": make_pipeline(FunctionTransformer(), NETWORK),
+    "bagging": BaggingRegressor(NETWORK, n_estimators=3, random_state=SEED),
+    "conformal": ConformalRegressor(NETWORK, method="cv+", cv=3),
+    "calibrated": CalibratedUncertaintyRegressor(NETWORK, cv=3),
+    "stack": BayesianStackingRegressor(max_iter=2, random_state=SEED),
+    "stack of pipelines": BayesianStackingRegressor(
+        [("one", make_pipeline(StandardScaler(), NETWORK)), ("two", NETWORK)],
+        random_state=SEED,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_far_rows_once_per_call(name):
+    """One value of 1e9 where all others are of order one."""
+    model = fitted(MODELS[name])
+    far = X[:5].copy()
+    far[3, 1] = 1e9
+    calls = [lambda rows: predict_interval(model, rows, 0.5)]
+    if name != "bagging":  # whose `predict` is a call of each member
+        calls.append(model.predict)
+    for call in calls:
+        [message] = messages(call, far)
+        assert "in column 1 of row 3 is " in message
+        assert messages(call, X) == []
+
+
+def test_far_rows_of_classes():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, columns=["age", "income", "unit", "zone"])
+    far = frame.copy()
+    far.loc[6, "unit"] = -1e6
+    for model in (
+        MCDropoutClassifier(**SMALL),
+        BayesianStackingClassifier(max_iter=2, random_state=SEED),
+    ):
+        fitted(model, frame, Y > 0)
+        for call in (model.predict, model.predict_proba, model.predict_uncertainty):
+            [message] = messages(call, far)
+            assert "-1e+06 in column 'unit' of row 6" in message
+            assert messages(call, frame) == []
+
+
+def test_an_outlier_among_training_rows_is_not_far():
+    """Nor is a fold of a stack warned about that holds it out."""
+    rows = X.copy()
+    rows[7, 1] = 1e9
+    for model in (NETWORK, BayesianStackingRegressor(max_iter=2, random_state=SEED)):
+        assert messages(model.fit, rows, Y) == []
+        assert messages(model.predict, rows) == []
