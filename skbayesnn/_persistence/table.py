@@ -76,7 +76,7 @@ _OF_NETWORK = {
     **_COLUMNS,
     **_SETTINGS,
     "pruning_": rules.none_or(rules.DICT),
-    "replay_": rules.DICT,
+    "replay_": rules.dict_of(rules.either(rules.numbers(), rules.NUMBER)),
     # Files of the first versions lack these.
     "elbo_std_error_": RECORD,
 }

@@ -3,10 +3,12 @@
 from types import SimpleNamespace
 
 import numpy as np
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
+    FunctionTransformer,
     MinMaxScaler,
     QuantileTransformer,
     RobustScaler,
@@ -79,7 +81,7 @@ def regressors(seed):
         ),
         "split conformal": ConformalRegressor(network, random_state=seed),
         "cv+": ConformalRegressor(network, method="cv+", cv=2),
-        "abstainer": Abstainer(network, target_error=1.0, cv=2),
+        "abstainer": Abstainer(network, target_error=1.0, abstain_label=-9.0, cv=2),
         "monitor": DriftMonitor(network, false_alarm_rate=0.2, cv=2),
         "stack": BayesianStackingRegressor(max_iter=2, cv=2, random_state=seed),
         "stack of a pool": BayesianStackingRegressor(
@@ -91,6 +93,11 @@ def regressors(seed):
             MinMaxScaler(),
             QuantileTransformer(n_quantiles=5),
             network,
+        ),
+        "target transform": TransformedTargetRegressor(
+            make_pipeline(FunctionTransformer(np.cbrt), network),
+            func=np.arcsinh,
+            inverse_func=np.sinh,
         ),
         **_searches(seed),
     }

@@ -125,7 +125,7 @@ def test_listed_types_of_scikit_learn_need_no_trust(around, network, data, monke
 def test_table_of_mixed_columns(data, network):
     """A skrub pipeline; its names of columns are a list, not an array."""
     skrub, pandas = pytest.importorskip("skrub"), pytest.importorskip("pandas")
-    X = pandas.DataFrame(data.X, columns=list("abcd")).assign(kind=data.labels)
+    X = pandas.DataFrame({"size": data.X[:, 0], "kind": data.labels})
     inside = make_pipeline(skrub.TableVectorizer(n_jobs=1), network)
     model = TransformedTargetRegressor(inside).fit(X, data.y)
     stored = skbayesnn.dumps(model)
@@ -196,6 +196,16 @@ def test_forged_type_is_named_and_not_imported(network, data):
     with pytest.raises(ValueError, match=r"not trusted: antigravity\.fly"):
         skbayesnn.loads(forged, trusted=[VarianceThreshold])
     assert "antigravity" not in sys.modules
+
+
+def test_part_without_foreign_types(network, data):
+    """Nothing is constructed by skops that nobody has trusted."""
+    fitted = network.fit(data.X, data.y)
+    model = make_pipeline(VarianceThreshold(), network).fit(data.X, data.y)
+    stored = skbayesnn.dumps(model)
+    forged = with_part(stored, lambda part: foreign.stored(fitted))
+    with pytest.raises(ValueError, match="a part of skops without types of other"):
+        skbayesnn.loads(forged, trusted=[VarianceThreshold])
 
 
 def test_state_of_a_generator_in_a_part_needs_trust(network, data):

@@ -386,7 +386,7 @@ def test_message_names_the_file(network, path, tmp_path):
     path.write_bytes(b"PK")
     with (
         open(path, "rb") as opened,
-        pytest.raises(ValueError, match=f"the file object '{path}' must be a whole"),
+        pytest.raises(ValueError, match=rf"the file object '{path}' must be a whole"),
     ):
         skbayesnn.load(opened)
 
