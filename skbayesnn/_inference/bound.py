@@ -195,7 +195,7 @@ def _kl(plan: Plan, members: Members, posterior: Posterior):
             posterior.layers, posterior.keep, priors, noise.of_weights
         )
         values.append(kl.double().cpu().numpy())
-        if len(values) == 2 and np.array_equal(*values):
+        if len(values) == 2 and np.array_equal(values[0], values[1]):
             break
     draws = np.stack(values)
     return draws.mean(0), draws.std(0, ddof=1) / np.sqrt(len(draws))

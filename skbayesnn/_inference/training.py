@@ -44,9 +44,10 @@ class Trained:
     ``nll`` and ``kl`` (epochs, members) are per training row, in nats of the
     network's scale; ``validation`` likewise, higher is better, None without early
     stopping; past a member's end they mean nothing. ``n_epochs`` (members,) counts
-    the epochs until a member stopped; ``failed`` (members,) is the epoch in which the loss was first
-    not finite, or 0. ``kl_constant`` (members,) is what the KL lacks, nats. ``bound``
-    is that of the parameters that are kept, before hooks change them, where asked for.
+    the epochs until a member stopped; ``failed`` (members,) is the epoch in which the
+    loss was first not finite, or 0. ``kl_constant`` (members,) is what the KL lacks,
+    nats. ``bound`` is that of the parameters that are kept, before hooks change them,
+    where it was asked for.
     """
 
     posterior: Posterior

@@ -48,6 +48,8 @@ _OF_NETWORK = {
     "replay_": rules.DICT,
     # Files of the first versions lack these.
     "elbo_std_error_": NUMBER,
+    "tau_training_": rules.NUMBER_OR_FLOATS,
+    "weight_decay_training_": rules.NUMBER_OR_FLOATS,
 }
 _OF_NUMBERS = {"y_ndim_": INTEGER}
 _OF_CLASSES = {"classes_": rules.LABELS}

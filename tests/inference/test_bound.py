@@ -193,4 +193,3 @@ def test_cost_is_a_share_of_the_training(engine):
             assert n_looks <= max(least, 0.015 * (3.1 * n_trained + of_steps) + 1)
             if n_rows * n_epochs > 1000:
                 assert n_looks >= min(n_rows, 1000)
-
