@@ -18,8 +18,10 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-# Purposes of a seed: the second word of the generator's key.
-INIT, EPOCH, DRAW, ANCHOR, ROWS = 0, 1, 2, 3, 4
+# Purposes of a seed: the second word of the generator's key. DRAW + 1 + t is that of
+# numbers of draw t that are not made of bits, so that no other may follow it.
+INIT, EPOCH, DRAW = 0, 1, 2
+ANCHOR, ROWS = 1 << 63, (1 << 63) + 1
 
 _STEPS_OF_16_BITS = 1 << 16
 

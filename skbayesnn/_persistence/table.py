@@ -79,6 +79,8 @@ _OF_NETWORK = {
     "replay_": rules.dict_of(rules.either(rules.numbers(), rules.NUMBER)),
     # Files of the first versions lack these.
     "elbo_std_error_": RECORD,
+    "tau_training_": rules.SCALE,
+    "weight_decay_training_": rules.SIZE,
 }
 _AXES = rules.integer(1, 2)
 _OF_NUMBERS = {"y_ndim_": _AXES}

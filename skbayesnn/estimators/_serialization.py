@@ -186,7 +186,9 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
     if len(alive) < len(trained.failed):
         trained = trained.select(alive)
     posterior = trained.posterior
-    tau = _precision(fitted, posterior, scaling)
+    params, likelihood = posterior.likelihood_params, posterior.likelihood
+    tau = _precision(fitted, params, scaling)
+    tau_training = _precision(fitted, likelihood.in_training(params), scaling)
     dropout = _shared(_rates(fitted, posterior))
     length_scale = _shared(_length_scale(fitted))
     history = _history(trained, scaling.log_density_shift())
@@ -204,6 +206,10 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
         "length_scale_": length_scale,
         "weight_decay_": _per_layer_and_target(
             dropout, length_scale, total_weight, tau
+        ),
+        "tau_training_": tau_training,
+        "weight_decay_training_": _per_layer_and_target(
+            dropout, length_scale, total_weight, tau_training
         ),
         "optimizer_": trained.optimizer,
         "history_": history,
@@ -285,12 +291,11 @@ def _per_layer_and_target(dropout, length_scale, total_weight, tau):
     return weight_decay(1 - dropout, length_scale, total_weight, tau)
 
 
-def _precision(fitted: Fitted, posterior: Posterior, scaling: Scaling):
+def _precision(fitted: Fitted, params: dict, scaling: Scaling):
     """tau in y's units: given, or that of the networks' mean noise variance."""
     tau = fitted.task.tau
     if tau is None:
-        params = posterior.likelihood_params
-        of_members = posterior.likelihood.noise_level(params)
+        of_members = fitted.task.plan.likelihood.noise_level(params)
         assert of_members is not None, "a learned tau is that of a noise"
         tau = scaling.tau_from_network(of_members.mean(0).cpu().numpy())
     return float(tau[0]) if len(tau) == 1 else tau

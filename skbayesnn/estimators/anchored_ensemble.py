@@ -127,13 +127,14 @@ device, dtype, verbose, random_state
     ----------
     weight_decay_ : float or ndarray of shape ([n_layers][, n_targets])
         lambda = p l^2 / (2 N tau), with p = 1 but for layers with dropout; an axis
-        for what differs.
+        for what differs. ``weight_decay_training_`` is that of the training.
     elbo_ : float
         Minus the mean over members of the penalised loss, nats, up to constants that
         depend on the size of the network only.
-    tau_, noise_std_, dropout_, length_scale_, history_, loss_curve_, n_iter_, \
-n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
-x_scale_, y_mean_, y_scale_
+    tau_, noise_std_, dropout_, length_scale_, elbo_std_error_, tau_training_, \
+weight_decay_training_, history_, loss_curve_, n_iter_, n_features_in_, \
+feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
+y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`. Anchors follow from ``seeds_`` and
         ``length_scale_``.
 
@@ -225,9 +226,9 @@ device, dtype, verbose, random_state
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-    weight_decay_, tau_, dropout_, length_scale_, elbo_, history_, loss_curve_, \
-n_iter_, n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, \
-x_mean_, x_scale_
+    weight_decay_, tau_training_, weight_decay_training_, tau_, dropout_, \
+length_scale_, elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, n_features_in_, \
+feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         As in :class:`AnchoredEnsembleRegressor`.
 
     See Also

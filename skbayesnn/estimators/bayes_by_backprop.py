@@ -222,9 +222,10 @@ tol, warm_start, device, dtype, verbose, random_state
         The earlier posterior that ``partial_fit`` took as the prior, per layer.
     pruning_ : dict or None
         What ``prune`` did: the share, layer sizes before, scores before and after.
-    tau_, noise_std_, dropout_, length_scale_, elbo_, history_, loss_curve_, n_iter_, \
-n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
-x_scale_, y_mean_, y_scale_
+    tau_, noise_std_, dropout_, length_scale_, elbo_, elbo_std_error_, tau_training_, \
+weight_decay_training_, history_, loss_curve_, n_iter_, n_features_in_, \
+feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
+y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
@@ -374,11 +375,11 @@ tol, warm_start, device, dtype, verbose, random_state
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-    weight_decay_, prior_, pruning_
+    weight_decay_, tau_training_, weight_decay_training_, prior_, pruning_
         As in :class:`BBBRegressor`.
-    tau_, dropout_, length_scale_, elbo_, history_, loss_curve_, n_iter_, \
-n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
-x_scale_
+    tau_, dropout_, length_scale_, elbo_, elbo_std_error_, history_, loss_curve_, \
+n_iter_, n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, \
+x_mean_, x_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also

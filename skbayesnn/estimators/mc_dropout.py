@@ -114,6 +114,12 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         What is random [4]_, with p = 1 - dropout: units that are dropped; units that
         are scaled by N(p, p (1 - p)); weights that are dropped one by one; weights
         with N(0, v (1 - p) / p) added, v the variance that they start with.
+        ``"gaussian"`` minimises the expected loss plus the weight decay, which is not a
+        free energy: it leaves out the entropy of the weights, which has no bound where
+        a unit's weights are near zero. ``elbo_`` is then no lower bound: of a unit with
+        one weight m it is .92 - log |m| nats too large. ``"dropconnect"`` is trained
+        with normal activations of the mean and the variance that dropped weights give,
+        and predicts with dropped weights.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
         Prior length scale l of the weights, which see standardised inputs: a large l
         keeps weights small and functions smooth. ``"fan_in"`` is l^2 = the number of
@@ -139,7 +145,11 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
           more than 4 million entries.
         - On the training rows otherwise: the variance of the residuals of the
           predictive mean, corrected for the degrees of freedom that the weights use, as
-          in linear smoothing [8]_.
+          in linear smoothing [8]_. The variance of y counts as one more residual, so
+          that a network that interpolates its rows has some noise. With few rows and a
+          strong signal the noise is too large for that: for linear models of 8 columns,
+          whose signal has 13 times the variance of the noise, its std is 1.16 times the
+          true one with 40 rows, 1.05 times with 100 and 1.01 times with 400.
         - Not at all with early stopping, in ``partial_fit`` and in the candidates of a
           stack.
 
@@ -230,14 +240,24 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Prior length scale in use.
     weight_decay_ : float or ndarray of shape ([n_layers][, n_targets])
         lambda = p l^2 / (2 N tau), N the total weight of the training rows and tau
-        ``tau_``; an axis for what differs. Biases have the same without the p. Where
-        the noise was made anew in the end, the weights were trained under the tau
-        before, whose lambda is larger or smaller by that much.
+        ``tau_``; an axis for what differs. Biases have the same without the p.
+    tau_training_ : float or ndarray of shape (n_targets,)
+        Precision that the weights were trained under, by the end of the training.
+        ``tau_`` differs from it where the noise of predictions was estimated after the
+        training (see ``tau``).
+    weight_decay_training_ : float or ndarray of shape ([n_layers][, n_targets])
+        lambda with ``tau_training_`` for tau: the penalty that the weights were trained
+        with.
     elbo_ : float
         Evidence lower bound of the weights that are kept, in nats and y's units; mean
         over networks. Comparable over tau, ``length_scale`` and ``dropout``, up to a
-        constant for points, whose entropy is infinite: not over kinds of ``noise``. By
-        one draw per row, of the last epoch, and under the noise that was learned in it.
+        constant for points, whose entropy is infinite: not over kinds of ``noise``. An
+        average over draws of the training's noise on the training rows (some of them
+        where they are many), under ``tau_training_``; after ``partial_fit`` the rows of
+        that call stand for all. It takes 1 or 2 % of the time of a fit.
+    elbo_std_error_ : float
+        Standard error of ``elbo_``, nats: of the draws, and of the rows where some of
+        them stand for all. 0 where nothing is random.
     history_ : dict of ndarray of shape (n_iter_, n_networks)
         Per epoch and network, nats per row: ``"loss"`` and its two parts
         ``"negative_log_likelihood"`` and ``"kl"``, and ``"validation_score"`` with
@@ -414,9 +434,10 @@ random_state
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-    tau_, dropout_, length_scale_, weight_decay_, elbo_, history_, loss_curve_, \
-n_iter_, n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, \
-x_mean_, x_scale_
+    tau_, dropout_, length_scale_, weight_decay_, tau_training_, \
+weight_decay_training_, elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, \
+n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
+x_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also

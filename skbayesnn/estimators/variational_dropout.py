@@ -180,9 +180,10 @@ tol, warm_start, device, dtype, verbose, random_state
     weight_decay_ : float or ndarray
         p l^2 / (2 N tau), p = 1 - dropout. Under the log-uniform prior, which has no
         scale, it acts on the biases only, without the p.
-    tau_, noise_std_, dropout_, length_scale_, elbo_, history_, loss_curve_, n_iter_, \
-n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
-x_scale_, y_mean_, y_scale_
+    tau_, noise_std_, dropout_, length_scale_, elbo_, elbo_std_error_, tau_training_, \
+weight_decay_training_, history_, loss_curve_, n_iter_, n_features_in_, \
+feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
+y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
@@ -278,11 +279,11 @@ tol, warm_start, device, dtype, verbose, random_state
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-    alpha_, sparsity_, pruning_, weight_decay_
+    alpha_, sparsity_, pruning_, weight_decay_, tau_training_, weight_decay_training_
         As in :class:`VariationalDropoutRegressor`.
-    tau_, dropout_, length_scale_, elbo_, history_, loss_curve_, n_iter_, \
-n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
-x_scale_
+    tau_, dropout_, length_scale_, elbo_, elbo_std_error_, history_, loss_curve_, \
+n_iter_, n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, \
+x_mean_, x_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also

@@ -81,12 +81,14 @@ class VariationalGPRegressor(_VariationalGP, BayesianRegressor):
     The covariance function is that of infinitely many features sigma(w x + b) with w
     and b drawn from a prior; K of them stand for it [1]_:
 
-        f(x) = sqrt(1 / K) sum_k v_k sigma(w_k x + b_k),  v_k ~ N(0, 1),
-        w_k, b_k ~ N(0, 1 / length_scale^2).
+        f(x) = c + sqrt(1 / K) sum_k v_k sigma(w_k x + b_k),  v_k ~ N(0, 1),
+        w_k, b_k ~ N(0, 1 / length_scale^2),  c ~ N(0, 1 / K).
+
+    The constant c, which is not in [1]_, adds 1 / K to every covariance.
 
     The posterior over w and v has mixtures of two normal distributions, p N(m, s^2) +
     (1 - p) N(0, s^2), p = 1 - dropout, for all features that use a column, and for all
-    targets that use a feature; over b it is normal. As s goes to zero this is MC
+    targets that use a feature; over b and c it is normal. As s goes to zero this is MC
     dropout in one hidden layer. Trained on the evidence lower bound, whose data term is
     estimated by draws.
 
@@ -122,13 +124,10 @@ random_state
     ----------
     length_scale_ : ndarray of shape (2,)
         Of the features, and sqrt(K) of their weights.
-    elbo_ : float
-        Evidence lower bound in nats and y's units, as in :class:`MCDropoutRegressor`:
-        of one draw per row in the last epoch, which is noisy where ``sigma`` is large,
-        and under the noise that was learned in training.
-    tau_, noise_std_, dropout_, weight_decay_, history_, loss_curve_, n_iter_, \
-n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
-x_scale_, y_mean_, y_scale_
+    tau_, noise_std_, dropout_, weight_decay_, tau_training_, weight_decay_training_, \
+elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, n_features_in_, \
+feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
+y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also

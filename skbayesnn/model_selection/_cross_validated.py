@@ -57,9 +57,9 @@ n_iter_no_change, tol, device, dtype
         The best mean over the folds.
     tau_ : float or ndarray of shape (n_targets,)
         The tau of that score, y's units.
-    noise_std_, dropout_, weight_decay_, elbo_, history_, loss_curve_, n_iter_, \
-n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
-x_scale_, y_mean_, y_scale_
+    noise_std_, dropout_, weight_decay_, tau_training_, weight_decay_training_, elbo_, \
+elbo_std_error_, history_, loss_curve_, n_iter_, n_features_in_, feature_names_in_, \
+parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
@@ -167,8 +167,9 @@ n_iter_no_change, tol, device, dtype
         As in :class:`MCDropoutRegressorCV`.
     tau_ : float
         The tau of the best score.
-    dropout_, weight_decay_, elbo_, history_, loss_curve_, n_iter_, n_features_in_, \
-feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
+    dropout_, weight_decay_, tau_training_, weight_decay_training_, elbo_, \
+elbo_std_error_, history_, loss_curve_, n_iter_, n_features_in_, feature_names_in_, \
+parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
@@ -250,9 +251,10 @@ tol, device, dtype
     ----------
     taus_, scores_, best_score_, tau_
         As in :class:`MCDropoutRegressorCV`.
-    noise_std_, weight_decay_, prior_, pruning_, dropout_, elbo_, history_, \
-loss_curve_, n_iter_, n_features_in_, feature_names_in_, parameters_, network_, \
-seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
+    noise_std_, weight_decay_, tau_training_, weight_decay_training_, prior_, \
+pruning_, dropout_, elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, \
+n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
+x_scale_, y_mean_, y_scale_
         As in :class:`BBBRegressor`.
 
     See Also
@@ -337,9 +339,9 @@ tol, device, dtype
     ----------
     taus_, scores_, best_score_, tau_
         As in :class:`MCDropoutClassifierCV`.
-    classes_, weight_decay_, prior_, pruning_, dropout_, elbo_, history_, \
-loss_curve_, n_iter_, n_features_in_, feature_names_in_, parameters_, network_, \
-seeds_, optimizer_, x_mean_, x_scale_
+    classes_, weight_decay_, tau_training_, weight_decay_training_, prior_, pruning_, \
+dropout_, elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, n_features_in_, \
+feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         As in :class:`BBBClassifier`.
 
     See Also
@@ -423,9 +425,10 @@ tol, device, dtype
     ----------
     taus_, scores_, best_score_, tau_
         As in :class:`MCDropoutRegressorCV`.
-    alpha_, sparsity_, pruning_, noise_std_, weight_decay_, dropout_, elbo_, history_, \
-loss_curve_, n_iter_, n_features_in_, feature_names_in_, parameters_, network_, \
-seeds_, optimizer_, x_mean_, x_scale_, y_mean_, y_scale_
+    alpha_, sparsity_, pruning_, noise_std_, weight_decay_, tau_training_, \
+weight_decay_training_, dropout_, elbo_, elbo_std_error_, history_, loss_curve_, \
+n_iter_, n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, \
+x_mean_, x_scale_, y_mean_, y_scale_
         As in :class:`VariationalDropoutRegressor`.
 
     See Also
@@ -506,9 +509,10 @@ max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, device, dt
     ----------
     taus_, scores_, best_score_, tau_
         As in :class:`MCDropoutClassifierCV`.
-    classes_, alpha_, sparsity_, pruning_, weight_decay_, dropout_, elbo_, history_, \
-loss_curve_, n_iter_, n_features_in_, feature_names_in_, parameters_, network_, \
-seeds_, optimizer_, x_mean_, x_scale_
+    classes_, alpha_, sparsity_, pruning_, weight_decay_, tau_training_, \
+weight_decay_training_, dropout_, elbo_, elbo_std_error_, history_, loss_curve_, \
+n_iter_, n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, \
+x_mean_, x_scale_
         As in :class:`VariationalDropoutClassifier`.
 
     See Also

@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
-from skbayesnn import MCDropoutRegressor, tau_from_weight_decay
+from skbayesnn import (
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    tau_from_weight_decay,
+)
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
@@ -21,6 +25,75 @@ def test_it_is_the_inverse_of_what_estimators_say(seed, dropout):
 def test_many_at_once():
     tau = tau_from_weight_decay([1e-3, 1e-4], 100, dropout=0.5, length_scale=2)
     np.testing.assert_allclose(tau, [10.0, 100.0])
+
+
+def test_layer_by_layer(seed):
+    """As an estimator has it, whose layers have one tau."""
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(31, 3)), random.normal(size=31)
+    dropout, scale = [0.0, 0.2, 0.5], [0.1, 0.4, 2.0]
+    model = MCDropoutRegressor(
+        (4, 5), dropout=dropout, length_scale=scale, tau=2.5, max_iter=1, device="cpu"
+    ).fit(X, y)
+    tau = tau_from_weight_decay(model.weight_decay_, 31, dropout, scale)
+    np.testing.assert_allclose(tau, [2.5] * 3, rtol=1e-12)
+    # lambda_i of one of them alone is no sequence.
+    one = tau_from_weight_decay(model.weight_decay_[1], 31, 0.2, 0.4)
+    assert isinstance(one, float) and one == pytest.approx(2.5, rel=1e-12)
+    per_layer = tau_from_weight_decay(1e-3, 31, dropout, 0.4)
+    expected = (1 - np.array(dropout)) * 0.16 / (2 * 31 * 1e-3)
+    np.testing.assert_allclose(per_layer, expected, rtol=1e-12)
+    with pytest.raises(ValueError, match=r"one for each layer; got the shapes \(3,\)"):
+        tau_from_weight_decay([1e-3] * 3, 31, [0.1, 0.2])
+
+
+@pytest.mark.parametrize("n_targets", [1, 2])
+def test_the_decay_of_the_training(seed, n_targets):
+    """The weights of a linear model are the ridge's of `weight_decay_training_`.
+
+    `tau_` is of the noise of predictions, which is estimated once the weights are
+    trained: the lambda that goes with it is another.
+    """
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(31, 3)) * [1.0, 20.0, 0.1]
+    y = X @ random.normal(size=(3, n_targets)) + random.normal(size=(31, n_targets))
+    model = MCDropoutRegressor(
+        (),
+        dropout=0,
+        length_scale=0.5,
+        max_iter=3000,
+        learning_rate_init=0.05,
+        dtype="float64",
+        random_state=seed,
+    ).fit(X, y[:, 0] if n_targets == 1 else y)
+    decay = np.reshape(model.weight_decay_training_, n_targets)
+    assert (np.abs(np.reshape(model.weight_decay_, n_targets) / decay - 1) > 1e-3).all()
+    tau = np.reshape(model.tau_training_, n_targets)
+    np.testing.assert_allclose(decay, 0.25 / (2 * 31 * tau), rtol=1e-12)
+    z = np.column_stack([(X - model.x_mean_) / model.x_scale_, np.ones(31)])
+    for target in range(n_targets):
+        goal = (y - model.y_mean_)[:, target] / model.y_scale_[target]
+        # In y's units the squared error is y_scale^2 times that of the network.
+        penalty = 2 * 31 * decay[target] / model.y_scale_[target] ** 2
+        ridge = np.linalg.solve(z.T @ z + penalty * np.eye(4), z.T @ goal)
+        found = [*model.parameters_["layers/0/mean"][0, :, target]]
+        found.append(model.parameters_["layers/0/bias"][0, target])
+        # tau moves with the weights until the end.
+        np.testing.assert_allclose(found, ridge, rtol=1e-3, atol=1e-3)
+
+
+def test_the_decay_of_the_training_under_a_given_tau(seed):
+    """There is one tau then."""
+    random = np.random.default_rng(seed)
+    X, y = random.normal(size=(31, 3)), random.normal(size=31)
+    for model in (
+        MCDropoutRegressor((4,), tau=2.5, max_iter=1),
+        MCDropoutClassifier((4,), length_scale=1, max_iter=1),
+    ):
+        model.fit(X, y > 0 if model.get_params()["tau"] == 1 else y)
+        assert model.tau_training_ == model.tau_
+        same = model.weight_decay_training_, model.weight_decay_
+        np.testing.assert_array_equal(*same)
 
 
 @pytest.mark.parametrize("decay", [0.0, -1.0, [1.0, np.nan], np.inf, 1e-310])

@@ -5,8 +5,14 @@ import pytest
 import torch
 from scipy.stats import kstest, norm, uniform
 
+from skbayesnn._inference import noise as noise_of
 from skbayesnn._inference import training_noise
-from skbayesnn._inference.noise import DrawNoise, initial_normal
+from skbayesnn._inference.noise import (
+    DrawNoise,
+    anchor_normal,
+    initial_normal,
+    philox,
+)
 from skbayesnn._inference.training_noise import TrainingNoise
 
 ROWS, UNITS = 5, 3
@@ -91,6 +97,16 @@ def test_one_seed_for_all_is_made_once(seed, made_by):
     assert noise.bernoulli(_p(0.5, 3), ROWS, UNITS).shape == (1, ROWS, UNITS)
     assert noise.normal(ROWS, UNITS).shape == (1, ROWS, UNITS)
     assert noise.uniform(ROWS, UNITS).shape == (1, ROWS, UNITS)
+
+
+def test_no_two_purposes_of_a_seed_share_their_numbers(seed):
+    """Start values, anchors, noise of the rows, and draws of the weights."""
+    n, seeds = 7, np.array([seed])
+    rows = np.random.Generator(philox(seed, noise_of.ROWS)).standard_normal(n)
+    found = [rows, *(make(seeds, 0, n)[0] for make in (initial_normal, anchor_normal))]
+    found += [*DrawNoise(seeds, range(20), CPU, F64).normal(n)[:, 0].numpy()]
+    numbers = np.stack(found)
+    assert len(np.unique(numbers)) == numbers.size
 
 
 def test_permutations_are_orders_of_all_rows(seed, made_by):
