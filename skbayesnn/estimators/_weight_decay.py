@@ -1,17 +1,20 @@
 """Weight decay, as optimisers know it, and the model precision that it stands for."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from skbayesnn._inference.objective import weight_decay as weight_decay_of
 from skbayesnn.estimators._validation import check_number
 
 
 def tau_from_weight_decay(
-    weight_decay: float,
+    weight_decay: ArrayLike,
     n_samples: float,
-    dropout: float = 0.0,
-    length_scale: float = 1.0,
-) -> float:
+    dropout: ArrayLike = 0.0,
+    length_scale: ArrayLike = 1.0,
+) -> Any:
     """The model precision under which the prior is a given weight decay [1]_.
 
     tau = p l^2 / (2 N lambda), p = 1 - dropout: the inverse of an estimator's
@@ -56,10 +59,10 @@ def tau_from_weight_decay(
     array([1.25, 1.25])
     """
     n_samples = check_number("n_samples", n_samples, low=0, open_low=True)
-    dropout = _numbers("dropout", dropout, low=0, high=1)
-    length_scale = _numbers("length_scale", length_scale, low=0, open_low=True)
+    rate = _numbers("dropout", dropout, low=0, high=1)
+    scale = _numbers("length_scale", length_scale, low=0, open_low=True)
     decay = np.asarray(weight_decay, dtype=float)
-    shapes = decay.shape, dropout.shape, length_scale.shape
+    shapes = decay.shape, rate.shape, scale.shape
     try:
         np.broadcast_shapes(*shapes)
     except ValueError as error:
@@ -69,7 +72,7 @@ def tau_from_weight_decay(
         ) from error
     # The formula is its own inverse: lambda and tau change places.
     with np.errstate(divide="ignore", over="ignore"):
-        tau = weight_decay_of(1 - dropout, length_scale, n_samples, decay)
+        tau = weight_decay_of(1 - rate, scale, n_samples, decay)
     if not ((decay > 0) & (tau > 0) & np.isfinite(tau)).all():
         raise ValueError(
             f"`weight_decay` must be > 0 and make a finite tau > 0; got "
