@@ -1,12 +1,12 @@
 """The evidence lower bound of trained networks, by draws on their training rows.
 
--F of eq. 1 at the parameters that are kept: E_q[-log p] by several draws of the noise
-that the training has, and KL(q || p). One draw per row, as the last epoch has, is off
-by tens of nats where masks are dropped.
+-F of eq. 1 at the parameters that are kept: E_q[-log p] is averaged over several draws
+of the training's noise, and KL(q || p) is added. One draw per row, as the last epoch
+has, is off by tens of nats where units are dropped.
 
-How many draws there are depends on a network's own rows and steps alone, so that it
-has the same bound among others. They cost some hundredths of its training. Of large
-tables some rows stand for all.
+The number of draws depends on a network's own rows and steps alone, so that it has the
+same bound among other networks as by itself. The draws take one or two hundredths of
+the time of the training. Of large tables a random sample of the rows is used.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ from skbayesnn._inference.posterior import Posterior
 from skbayesnn._inference.priors import priors_of
 from skbayesnn._inference.training_noise import TrainingNoise
 
-# Share of the cost of the training, which counts units of the layers, three times as
-# many for a step's gradient; what else a step costs, in these; and bounds.
+# Share of the cost of the training. Cost is counted in units of the layers, three times
+# as many for a step with its gradient; what else a step costs, in units; bounds.
 _SHARE, _UNITS_OF_STEP, _FEWEST_UNITS, _MOST_UNITS = 0.015, 20_000, 1 << 17, 1 << 23
-# Groups of draws, or of draws and rows, whose spread is the standard error.
+# Groups of draws, or of draws and rows, whose spread makes the standard error.
 _GROUPS = 16
 # Numbers of the widest layer that are held at once.
 _NUMBERS = 1 << 20
-# The noise of an epoch that no training comes to.
+# An epoch that no training reaches: its noise is used nowhere else.
 _FIRST_EPOCH = 1 << 40
 
 
@@ -58,15 +58,16 @@ class Bound:
 
 @dataclass(frozen=True)
 class _Draws:
-    """Which rows of a member are looked at, and how often.
+    """The rows of a member that are used, and the number of draws of each.
 
     Parameters
     ----------
     rows : ndarray of int
+        All of its rows, or a random sample.
     n_rows : int
-        Rows that they stand for.
+        The number of all its rows.
     n_passes, n_copies : int
-        Draws of every row: passes, and copies of a row in each.
+        Every row has ``n_copies`` draws in each of ``n_passes`` passes.
     chunk : int
         Rows that are computed at once.
     """
@@ -83,18 +84,20 @@ class _Draws:
         network = plan.network
         per_step = _UNITS_OF_STEP + 3 * plan.batch_rows(n_rows) * network.n_units
         n_units = int(_SHARE * n_epochs * plan.n_batches * per_step)
-        n_looks = max(min(n_units, _MOST_UNITS), _FEWEST_UNITS) // network.n_units
-        n_looked = min(n_rows, max(1, n_looks))
+        n_values = max(min(n_units, _MOST_UNITS), _FEWEST_UNITS) // network.n_units
+        n_used = min(n_rows, max(1, n_values))
         n_draws = 1
         if network.stochastic and n_units >= _FEWEST_UNITS:
-            n_draws = max(1, n_looks // n_rows)
+            n_draws = max(1, n_values // n_rows)
         n_passes = min(n_draws, _GROUPS)
         n_copies = n_draws // n_passes
         # Few passes need several chunks for their spread to be known.
         n_chunks = 1 if n_passes == 1 else -(-_GROUPS // n_passes)
+        # Rows of all members are gathered, as in the steps of the training.
         most = max(1, _NUMBERS // (n_copies * network.widest))
-        chunk = min(-(-n_looked // n_chunks), most)
-        rows = np.random.default_rng(n_rows).permutation(n_rows)[:n_looked]
+        most = min(most, 2 * plan.batch_rows(n_rows))
+        chunk = min(-(-n_used // n_chunks), most)
+        rows = np.random.default_rng(n_rows).permutation(n_rows)[:n_used]
         return cls(np.sort(rows), n_rows, n_passes, n_copies, chunk)
 
 
@@ -124,19 +127,19 @@ def bound_of(
 
 def _expected_nll(rows, posterior, perturbation, draws: _Draws, group: np.ndarray):
     """E_q[-log p] per row, and its standard error, of some members of one size."""
-    n_looked, stochastic = len(draws.rows), posterior.network.stochastic
-    of_rows, error = np.empty((len(group), n_looked)), np.zeros(len(group))
-    for i, start in enumerate(range(0, n_looked, draws.chunk)):
+    n_used, stochastic = len(draws.rows), posterior.network.stochastic
+    of_rows, error = np.empty((len(group), n_used)), np.zeros(len(group))
+    for i, start in enumerate(range(0, n_used, draws.chunk)):
         chunk = slice(start, start + draws.chunk)
         batch = _batch(rows, perturbation, draws, draws.rows[chunk])
         found = _of_passes(posterior, batch, rows.mean_weight, draws, group, i)
         of_rows[:, chunk] = found.mean(0)
         if draws.n_passes > 1:
             error += found.sum(2).var(0, ddof=1) / draws.n_passes
-    error /= n_looked**2
-    if draws.n_passes == 1 and (stochastic or n_looked < draws.n_rows):
-        # Rows differ by their draws, and by what they are a sample of.
-        error = of_rows.var(1, ddof=min(1, n_looked - 1)) / n_looked
+    error /= n_used**2
+    if draws.n_passes == 1 and (stochastic or n_used < draws.n_rows):
+        # The spread over rows has both the draws' and the sample's.
+        error = of_rows.var(1, ddof=min(1, n_used - 1)) / n_used
     return of_rows.mean(1), np.sqrt(error)
 
 
@@ -144,7 +147,7 @@ def _batch(rows, perturbation, draws: _Draws, numbers: np.ndarray) -> Batch:
     """Rows by their numbers, of all members."""
     order = torch.as_tensor(numbers).to(rows.mean_weight.device).unsqueeze(0)
     if (rows.n_rows < draws.n_rows).any():
-        # Members with fewer rows are not looked at here.
+        # Members with fewer rows are not among the group.
         last = torch.as_tensor(rows.n_rows - 1).to(order).unsqueeze(1)
         order = order.minimum(last)
     batches = (Batch(*parts) for parts in rows.batches(order, len(numbers)))
@@ -169,7 +172,7 @@ def _of_passes(posterior, batch: Batch, mean_weight, draws: _Draws, group, i: in
             copies = x.repeat_interleave(n_copies, 1)
             outputs, _ = one.network.vjp(one.layers, one.keep, copies, noise)
             nll = one.likelihood.nll(one.likelihood_params, outputs, y)
-            nll = nll.double().unflatten(1, (n_rows, n_copies)).mean(2)
+            nll = nll.unflatten(1, (n_rows, n_copies)).mean(2)
             if weights is not None:
                 nll *= weights / _of(mean_weight, group[part]).unsqueeze(1)
             found[k, part] = nll.cpu().numpy()
@@ -194,7 +197,7 @@ def _kl(plan: Plan, members: Members, posterior: Posterior):
         kl = posterior.network.kl(
             posterior.layers, posterior.keep, priors, noise.of_weights
         )
-        values.append(kl.double().cpu().numpy())
+        values.append(kl.cpu().double().numpy())
         if len(values) == 2 and np.array_equal(values[0], values[1]):
             break
     draws = np.stack(values)

@@ -73,8 +73,8 @@ def test_rows_of_large_tables_stand_for_all(engine, seed, monkeypatch):
     plan, members, rows = parts(engine, seed, n_members=100, hidden=(), n_rows=400)
     posterior = engine.start(plan, members)
     found = asked(plan, members, rows, posterior)
-    looked = module._Draws.of(plan, 400, 3).rows
-    assert len(looked) < 100 and len(set(looked)) == len(looked)
+    used = module._Draws.of(plan, 400, 3).rows
+    assert len(used) < 100 and len(set(used)) == len(used)
     distance = (found.nll - expected_nll(rows, posterior)) / found.nll_error
     # The same rows for all members: they are off together.
     assert np.abs(distance).max() < 6 and np.abs(distance).min() > 0
@@ -150,7 +150,7 @@ def test_member_among_others_has_the_bound_that_it_has_alone(
 
 
 def test_members_with_different_numbers_of_rows(engine, seed):
-    """Rows that fill up a member's are not looked at."""
+    """Rows that fill up a member's are not used."""
     plan, members, rows = parts(engine, seed, shared=False)
     posterior = engine.start(plan, members)
     whole = asked(plan, members, rows, posterior)
@@ -184,12 +184,12 @@ def test_cost_is_a_share_of_the_training(engine):
     for n_rows in (20, 1000, 50_000, 10**6):
         for n_epochs in (1, 30, 3000):
             draws = module._Draws.of(plan, n_rows, n_epochs)
-            n_looks = len(draws.rows) * draws.n_passes * draws.n_copies
+            n_values = len(draws.rows) * draws.n_passes * draws.n_copies
             n_trained = n_rows * n_epochs
             n_units = plan.network.n_units
-            assert n_looks * n_units <= module._MOST_UNITS
+            assert n_values * n_units <= module._MOST_UNITS
             least = max(n_rows, module._FEWEST_UNITS // n_units)
             of_steps = module._UNITS_OF_STEP * n_epochs * plan.n_batches / n_units
-            assert n_looks <= max(least, 0.015 * (3.1 * n_trained + of_steps) + 1)
+            assert n_values <= max(least, 0.015 * (3.1 * n_trained + of_steps) + 1)
             if n_rows * n_epochs > 1000:
-                assert n_looks >= min(n_rows, 1000)
+                assert n_values >= min(n_rows, 1000)
