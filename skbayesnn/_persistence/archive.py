@@ -83,14 +83,14 @@ def unpacked(content: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 def name_of(file) -> str:
     """A path or a file object, for messages."""
-    if isinstance(file, str | os.PathLike):
+    if _is_path(file):
         return repr(os.fspath(file))
     return f"the file object {getattr(file, 'name', file)!r}"
 
 
 def read(file: File) -> bytes:
     """The content of a file, or of what a binary file object has left."""
-    if not hasattr(file, "read"):
+    if _is_path(file) or not hasattr(file, "read"):
         return _path_of(file).read_bytes()
     content = file.read()
     if not isinstance(content, bytes):
@@ -100,7 +100,7 @@ def read(file: File) -> bytes:
 
 def write(file: File, content: bytes) -> None:
     """Write to a file object, or a file, whole or not at all."""
-    if hasattr(file, "write"):
+    if hasattr(file, "write") and not _is_path(file):
         if isinstance(file, TextIOBase):
             raise TypeError(_NOT_BINARY.format(name_of(file)))
         file.write(content)
@@ -125,6 +125,11 @@ def write(file: File, content: bytes) -> None:
         beside.unlink(missing_ok=True)
 
 
+def _is_path(file) -> bool:
+    """Some paths have methods ``read`` and ``write``, too."""
+    return isinstance(file, str | os.PathLike)
+
+
 def _path_of(file) -> Path:
     """The path of a file; the file itself need not exist."""
     if isinstance(file, bytes | bytearray | memoryview):
@@ -132,7 +137,7 @@ def _path_of(file) -> Path:
             "`file` must be a path or a binary file object; got bytes. Their functions "
             "are skbayesnn.dumps and skbayesnn.loads."
         )
-    if not isinstance(file, str | os.PathLike):
+    if not _is_path(file):
         raise TypeError(
             f"`file` must be a path or a binary file object; got {type(file).__name__}."
         )

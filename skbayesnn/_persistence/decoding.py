@@ -1,7 +1,7 @@
 """A document and members -> a model.
 
-Names in a document are looked up in tables: of itself it makes nothing be imported or
-called. The exception are parts that skops has stored, of types that a user trusts.
+Names in a document are looked up in tables; none of them is imported or called. Parts
+that skops has stored are the exception: it imports the types that a user trusts.
 """
 
 import math
@@ -20,8 +20,8 @@ from skbayesnn._persistence.table import FUNCTIONS, KINDS
 from skbayesnn._sklearn_compat import METADATA_REQUEST, set_requests
 
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-# Arrays may take so many bytes, and so many more per byte of the file: several
-# attributes may name the same member, each of which has an array of its own.
+# Arrays may take so many bytes, and so many more per byte of the members. Several
+# attributes may name the same member, and each gets a copy.
 _BYTES, _BYTES_PER_BYTE = 1 << 26, 20
 _WORDS = 624  # of the state of NumPy's RandomState
 
@@ -107,6 +107,10 @@ class _Decoder:
 
     def of_function(self, name):
         """One of NumPy's that scikit-learn's transformers are often made of."""
+        if name not in FUNCTIONS:
+            raise ValueError(
+                f"it names the function {name!r}, which is none of save's."
+            )
         return FUNCTIONS[name]
 
     def of_objects(self, values, shape):
@@ -180,8 +184,8 @@ class _Decoder:
         self._bytes_left -= n_bytes
         if self._bytes_left < 0:
             raise ValueError(
-                "its arrays must not take many times the size of the file; the same "
-                "members are named too often."
+                "its arrays must not take many times the size of the file; it names "
+                "the same members too often."
             )
 
     def _list(self, values) -> list:
@@ -211,7 +215,7 @@ _DECODERS: dict[tuple[str, ...], Callable] = {
 
 
 def _check_generator(state: dict[str, Any]) -> None:
-    """Refuse a state that ``set_state`` accepts, and NumPy then reads beyond."""
+    """Refuse a state with which NumPy would read beyond it; ``set_state`` does not."""
     twister = checked(state.get("state"), dict)
     key, pos = twister.get("key"), twister.get("pos")
     has_gauss, gauss = state.get("has_gauss"), state.get("gauss")
@@ -221,7 +225,7 @@ def _check_generator(state: dict[str, Any]) -> None:
         and state["bit_generator"] == "MT19937"
         and isinstance(key, np.ndarray)
         and (key.dtype, key.shape) == (np.dtype(np.uint32), (_WORDS,))
-        # After zeros alone come zeros alone, of which some methods wait for the end.
+        # Zeros make only zeros, and some methods then never return.
         and key.any()
         and integer(0, _WORDS).holds(pos)
         and integer(0, 1).holds(has_gauss)

@@ -139,7 +139,9 @@ class _Encoder:
         what = f"an object of {kind.__module__}.{kind.__qualname__}"
         name = getattr(value, "__qualname__", "")  # of a function
         is_own = kind.__module__.partition(".")[0] == "skbayesnn"
-        is_known = callable(value) or hasattr(value, "get_params")
+        is_known = callable(value) or any(
+            hasattr(value, method) for method in ("get_params", "split")
+        )
         is_local = "<" in name + kind.__qualname__  # <lambda>, <locals>
         if is_own or is_local or not is_known:
             raise _refused(f"{what} {name}".rstrip(), place)

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.feature_selection import VarianceThreshold
 from sklearn.impute import SimpleImputer
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, RepeatedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -44,6 +44,10 @@ class Halved(TransformerMixin, BaseEstimator):
         return X / 2
 
 
+class Own(MCDropoutRegressor):
+    """Of a user."""
+
+
 def _columns():
     return make_column_transformer(
         (SimpleImputer(), [0, 1]), (StandardScaler(), [2, 3])
@@ -54,6 +58,10 @@ MODELS = {
     "steps of a pipeline": lambda n: make_pipeline(_columns(), Halved(), n),
     "inside of a meta-estimator": lambda n: ConformalRegressor(
         make_pipeline(VarianceThreshold(), n), method="cv+", cv=2
+    ),
+    "a class of a user": lambda n: Own(**n.get_params()),
+    "a splitter": lambda n: ConformalRegressor(
+        n, method="cv+", cv=RepeatedKFold(n_splits=2, n_repeats=1, random_state=0)
     ),
     "a search around ours": lambda n: GridSearchCV(
         make_pipeline(StandardScaler(), n), {"mcdropoutregressor__tau": [1.0, 2.0]}
