@@ -131,8 +131,8 @@ def test_private_names_are_imported_in_one_file(path):
             assert "callback" not in parts, f"{name} is not in all versions"
 
 
-# Of torch's operators, compiled modules and skorch's networks, which have no public names
-# for these.
+# Of torch operators, compiled modules and skorch networks: no public names for these
+# exist.
 _OF_OTHERS = {
     "estimators/_torch_dropout.py": {
         "_native_multi_head_attention",
