@@ -86,10 +86,13 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     y_scale_: Array
     y_ndim_: int
     tau_: Any
+    tau_training_: Any
     dropout_: Array
     length_scale_: Array
     weight_decay_: Array
+    weight_decay_training_: Array
     elbo_: float
+    elbo_std_error_: float
     history_: dict[str, Array]
     loss_curve_: Array
     # Of likelihoods that have some; a class without the parameter has none to give.

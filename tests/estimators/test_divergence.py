@@ -102,8 +102,8 @@ def test_an_absurd_network_is_left_out(seed, kind, factor, monkeypatch):
     whole = clone(model).fit(X, y)
     train = _program.train
 
-    def spoilt(*arguments):
-        trained = train(*arguments)
+    def spoilt(*arguments, **named):
+        trained = train(*arguments, **named)
         for layer in trained.posterior.layers:
             for name in ("mean", "bias"):
                 layer[name][2] *= -factor

@@ -575,11 +575,11 @@ def test_a_model_that_does_not_predict_every_row(seed):
     ],
     ids=lambda model: type(model).__name__,
 )
-@pytest.mark.parametrize("tests", [[], [0], [0, 20]])
+@pytest.mark.parametrize("tests", [[], [0], [0, 10]])
 def test_folds_that_hold_nothing_out(seed, model, tests):
     X, y = make_regression(20, 3, random_state=seed)
     rows = np.arange(20)
-    folds = [(rows, rows[:n]) for n in tests]
+    folds = [(rows[n:], rows[:n]) for n in tests]
     with pytest.raises(ValueError, match=f"hold out some rows .* {len(tests)} f"):
         clone(model).set_params(cv=folds).fit(X, y)
 

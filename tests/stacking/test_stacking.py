@@ -559,9 +559,10 @@ def test_rows_are_opened_some_at_a_time(table, monkeypatch):
     monkeypatch.setattr(base, "OPENED_AT_ONCE", 25)
     mean, std = model.predict(X, return_std=True)
     assert max(sizes) == 25
-    # The first part tells how many rows of it are a block: whole blocks of the others.
+    # The first part has the size that is asked for, the others whole blocks of rows.
     n_encoders = sum("encoder" in str(one) for one in model.estimators_)
-    assert sizes.count(20) + sizes.count(2) == n_encoders * 5
+    assert sizes.count(25) == n_encoders
+    assert sizes.count(20) + sizes.count(2) == n_encoders * 4
     np.testing.assert_allclose(mean, expected[0][0], rtol=1e-12)
     np.testing.assert_allclose(std, expected[0][1], rtol=1e-12)
     np.testing.assert_allclose(model.sample_y(X, 3), expected[1], rtol=1e-12)
