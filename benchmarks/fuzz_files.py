@@ -100,6 +100,11 @@ def judge(connection, start: int, *arguments) -> None:
     connection.send(None)
 
 
+def _answers(connection) -> bool:
+    """In some minutes; not at once, since both processes may have been paused."""
+    return any(connection.poll(2 * _STOPPED_AFTER) for _ in range(10))
+
+
 def judged(name: str, *arguments) -> tuple[Counter, list[str], float, float]:
     """Outcomes of a kind of model, what is wrong, most seconds and most megabytes."""
     context = multiprocessing.get_context("spawn")
@@ -112,7 +117,7 @@ def judged(name: str, *arguments) -> tuple[Counter, list[str], float, float]:
         theirs.close()
         try:
             n_all = ours.recv()
-            while n_done < n_all and ours.poll(20 * _STOPPED_AFTER):
+            while n_done < n_all and _answers(ours):
                 what, said, took, grown = ours.recv()
                 n_done += 1
                 seconds, megabytes = max(seconds, took), max(megabytes, grown)

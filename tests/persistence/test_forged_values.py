@@ -32,7 +32,7 @@ KINDS = [
     "ordinal",
     "poisson",
     "cv+",
-    "isotonic",
+    "scaled",
     "monitor",
     "encoder",
     "pipeline",
