@@ -8,11 +8,13 @@ every name at the oldest and at the newest version.
 import html
 import re
 from collections.abc import Callable
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from numpy.typing import ArrayLike
 from sklearn import config_context
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
 from sklearn.metrics._scorer import _PassthroughScorer, _Scorer
 from sklearn.pipeline import Pipeline
@@ -167,8 +169,17 @@ STATE_VERSION = "_sklearn_version"
 TRAINING_DIM = "_training_dim"
 # What `scoring=None` and names of scores are made into.
 SCORER_TYPES = _PassthroughScorer, _Scorer
+# Parameters of a LogisticRegression with a lasso penalty; `penalty` is deprecated
+# since scikit-learn 1.8.
+_OF_LOGISTIC = signature(LogisticRegression).parameters
+LASSO_PENALTY = (
+    {"l1_ratio": 1.0}
+    if _OF_LOGISTIC["penalty"].default == "deprecated"
+    else {"penalty": "l1"}
+)
 
 __all__ = [
+    "LASSO_PENALTY",
     "METADATA_REQUEST",
     "OUTPUT_CONFIG",
     "SCORER_TYPES",

@@ -164,9 +164,25 @@ class Components(DrawArrays, ABC):
         """log p(y), joint over targets, (draws, rows), nats; y : (rows, targets)."""
         return self.log_density_per_target(y).sum(-1)
 
-    def spread(self, centre: np.ndarray, factor: np.ndarray) -> "Components":
-        """Of centre + factor (y - centre), both (..., targets)."""
-        return self.rescaled((1 - factor) * centre, factor)
+    def spread(
+        self, centre: np.ndarray, factor: np.ndarray, bound: float = np.inf
+    ) -> "Components":
+        """Of centre + factor (y - centre), both (..., targets).
+
+        bound : largest distance that the mean of a component moves, in the standard
+            deviations that it has afterwards
+        """
+        if np.isinf(bound):
+            return self.rescaled((1 - factor) * centre, factor)
+        mean = self._spread_mean(centre, factor, bound)
+        return self.rescaled(mean - factor * self.mean, factor)
+
+    def _spread_mean(self, centre, factor, bound: float) -> np.ndarray:
+        """Of ``spread``."""
+        if np.isinf(bound):
+            return centre + factor * (self.mean - centre)
+        most = bound * factor * np.sqrt(self.variance)
+        return self.mean + np.clip((1 - factor) * (centre - self.mean), -most, most)
 
     # ---- of the equal-weight mixture of all draws
 

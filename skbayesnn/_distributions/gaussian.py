@@ -39,9 +39,9 @@ class Gaussians(Components):
         """Of shift + factor y."""
         return Gaussians(self.mean * factor + shift, self.variance * np.square(factor))
 
-    def spread(self, centre, factor):
+    def spread(self, centre, factor, bound=np.inf):
         """Of centre + factor (y - centre)."""
-        mean = centre + factor * (self.mean - centre)
+        mean = self._spread_mean(centre, factor, bound)
         return Gaussians(mean, np.square(factor) * self.variance)
 
     def mixture_cdf(self, y):

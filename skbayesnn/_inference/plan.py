@@ -130,6 +130,9 @@ class Members:
         What the likelihood has said of the training rows.
     n_epochs : ndarray of shape (members,), int
         After which a member's training ends, whatever the others do.
+    learns_noise : ndarray of shape (members,), bool
+        Whether the likelihood's parameters are learned with the weights, where the
+        likelihood has some; else they stay where they start.
     """
 
     seeds: np.ndarray
@@ -138,6 +141,7 @@ class Members:
     tau: np.ndarray
     statistics: np.ndarray
     n_epochs: np.ndarray
+    learns_noise: np.ndarray
 
     @classmethod
     def concatenate(cls, parts: "list[Members]") -> "Members":

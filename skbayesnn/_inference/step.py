@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from skbayesnn._families import Params
 from skbayesnn._inference.batch import Batch
 from skbayesnn._inference.data_gradient import DATA_GRADIENTS
 from skbayesnn._inference.objective import Objective
@@ -54,6 +55,11 @@ class Step:
             rows.total_weight,
         )
         self._objective = objective
+        # Which members learn their noise; None where all do.
+        self._learns_noise: torch.Tensor | None = None
+        if not members.learns_noise.all():
+            learns = torch.as_tensor(members.learns_noise)
+            self._learns_noise = learns.to(values.device, values.dtype)
         self._data_gradient = DATA_GRADIENTS[plan.gradient]
         # A posterior without noise has one draw.
         stochastic = plan.network.stochastic
@@ -112,11 +118,22 @@ class Step:
             nll, of_layers, of_likelihood = self._data_gradient(
                 self._objective, self.posterior, own, self.noise
             )
-            found.append((nll, self.parameters.vector(of_layers, of_likelihood)))
+            of_learned = self._of_learned(of_likelihood)
+            found.append((nll, self.parameters.vector(of_layers, of_learned)))
         if self._n_draws == 1:
             return found[0]
         nll_of_draws, gradients = zip(*found, strict=True)
         return torch.stack(nll_of_draws).mean(0), torch.stack(gradients).mean(0)
+
+    def _of_learned(self, of_likelihood: Params) -> Params:
+        """Gradients of the likelihood's parameters: zero where these stay."""
+        learns = self._learns_noise
+        if learns is None:
+            return of_likelihood
+        return {
+            name: value * learns.view(-1, *(1,) * (value.ndim - 1))
+            for name, value in of_likelihood.items()
+        }
 
     def end_members(self, ended: np.ndarray) -> None:
         """Some members, (members,) bool, stay as they are while others go on."""

@@ -25,6 +25,7 @@ from skbayesnn._onnx.likelihoods import (
 from skbayesnn._onnx.networks import outputs_of
 from skbayesnn._onnx.steps import transformed
 from skbayesnn._stacking.base import BayesianStacking
+from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
 from skbayesnn.estimators import _serialization
 from skbayesnn.estimators._base import BayesianNetwork
 
@@ -63,13 +64,18 @@ class Numbers:
             np.promote_types(self.dtype, other.dtype),
         )
 
-    def corrected(self, factor: np.ndarray) -> "Numbers":
-        """Spread about the mean, (targets,)."""
+    def corrected(self, factor: np.ndarray, bound: float = np.inf) -> "Numbers":
+        """Spread about the mean, (targets,); as ``Components.spread``."""
         share, mean, variance = self.moments
         centre = (share * mean).sum(0)
-        apart = factor * (mean - centre)
-        spread = Moments(share, centre + apart, variance * np.square(factor))
-        return replace(self, moments=spread)
+        after = variance * np.square(factor)
+        if np.isinf(bound):
+            mean = centre + factor * (mean - centre)
+        else:
+            most = bound * after.op("Sqrt")
+            move = (1 - factor) * (centre - mean)
+            mean = mean + move.op("Min", most).op("Max", -most)
+        return replace(self, moments=Moments(share, mean, after))
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ class Classes:
         probability = self.probability.op("Concat", other.probability, axis=0)
         return replace(self, share=share, probability=probability)
 
-    def corrected(self, factor: np.ndarray) -> "Classes":
+    def corrected(self, factor: np.ndarray, bound: float = np.inf) -> "Classes":
         """With a temperature, (1,)."""
         logits = self.probability.op("Log") / factor.item()
         return replace(self, probability=logits.op("Softmax", axis=-1))
@@ -139,6 +145,8 @@ def predictive(model, rows: Rows, part: Part | None = None) -> Numbers | Classes
         return _stacked(model, rows)
     if isinstance(model, BayesianNetwork):
         return _of_network(model, rows, part)
+    if isinstance(model, ShrunkLinearRegressor | ShrunkLinearClassifier):
+        return _of_linear_model(model, rows, part)
     raise TypeError(
         "`to_onnx` takes the estimators of skbayesnn, alone, as the last step of a "
         "Pipeline, in a search, in FrozenEstimator, or in CalibratedUncertainty"
@@ -154,7 +162,8 @@ def _stacked(model: BayesianStacking, rows: Rows) -> Numbers | Classes:
         predictive(one, rows, Part(int(n), n_all))
         for one, n in zip(model.estimators_, model.n_draws_, strict=True)
     ]
-    return _joined(parts).corrected(model.spread_factor_)
+    bound = getattr(model, "spread_bound_", np.inf)
+    return _joined(parts).corrected(model.spread_factor_, bound)
 
 
 def _of_network(model: BayesianNetwork, rows: Rows, part: Part | None):
@@ -166,9 +175,7 @@ def _of_network(model: BayesianNetwork, rows: Rows, part: Part | None):
     n_draws = posterior.distinct_draws(model.n_draws)
     n_networks = n_draws * posterior.n_members
     part = part or Part(n_networks, n_networks)
-    # As `DrawArrays.resized`.
-    picked = np.arange(part.n_draws) * n_networks // part.n_draws
-    counts = np.bincount(picked, minlength=n_networks)
+    counts = _counts(part, n_networks)
     found: list = []
     for members, count, outputs in outputs_of(posterior, n_draws, counts, x):
         share = count / part.n_all
@@ -185,6 +192,39 @@ def _of_network(model: BayesianNetwork, rows: Rows, part: Part | None):
         dtype = scaling.dtype_of_y(np.float32)
         found.append(Numbers(own, model.y_ndim_ == 1, names, normal, dtype))
     return _joined(found)
+
+
+def _counts(part: Part, n_draws: int) -> np.ndarray:
+    """How often each of a model's draws is in the mixture, as `DrawArrays.resized`."""
+    picked = np.arange(part.n_draws) * n_draws // part.n_draws
+    return np.bincount(picked, minlength=n_draws)
+
+
+def _of_linear_model(
+    model: ShrunkLinearRegressor | ShrunkLinearClassifier,
+    rows: Rows,
+    part: Part | None,
+):
+    """The draws of its weights."""
+    n_draws = len(model.coef_)
+    part = part or Part(n_draws, n_draws)
+    counts = _counts(part, n_draws)
+    used = np.flatnonzero(counts)
+    x = _only(rows).cast(np.float64).take(model.columns_, axis=1)
+    outputs = x @ model.coef_[used].transpose(0, 2, 1)
+    outputs = outputs + model.intercept_[used][:, None]
+    share = outputs.graph.constant((counts[used] / part.n_all)[:, None, None])
+    if isinstance(model, ShrunkLinearClassifier):
+        own = outputs.op("Sigmoid")
+        if len(model.classes_) == 2:
+            probability = (1.0 - own).op("Concat", own, axis=2)
+        else:
+            probability = own / own.sum(2, keepdims=True)
+        return Classes(share, probability, model.classes_)
+    variance = outputs.graph.constant(model.noise_variance_).expand_as(outputs)
+    found = Moments(share, outputs, variance)
+    kinds = frozenset([model.likelihood])
+    return Numbers(found, model.y_ndim_ == 1, kinds, True, np.dtype(np.float64))
 
 
 def _only(rows: Rows) -> Tensor:

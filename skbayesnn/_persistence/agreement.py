@@ -178,6 +178,35 @@ def _n_targets(likelihood) -> int:
     return getattr(likelihood, kind)
 
 
+def of_linear_model(model) -> None:
+    """Draws of the weights, the columns that they are of, and the noise."""
+    if not hasattr(model, "coef_"):
+        return
+    n_draws, n_outputs, n_weights = model.coef_.shape
+    n_columns = model.n_features_in_
+    agree("weights", n_weights, len(model.columns_))
+    agree("intercepts", (n_draws, n_outputs), model.intercept_.shape)
+    agree("columns", (n_columns,), model.x_mean_.shape, model.x_scale_.shape)
+    if np.setdiff1d(model.columns_, np.arange(n_columns)).size or not n_draws:
+        raise ValueError(
+            f"it must have a draw at least, of weights of its {n_columns} columns; got "
+            f"{n_draws} draws, of the columns {model.columns_.tolist()}."
+        )
+    if hasattr(model, "classes_"):
+        n_classes = len(model.classes_)
+        agree("classes", n_outputs, n_classes if n_classes > 2 else 1)
+        noise = np.ones(1)
+    else:
+        noise = model.noise_variance_
+        agree("targets", (n_outputs,), noise.shape)
+        agree("axes of y", True, model.y_ndim_ == 2 or model.y_ndim_ == n_outputs)
+    weights = model.coef_, model.intercept_, noise, model.x_scale_
+    if not all(np.isfinite(values).all() for values in weights) or noise.min() <= 0:
+        raise ValueError(
+            "its weights and noise must be finite, and the noise positive."
+        )
+
+
 def of_encoder(model) -> None:
     """The edges of each column's bins, and its values."""
     if not hasattr(model, "bin_edges_"):

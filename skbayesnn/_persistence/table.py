@@ -101,7 +101,21 @@ _STACK = {
     "fitted_to_sparse_": rules.none_or(rules.FLAG),
     "n_iter_": rules.COUNT,
 }
-_OF_STACK = {**_COLUMNS, "random_state": rules.SEED}
+_OF_STACK = {
+    **_COLUMNS,
+    "random_state": rules.SEED,
+    # Stacks of earlier versions have none.
+    "spread_bound_": rules.POSITIVE_NUMBER,
+}
+_LINEAR = {
+    "columns_": rules.integers(ndim=1),
+    "coef_": FLOATS,
+    "intercept_": FLOATS,
+    "x_mean_": FLOATS_1D,
+    "x_scale_": rules.POSITIVE_FLOATS_1D,
+    "total_weight_": rules.POSITIVE_NUMBER,
+    "n_features_in_": POSITIVE_COUNT,
+}
 _OF_FOLDS = {
     "fold_estimators_": rules.list_of(rules.list_of(FITTED)),
     "fold_scores_": rules.list_of(rules.floats(rules.NOT_NEGATIVE)),
@@ -211,6 +225,21 @@ def _stacks() -> Iterator[Kind]:
         fitted={**_STACK, **_OF_CLASSES},
         others=_OF_STACK,
     )
+    for role, own in (
+        ("Regressor", {**_OF_NUMBERS, "noise_variance_": rules.POSITIVE_FLOATS_1D}),
+        ("Classifier", _OF_CLASSES),
+    ):
+        yield Kind(
+            "skbayesnn._stacking.linear",
+            f"ShrunkLinear{role}",
+            {**_LINEAR, **own},
+            {
+                **_COLUMNS,
+                "n_draws": rules.integer(1, LARGEST_N_DRAWS),
+                "random_state": rules.SEED,
+            },
+            agreement.of_linear_model,
+        )
     said = {"log_density": RECORD, "error": RECORD, "others": rules.dict_of(RECORD)}
     module = "skbayesnn._stacking.summary"
     yield Kind(module, "Summary", others=said, has_state=False)

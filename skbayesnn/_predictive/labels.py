@@ -95,11 +95,11 @@ class LabelPredictive:
             self, probability=probability / probability.sum(-1, keepdims=True)
         )
 
-    def corrected(self, factor):
-        """With a temperature, (1,)."""
+    def corrected(self, factor, bound):
+        """With a temperature, (1,), of every draw: nothing to be bounded."""
         return self.tempered(1 / factor.item())
 
-    def densities_of_factor(self, y):
+    def densities_of_factor(self, y, bound):
         """Log temperature -> log probability of the labels y, (rows,); in a list."""
         return [lambda log_t: self.tempered(np.exp(-log_t)).log_density(y)]
 

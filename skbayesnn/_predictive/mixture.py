@@ -149,16 +149,19 @@ class MixturePredictive:
             transform = make_pipeline(transform, self.transform)
         return replace(own, transform=transform, flat=flat)
 
-    def scaled(self, factor):
-        """All draws and their noise spread about the mean by ``factor`` (targets,)."""
+    def scaled(self, factor, bound=np.inf):
+        """All draws and their noise spread about the mean by ``factor`` (targets,).
+
+        bound : as of ``Components.spread``
+        """
         self.check_not_mapped()
         own = self.in_units_of_target()
-        components = own.components.spread(own.components.mean.mean(0), factor)
+        components = own.components.spread(own.components.mean.mean(0), factor, bound)
         return replace(own, components=components)
 
-    def corrected(self, factor):
+    def corrected(self, factor, bound):
         """``scaled``, by what ``densities_of_factor`` is of."""
-        return self.scaled(factor)
+        return self.scaled(factor, bound)
 
     @property
     def counts(self) -> bool:
@@ -170,7 +173,7 @@ class MixturePredictive:
         """Whether it is of real numbers that are not behind a transform."""
         return not self.components.discrete and self.transform is None
 
-    def densities_of_factor(self, y):
+    def densities_of_factor(self, y, bound):
         """Log factor of the spread -> log density of y, (rows,), for every target.
 
         None where a spread is nothing that can be multiplied.
@@ -178,7 +181,9 @@ class MixturePredictive:
         if not self.has_spread:
             return []
         return [
-            log_density_of_scale(self.components.targets(slice(j, j + 1)), column)
+            log_density_of_scale(
+                self.components.targets(slice(j, j + 1)), column, bound
+            )
             for j, column in enumerate(self.standard(y).T)
         ]
 

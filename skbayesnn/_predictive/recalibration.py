@@ -40,16 +40,20 @@ def likeliest_scale(components: Components, y, weight) -> float:
     return float(np.exp(lowest(loss, *ends)))
 
 
-def log_density_of_scale(components: Components, y):
+def log_density_of_scale(components: Components, y, bound: float = np.inf):
     """log s -> log density of y, (rows,), of the mixture spread about its mean by s.
 
     components : of one target, (draws, rows, 1); y : (rows,)
+    bound : as of ``Components.spread``
     """
-    centre = components.mean[..., 0].mean(0)
+    centre = components.mean.mean(0)
 
     def density(log_scale):
-        y_before = centre + (y - centre) * np.exp(-log_scale)
-        return components.mixture_log_density(y_before[:, None]) - log_scale
+        if np.isinf(bound):
+            y_before = centre[:, 0] + (y - centre[:, 0]) * np.exp(-log_scale)
+            return components.mixture_log_density(y_before[:, None]) - log_scale
+        spread = components.spread(centre, np.exp(log_scale), bound)
+        return spread.mixture_log_density(y[:, None])
 
     return density
 

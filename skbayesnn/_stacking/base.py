@@ -34,11 +34,18 @@ from skbayesnn._stacking.candidates import (
     candidates_of,
     check_same_kind,
     held_out,
+    model_of,
     refitted,
     that_trained,
 )
 from skbayesnn._stacking.folds import folds_of
-from skbayesnn._stacking.mixture import OutOfFold, Stacked, corrected, pooled
+from skbayesnn._stacking.mixture import (
+    BOUND,
+    OutOfFold,
+    Stacked,
+    corrected,
+    pooled,
+)
 from skbayesnn._stacking.summary import Summary
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._warnings import warn_no_more
@@ -47,7 +54,6 @@ from skbayesnn.estimators._prepared import prepare
 from skbayesnn.estimators._progress import time_left
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.model_selection._executor import Resources
-from skbayesnn.model_selection._jobs import network_of
 
 # Rows that are encoded at a time in predictions: an encoding is some twenty times X,
 # and every candidate has its own.
@@ -70,6 +76,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     estimators_: list[Any]
     n_draws_: Array
     spread_factor_: Array
+    spread_bound_: float
     oof_prediction_: Array
     oof_log_density_: Array
     summary_: Summary
@@ -143,7 +150,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             oof = OutOfFold.of(candidates, splits, before.out_of_fold, rows)
             stacked = oof.stacked()
             kept, n_draws = _with_weight(candidates, stacked)
-            settings = self._refit_settings(kept, n_draws)
+            settings = {
+                one.name: one.refit_params(self.n_refits, n_draws[one.name])
+                for one in kept
+            }
             work = refitted(kept, settings, rows, before.refits, resources)
             expected = seconds * _work_of_refits(kept, settings, rows, splits)
             _work_off(work, say, len(kept), "fitted to all rows", expected)
@@ -161,9 +171,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         ]
         return {
             "estimators_": models,
-            "n_iter_": max(network_of(one).n_iter_ for one in models),
+            "n_iter_": max(getattr(model_of(one), "n_iter_", 1) for one in models),
             "n_draws_": np.array([n_draws[one.name] for one in kept]),
             "spread_factor_": factor,
+            "spread_bound_": BOUND,
             **self._what_is_known(candidates, oof, stacked),
             **self._cross_fitted(folds, splits, oof, stacked, factor),
             **self._columns_of(rows),
@@ -219,17 +230,6 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             return resources
         return replace(resources, backend="loky")
 
-    def _refit_settings(self, kept: list[Candidate], n_draws) -> dict[str, dict]:
-        """Parameters of the fit to all rows, by candidate's name."""
-        settings = {}
-        for one in kept:
-            n_networks = max(self.n_refits, one.network.n_estimators)
-            settings[one.name] = {
-                f"{one.path}n_estimators": n_networks,
-                f"{one.path}n_draws": int(-(-n_draws[one.name] // n_networks)),
-            }
-        return settings
-
     def _unfinished_of(self, X, y, sample_weight, groups) -> "_Unfinished":
         """What an unfinished fit to the same data has found out, or nothing."""
         how = self.get_params(deep=False)
@@ -253,10 +253,11 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _what_is_known(self, candidates, oof: OutOfFold, stacked: Stacked) -> dict:
         """Fitted attributes that say what the candidates and the mixture are worth."""
         names = [one.name for one in candidates]
+        mixture = stacked.corrected
         return {
             "weights_": _framed(names, stacked.weights, stacked.log_density),
-            "summary_": self._summary(stacked.mixture, oof),
-            **self._out_of_fold(oof, stacked.mixture),
+            "summary_": self._summary(mixture, oof),
+            **self._out_of_fold(oof, mixture),
         }
 
     @abstractmethod
@@ -315,7 +316,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         """The mixture of the candidates in these fits."""
 
         def mixed(*parts):
-            return corrected(pooled(parts, self.n_draws_), self.spread_factor_)
+            mixture = pooled(parts, self.n_draws_)
+            # Stacks of earlier versions had no bound.
+            bound = getattr(self, "spread_bound_", np.inf)
+            return corrected(mixture, self.spread_factor_, bound)
 
         def opened(X):
             return OpenPredictive.mapped(
@@ -394,7 +398,7 @@ class _Unfinished:
 
 def _scale_of_columns(candidate) -> tuple[np.ndarray, np.ndarray, float]:
     """Mean and standard deviation of each column, and N, from a default candidate."""
-    network = network_of(candidate)
+    network = model_of(candidate)
     mean, scale = network.x_mean_, network.x_scale_
     if network is not candidate:
         # Each column stands before its encoding.
@@ -417,7 +421,7 @@ def _work_of_refits(kept: list[Candidate], settings, rows: Rows, splits) -> floa
     """How many times as long a fit to all rows takes as one out of fold, on average."""
     of_rows = len(rows.y) / np.mean([len(train) for train, _ in splits])
     more = [
-        settings[one.name][f"{one.path}n_estimators"] / one.network.n_estimators
+        settings[one.name].get(f"{one.path}n_estimators", 1) / one.model.n_estimators
         for one in kept
     ]
     return float(of_rows * np.mean(more))

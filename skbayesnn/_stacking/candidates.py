@@ -8,11 +8,14 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
+from sklearn.utils.parallel import delayed
 
 from skbayesnn._likelihoods import likelihood_named
+from skbayesnn._meta.held_out import fitted_to
 from skbayesnn._meta.walk import open_predictive
 from skbayesnn._predictive.mixin import Predictive
 from skbayesnn._sklearn_compat import safe_split
+from skbayesnn._stacking.linear import ShrunkLinearModel
 from skbayesnn._stacking.pool import Entry
 from skbayesnn._warnings import warn
 from skbayesnn.estimators._base import BayesianNetwork
@@ -51,9 +54,33 @@ class Candidate:
         return path_of_network(self.entry.estimator)
 
     @property
-    def network(self) -> BayesianNetwork:
-        """The network with these parameters, not fitted."""
-        return network_of(clone(self.entry.estimator).set_params(**self.params))
+    def model(self) -> BayesianNetwork | ShrunkLinearModel:
+        """The network or linear model with these parameters, not fitted."""
+        return model_of(clone(self.entry.estimator).set_params(**self.params))
+
+    def refit_params(self, n_refits: int, n_draws: int) -> dict[str, int]:
+        """Parameters of the fit to all rows, for so many draws in all."""
+        model = self.model
+        if isinstance(model, ShrunkLinearModel):
+            return {"n_draws": int(n_draws)}
+        n_networks = max(n_refits, model.n_estimators)
+        return {
+            f"{self.path}n_estimators": n_networks,
+            f"{self.path}n_draws": int(-(-n_draws // n_networks)),
+        }
+
+
+def model_of(estimator) -> BayesianNetwork | ShrunkLinearModel:
+    """What a candidate's estimator is, or ends in."""
+    if isinstance(estimator, ShrunkLinearModel):
+        return estimator
+    return network_of(estimator)
+
+
+def n_networks(estimator) -> int:
+    """Of a fitted candidate, how many fits from different starts it holds."""
+    model = model_of(estimator)
+    return 1 if isinstance(model, ShrunkLinearModel) else len(model.seeds_)
 
 
 def candidates_of(pool: Sequence[Entry]) -> list[Candidate]:
@@ -83,17 +110,17 @@ def check_same_kind(candidates: Sequence[Candidate], *, of_classes: bool) -> Non
     """
     kinds: dict[type, str] = {}
     for one in candidates:
-        network = one.network
-        if is_classifier(network) != of_classes:
+        model = one.model
+        if is_classifier(model) != of_classes:
             wanted = "classifiers" if of_classes else "regressors"
             raise TypeError(
-                f"the pool must hold {wanted} only; got {type(network).__name__} as "
+                f"the pool must hold {wanted} only; got {type(model).__name__} as "
                 f"{one.entry.name!r}."
             )
-        # What is none is told of where it is trained.
-        likelihood = likelihood_named(network.likelihood)
+        # An unknown likelihood raises its own error where the network is trained.
+        likelihood = likelihood_named(model.likelihood)
         if likelihood is not None:
-            kinds.setdefault(likelihood.components_class, network.likelihood)
+            kinds.setdefault(likelihood.components_class, model.likelihood)
     if len(kinds) > 1:
         raise TypeError(
             "the candidates of a stack must have the same kind of noise, so that their "
@@ -188,14 +215,15 @@ def held_out(
     """Put into ``known`` what is missing; yields how many were trained so far."""
     few_draws = {}
     for one in candidates:
-        n_draws = min(HELD_OUT_DRAWS, one.network.n_draws)
+        n_draws = min(HELD_OUT_DRAWS, one.model.n_draws)
         few_draws[one.name] = {f"{one.path}n_draws": n_draws}
     yield from _trained(
         candidates,
         few_draws,
         rows,
         splits,
-        Executor(HeldOutPredictor(rows, splits), resources),
+        HeldOutPredictor(rows, splits),
+        resources,
         known,
     )
 
@@ -209,8 +237,9 @@ def refitted(
 ) -> Iterator[int]:
     """Fitted to all rows with further settings; as ``held_out``."""
     every_row = [(np.arange(len(rows.y)), np.arange(0))]
-    executor = Executor(Keeper(), resources)
-    yield from _trained(candidates, settings, rows, every_row, executor, known)
+    yield from _trained(
+        candidates, settings, rows, every_row, Keeper(), resources, known
+    )
 
 
 def that_trained(
@@ -245,11 +274,26 @@ def that_trained(
     return trained
 
 
-def _trained(candidates, settings, rows, splits, executor, known) -> Iterator[int]:
+def _trained(
+    candidates, settings, rows, splits, scorer, resources, known
+) -> Iterator[int]:
     jobs: list[Job] = []
     folds = range(len(splits))
     for entry in {id(one.entry): one.entry for one in candidates}.values():
         own = [one for one in candidates if one.entry is entry]
+        params = {one.name: one.params | settings[one.name] for one in own}
+        missing = {
+            name: [fold for fold in folds if (name, fold) not in known]
+            for name in params
+        }
+        if isinstance(entry.estimator, ShrunkLinearModel):
+            models = {
+                (name, fold): clone(entry.estimator).set_params(**params[name])
+                for name in missing
+                for fold in missing[name]
+            }
+            yield from _fitted_linear(models, rows, splits, scorer, resources, known)
+            continue
         # What is wrong with the noise of all is corrected out of fold.
         builder = JobBuilder(
             entry.estimator,
@@ -259,18 +303,38 @@ def _trained(candidates, settings, rows, splits, executor, known) -> Iterator[in
             splits,
             noise_from="training",
         )
-        params = {one.name: one.params | settings[one.name] for one in own}
-        missing = {
-            name: [fold for fold in folds if (name, fold) not in known]
-            for name in params
-        }
         of_entry, failed = builder.jobs(params, missing)
         jobs += of_entry
         known.update((key, outcome.error) for key, outcome in failed.items())
     yield len(known)
-    programs = executor.run(jobs)
+    programs = Executor(scorer, resources).run(jobs)
     del jobs
     for outcomes in programs:
         for key, outcome in outcomes.items():
             known[key] = outcome.error or outcome.scores[0]
         yield len(known)
+
+
+def _fitted_linear(models, rows, splits, scorer, resources, known) -> Iterator[int]:
+    """Linear models, one by one: each takes a fraction of a second.
+
+    models : dict of (name, fold) to estimator, not fitted
+    """
+    calls = (
+        delayed(_linear_outcome)(key, model, rows, splits[key[1]][0], scorer)
+        for key, model in models.items()
+    )
+    for key, outcome in zip(models, resources.parallel()(calls), strict=True):
+        known[key] = outcome
+        yield len(known)
+
+
+def _linear_outcome(key: Key, model, rows: Rows, train, scorer):
+    """What the scorer makes of a fit to the training rows, or the exception."""
+    try:
+        fitted = fitted_to(model, rows.X, rows.y, train, rows.fit_params(""))
+    except Exception as error:
+        return without_frames(error)
+    outcome = Outcome(estimator=fitted)
+    scorer.score_all({key: outcome})
+    return outcome.error or outcome.scores[0]

@@ -26,9 +26,9 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         and dropout rates, on the columns as they are and with
         :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder` in front; and
         logistic regressions. A sparse X of at most 256 columns is dense for them, if
-        it has at most 2^25 entries then. Or (name, estimator) or (name, estimator,
-        grid of its parameters), with estimators of this package, also as the last step
-        of a ``Pipeline``.
+        it has at most 2^25 entries then. See Notes for few rows and many columns. Or
+        (name, estimator) or (name, estimator, grid of its parameters), with estimators
+        of this package, also as the last step of a ``Pipeline``.
     cv : int, cross-validation generator or iterable, default=None
         Folds, stratified. None is five with fewer than 700 rows, and one held-out
         fifth from there on. Numbers mean shuffled folds. Rows in time order need
@@ -90,10 +90,24 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
     n_features_in_, feature_names_in_
         The latter where X has names and the pool is the default.
 
+    Notes
+    -----
+    With fewer than 700 rows, or more than one column per five rows, the logistic
+    regressions have ridge and lasso penalties, four strengths of each; of more than two
+    classes, each is fitted against the others. Their posterior is normal, given
+    Polya-Gamma variables at their expectations [2]_. They need 10 to 1,000 rows and at
+    most 2^22 entries of X; beyond, logistic regressions are trained like the networks.
+    With at least as many columns as rows, there are no networks on encoded columns.
+
+    Candidates are left out before weighting if their predictions are constant (unless
+    no other candidate is likelier), or if they equal another one.
+
     References
     ----------
     .. [1] Yao, Vehtari, Simpson & Gelman (2018), "Using stacking to average Bayesian
        predictive distributions", Bayesian Analysis 13(3).
+    .. [2] Polson, Scott & Windle (2013), "Bayesian inference for logistic models using
+       Polya-Gamma latent variables", JASA 108(504).
 
     Examples
     --------

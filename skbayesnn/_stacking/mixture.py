@@ -7,13 +7,21 @@ from typing import Any
 import numpy as np
 
 from skbayesnn._distributions.likeliest import LOWEST, map_factor
-from skbayesnn._stacking.weights import few_weights, whole_numbers
+from skbayesnn._stacking.weights import (
+    HOPELESS_BELOW,
+    few_weights,
+    promising,
+    whole_numbers,
+)
 from skbayesnn._warnings import warn
 
 # Draws of the whole mixture, spread over the candidates by weight.
 N_DRAWS = 200
 # That are looked at, and by how many nats a row is an outlier: benchmarks/STUDY.md.
 FACTORS, OUTLIER = (1 / 7, 7.0), 10.0
+# By so many standard deviations the factor moves a draw at most: without a bound one
+# candidate that is far off in a row would draw the good ones away from y there.
+BOUND = 1.0
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,7 @@ class Stacked:
     factor : ndarray of shape (targets or 1,)
         The correction of the mixture.
     mixture : MixturePredictive or LabelPredictive
-        Corrected, of the held-out rows.
+        Of the held-out rows, not corrected.
     """
 
     weights: np.ndarray
@@ -38,6 +46,11 @@ class Stacked:
     log_density: np.ndarray
     factor: np.ndarray
     mixture: Any
+
+    @property
+    def corrected(self) -> Any:
+        """The mixture, corrected."""
+        return corrected(self.mixture, self.factor)
 
 
 @dataclass(frozen=True)
@@ -54,12 +67,15 @@ class OutOfFold:
         All rows that ``fit`` was given.
     weights : ndarray of shape (rows,)
         Zero also of labels that no candidate can know.
+    fold : ndarray of shape (rows,), int
+        In which they were held out.
     """
 
     predictives: Sequence[Any]
     test_rows: np.ndarray
     table: Any
     weights: np.ndarray
+    fold: np.ndarray
 
     @classmethod
     def of(cls, candidates, splits, known, rows) -> "OutOfFold":
@@ -83,7 +99,9 @@ class OutOfFold:
                 for (_, test), train in zip(splits, trained_on, strict=True)
             ]
             weights = weights * _label_is_known(labels, weights)
-        return cls(predictives, test_rows, rows, weights)
+        sizes = [len(test) for _, test in splits]
+        fold = np.repeat(np.arange(len(splits)), sizes)
+        return cls(predictives, test_rows, rows, weights, fold)
 
     @property
     def y(self) -> np.ndarray:
@@ -114,17 +132,48 @@ class OutOfFold:
     def stacked(self) -> Stacked:
         """Weighted so that the rows are the likeliest, and corrected."""
         log_density = self.log_density()
-        weights = few_weights(log_density, self.weights)
+        kept = promising(log_density, self.weights, *self.spread_and_error())
+        weights = np.zeros(len(kept))
+        weights[kept] = few_weights(log_density[:, kept], self.weights)
         n_draws = whole_numbers(weights, N_DRAWS)
         mixture = self.mixture(n_draws)
         factor = best_factor(mixture, self.y, self.weights)
         means = np.average(log_density, axis=0, weights=self.weights)
-        return Stacked(weights, n_draws, means, factor, corrected(mixture, factor))
+        return Stacked(weights, n_draws, means, factor, mixture)
 
     def log_density(self) -> np.ndarray:
         """(rows, candidates), nats."""
         values = [one.log_density(self.y) for one in self.predictives]
         return np.maximum(np.stack(values, axis=1), LOWEST)
+
+    def spread_and_error(self):
+        """What predictions differ by within a fold, and their errors, as ``promising``.
+
+        Errors are of numbers, and with few rows only.
+        """
+        y, used = self.y, self.weights > 0
+        predicted = [one.mean() for one in self.predictives]
+        of_classes = self.predictives[0].of_classes
+        if of_classes:
+            classes = np.unique(self.table.y)
+            predicted = [one.among(classes).mean() for one in self.predictives]
+            y = (y[:, None] == classes).astype(float)
+        means = np.stack(predicted).reshape(len(predicted), len(y), -1)[:, used]
+        y, weights, fold = y.reshape(len(y), -1)[used], self.weights[used], self.fold
+        variance = _average(np.square(y - _average(y, weights)), weights)
+        varies = variance > 0
+        if not varies.any():
+            return np.full(len(means), np.inf), None
+        spread = np.zeros((len(means), len(variance)))
+        for rows in (fold[used] == one for one in np.unique(fold[used])):
+            of_fold, share = means[:, rows], weights[rows]
+            centre = _average(of_fold, share)[:, None]
+            spread += _average(np.square(of_fold - centre), share) * share.sum()
+        spread = np.sqrt(spread[:, varies] / weights.sum() / variance[varies]).max(1)
+        if of_classes or len(y) >= HOPELESS_BELOW:
+            return spread, None
+        error = _average(np.square(means - y), weights)
+        return spread, (error[:, varies] / variance[varies]).mean(1)
 
     def mixture(self, n_draws):
         """The mixture with so many draws of each candidate."""
@@ -132,6 +181,11 @@ class OutOfFold:
             (one, n) for one, n in zip(self.predictives, n_draws, strict=True) if n
         ]
         return pooled(*zip(*parts, strict=True))
+
+
+def _average(values, weights) -> np.ndarray:
+    """Over the rows, the axis before the last."""
+    return np.average(values, axis=-2, weights=weights)
 
 
 def _label_is_known(of_folds, weights) -> np.ndarray:
@@ -162,14 +216,14 @@ def pooled(parts, n_draws):
     return type(parts[0]).pooled(parts, n_draws=n_draws)
 
 
-def corrected(mixture, factor):
+def corrected(mixture, factor, bound: float = BOUND):
     """The mixture, spread by factors per target, or with probabilities to a power."""
-    return mixture if np.all(factor == 1) else mixture.corrected(factor)
+    return mixture if np.all(factor == 1) else mixture.corrected(factor, bound)
 
 
 def best_factor(mixture, y, weights) -> np.ndarray:
     """The correction under which y is the likeliest: (targets or 1,)."""
-    densities = mixture.densities_of_factor(y)
+    densities = mixture.densities_of_factor(y, BOUND)
     if not densities:
         return np.ones(1)
     return np.array([map_factor(one, weights, *FACTORS, OUTLIER) for one in densities])

@@ -13,6 +13,8 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline
 
+from skbayesnn._stacking.folds import FOLDS_BELOW
+from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.model_selection._jobs import network_of
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
@@ -48,6 +50,16 @@ CLASSIFICATION_LENGTH_SCALES = (0.3, 1.0, 3.0)
 # Linear models, from next to no shrinkage to much. Their noise is equal everywhere:
 # they are there for few rows, which tell no other.
 LINEAR_LENGTH_SCALES = (1.0, 2.0, 4.0, 8.0)
+# Ridge and lassos take their place with fewer rows than the first, or more columns than
+# this share of the rows: their penalty is estimated, and they have a posterior. Tables
+# are dense for them, up to so many rows and entries.
+SHRUNK_BELOW, SHARE_OF_COLUMNS = FOLDS_BELOW, 0.2
+SHRUNK_ROWS, SHRUNK_ENTRIES = range(10, 1001), 2**22
+REGRESSION_PENALTIES = "ridge", "lasso", "adaptive_lasso"
+CLASSIFICATION_PENALTIES = {
+    "ridge": (0.3, 1.0, 3.0, 10.0),
+    "lasso": (0.4, 0.2, 0.1, 0.05),
+}
 
 
 class Entry(NamedTuple):
@@ -104,6 +116,10 @@ def default_pool(
 ) -> list[Entry]:
     """Networks on the columns and on their encoding, and linear models.
 
+    With as many columns as rows, or more, there are fewer networks: linear models with
+    a penalty predict as well or better there, unless the function is far from linear in
+    a few directions.
+
     X : {array, sparse matrix} of shape (rows, columns), checked
     sample_weight : ndarray of shape (rows,)
     max_iter : int, epochs, or "auto"
@@ -122,18 +138,18 @@ def default_pool(
     if max_iter == "auto":
         steps = CLASSIFICATION_STEPS if of_classes else REGRESSION_STEPS
         params["max_iter"] = _epochs(n_rows, steps)
-    linear = kind(**params | {"hidden_layer_sizes": (), "dropout": 0.0})
+    shrunk, wide = _has_shrunk(X, n_rows), X.shape[1] >= n_rows
+    linear = _linear(kind(**params), of_classes, shrunk)
     if not of_classes:
         params["likelihood"] = "heteroscedastic"
     grids = _grids(of_classes)
     if max_iter == "auto" and n_rows >= MANY_ROWS:
         grids[1]["max_iter"] = [math.ceil(SHARE_OF_STEPS * params["max_iter"])]
     on_columns = kind(**params | LONG_STEPS) if of_classes else kind(**params)
-    pool = [
-        Entry("network", on_columns, grids),
-        Entry("linear", linear, {"length_scale": LINEAR_LENGTH_SCALES}),
-    ]
-    n_bins = 0 if sparse.issparse(X) else _bins(X, sample_weight)
+    if shrunk and wide and not of_classes:
+        grids = [one | {"length_scale": ["fan_in"]} for one in grids]
+    pool = [Entry("network", on_columns, grids), linear]
+    n_bins = 0 if sparse.issparse(X) or wide else _bins(X, sample_weight)
     if n_bins < FEWEST_BINS:
         return pool
     # It looks at no y: fitted to all rows, it has equally many columns in all folds,
@@ -145,6 +161,31 @@ def default_pool(
     ]
     # The longest first, for workers side by side.
     return [Entry("encoded", encoded, grids), *pool]
+
+
+def _has_shrunk(X, n_rows: int) -> bool:
+    """Whether the linear models are ridge and lassos."""
+    few = n_rows < SHRUNK_BELOW or X.shape[1] > SHARE_OF_COLUMNS * n_rows
+    return few and n_rows in SHRUNK_ROWS and n_rows * X.shape[1] <= SHRUNK_ENTRIES
+
+
+def _linear(network, of_classes: bool, shrunk: bool) -> Entry:
+    """The linear models: ridge and lassos, or networks without hidden layers.
+
+    network : of the pool, with its number of epochs
+    """
+    seed = network.random_state
+    if not shrunk:
+        network.set_params(hidden_layer_sizes=(), dropout=0.0)
+        return Entry("linear", network, {"length_scale": LINEAR_LENGTH_SCALES})
+    if not of_classes:
+        grid: Any = {"penalty": REGRESSION_PENALTIES}
+        return Entry("linear", ShrunkLinearRegressor(random_state=seed), grid)
+    grid = [
+        {"penalty": [penalty], "strength": strengths}
+        for penalty, strengths in CLASSIFICATION_PENALTIES.items()
+    ]
+    return Entry("linear", ShrunkLinearClassifier(random_state=seed), grid)
 
 
 def dense_if_small(X):

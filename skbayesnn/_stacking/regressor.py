@@ -22,13 +22,13 @@ from skbayesnn._predictive.mixin import (
 from skbayesnn._predictive.summaries import checked_coverages
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
 from skbayesnn._stacking.base import BayesianStacking
+from skbayesnn._stacking.candidates import n_networks
 from skbayesnn._stacking.mixture import corrected
 from skbayesnn._stacking.starts import factor_with_starts, share_of_starts
 from skbayesnn._stacking.summary import of_numbers, warn_if_nothing_is_explained
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._underfit import some_rows
 from skbayesnn.estimators._validation import check_one_of_std_and_cov, check_option
-from skbayesnn.model_selection._jobs import network_of
 
 # Rows times targets on which the starts of fits to all rows are compared, at most.
 ROWS_LOOKED_AT = 1_000
@@ -53,9 +53,9 @@ class BayesianStackingRegressor(
         silu), on the columns as they are and with
         :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder` in front; and linear
         models. A sparse X of at most 256 columns is dense for them, if it has at most
-        2^25 entries then. Or (name, estimator) or (name, estimator, grid of its
-        parameters), with estimators of this package, also as the last step of a
-        ``Pipeline``, and noise of one kind.
+        2^25 entries then. See Notes for few rows and many columns. Or (name, estimator)
+        or (name, estimator, grid of its parameters), with estimators of this package,
+        also as the last step of a ``Pipeline``, and noise of one kind.
     cv : int, cross-validation generator or iterable, default=None
         Folds. None is five with fewer than 700 rows, and one held-out fifth from there
         on. Numbers mean shuffled folds. Rows in time order need
@@ -103,6 +103,10 @@ class BayesianStackingRegressor(
         are the likeliest, under a prior that holds its logarithm near zero; less what
         several starts in place of one take off the squared error of the mean, as far
         as the starts differ.
+    spread_bound_ : float
+        The factor moves the mean of a draw by at most this many standard deviations of
+        its noise. So one candidate that is far off in a row does not draw the others
+        away from y there.
     oof_prediction_, oof_std_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
         What the mixture says of each row without having seen it: mean and total
         standard deviation, y's units; of one start of each candidate, with the spread
@@ -122,12 +126,26 @@ class BayesianStackingRegressor(
     n_features_in_, feature_names_in_
         The latter where X has names and the pool is the default.
 
+    Notes
+    -----
+    With fewer than 700 rows, or more than one column per five rows, the linear models
+    are ridge, lasso and adaptive lasso [3]_, with penalties estimated by held-out rows.
+    Their posterior is normal, given the prior variances that the penalty implies. They
+    need 10 to 1,000 rows and at most 2^22 entries of X; beyond, linear models are
+    trained like the networks. With at least as many columns as rows, there are two
+    networks, and none on encoded columns.
+
+    Candidates are left out before weighting if their predictions are constant (unless
+    no other candidate is likelier), if they equal another one, or if, with fewer than
+    150 rows, their squared error is three times the smallest one.
+
     References
     ----------
     .. [1] Yao, Vehtari, Simpson & Gelman (2018), "Using stacking to average Bayesian
        predictive distributions", Bayesian Analysis 13(3).
     .. [2] Barber, Candes, Ramdas & Tibshirani (2021), "Predictive inference with the
        jackknife+", Annals of Statistics 49(1).
+    .. [3] Zou (2006), "The adaptive lasso and its oracle properties", JASA 101(476).
 
     Examples
     --------
@@ -309,8 +327,8 @@ class BayesianStackingRegressor(
         }
 
     def _factor_of_refits(self, stacked, kept, models, rows):
-        before = [one.network.n_estimators for one in kept]
-        now = [len(network_of(one).seeds_) for one in models]
+        before = [one.model.n_estimators for one in kept]
+        now = [n_networks(one) for one in models]
         if not (stacked.mixture.has_spread and np.any(np.greater(now, before))):
             return stacked.factor
         some = np.flatnonzero(rows.weights)
@@ -325,7 +343,7 @@ class BayesianStackingRegressor(
         if len(np.unique(oof.test_rows)) < len(oof.test_rows):
             return {}  # no row calibrates twice
         # In the units of what predicts.
-        mixture = corrected(stacked.mixture, factor / stacked.factor)
+        mixture = corrected(stacked.mixture, factor)
         n_rows = len(oof.y)
         residual = np.abs(oof.y - mixture.mean()).reshape(n_rows, -1)
         std = mixture.uncertainty(["total"])["total"].reshape(n_rows, -1)

@@ -12,6 +12,49 @@ SMALLEST_WEIGHT = 0.02
 # EM stops where no weights can have a mean log density that is higher by more, nats.
 TOLERANCE = 1e-6
 MOST_STEPS = 10_000
+# Predictions are constant whose standard deviation is less than this share of y's.
+CONSTANT = 0.05
+# With fewer rows a candidate is hopeless if its squared error is so many times the
+# least. With more rows the weights are certain enough by themselves.
+HOPELESS_BELOW, HOPELESS = 150, 3.0
+# Log densities that are equal to rounding, nats.
+EQUAL = 1e-6
+
+
+def promising(
+    log_density: np.ndarray,
+    row_weights: np.ndarray,
+    spread: np.ndarray,
+    error: np.ndarray | None = None,
+) -> np.ndarray:
+    """Which candidates can have weight, (candidates,), bool.
+
+    The prior of the weights, and one row that lies far off, would give some to each. In
+    a mixture of a good candidate with a constant one, the difference between draws is
+    the distance to the mean of y.
+
+    - Constant predictions are left out, but for the likeliest one if no others are
+      likelier.
+    - Of equal candidates the first one stays.
+    - With ``error``, candidates are left out whose error is ``HOPELESS`` times the
+      least one, but for the likeliest.
+
+    log_density : (rows, candidates); row_weights : (rows,)
+    spread : (candidates,), standard deviation of predictions as a share of y's
+    error : (candidates,), mean squared error, in any unit
+    """
+    mean = np.average(log_density, axis=0, weights=row_weights)
+    best = int(mean.argmax())
+    kept = spread >= CONSTANT
+    kept[best] = True
+    if error is not None:
+        kept &= error <= HOPELESS * error[kept].min()
+        kept[best] = True
+    for i in np.flatnonzero(kept):
+        others = log_density[:, :i][:, kept[:i]]
+        apart = np.abs(others - log_density[:, [i]]).max(0, initial=0)
+        kept[i] = not (apart <= EQUAL).any()
+    return kept
 
 
 def stacking_weights(

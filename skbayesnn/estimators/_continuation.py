@@ -55,6 +55,11 @@ def go_on(
         task = task.under_prior(_serialization.prior_from(posterior))
     elif stream and estimator.prior_ is not None:
         task = task.under_prior(estimator.prior_)
+    if how == "warm" and task.estimates_tau:
+        # That of the fit before, if it is not a stream's.
+        noise = set(task.plan.likelihood.noise_of_predictions)
+        if noise & posterior.likelihood_params.keys():
+            task = task.holding_noise()
     design = Design(prepared.table, task.shares, device, dtype, seen)
     trained = _program.run(
         [estimator],

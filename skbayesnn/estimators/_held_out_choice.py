@@ -8,6 +8,7 @@ setting whose networks give the held-out y the highest density is that of the fi
 rows, and so is the noise under which they do.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +18,17 @@ from itertools import groupby, zip_longest
 import numpy as np
 import torch
 from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn._data.design import Share
 from skbayesnn._inference.held_out import validation_density, validation_draws
+from skbayesnn._inference.held_out_tau import (
+    Ensemble,
+    TauOfHeldOut,
+    draws_together,
+    finite,
+    likeliest_level,
+)
 from skbayesnn._inference.plan import Members
 from skbayesnn._inference.training import start, train
 from skbayesnn._likelihoods import Likelihood
@@ -32,6 +41,14 @@ from skbayesnn.estimators._task import Task, joined
 _N_FOLDS, _FOLDS_FROM = 5, {700: 2, 5000: 1}
 # Of the predictive of held-out rows.
 _N_DRAWS = 50
+# An ensemble, of which only the noise is open, has parts held out until these are about
+# so many rows. At most so many of its networks are trained without a part, and so many
+# in all, for this share of their epochs, but for so many steps at least.
+_ENSEMBLE_ROWS, _OF_A_PART, _OF_ALL_PARTS = 60, 10, 25
+_ENSEMBLE_SHARE, _ENSEMBLE_STEPS = 0.5, 600
+# Mean square of held-out residuals, in variances of y, from which a fit is warned of:
+# of a few rows of nothing but noise it may be two.
+_FAR_OFF = 3.0
 # That are looked at in each part; all of them are left out of the training.
 _MOST_HELD_OUT = 10_000
 
@@ -49,11 +66,15 @@ class Judgement:
     noise : dict of ndarray of shape (targets,), or None
         The likelihood's ``noise_of_predictions``, under which the density is; None
         where the noise is not for them to say.
+    error : float
+        Of an ensemble: mean square of the residuals, in variances of y, of the target
+        where it is largest.
     """
 
     density: np.ndarray
     weights: np.ndarray
     noise: dict[str, np.ndarray] | None = None
+    error: float = 0.0
 
     @cached_property
     def score(self) -> float:
@@ -91,6 +112,7 @@ def settled(
         judged = judgements([tasks[i] for i in part], device, dtype)
         for i, of_task in zip(part, judged, strict=True):
             tasks[i] = _chosen(tasks[i], of_task)
+        _warn_if_far_off(max(one.error for of_task in judged for one in of_task))
     untold = [t for t in tasks if t.leaves_noise and t.noise is None]
     if untold:
         _warn_of_noise(untold[0])
@@ -115,6 +137,19 @@ def _warn_of_noise(task: Task) -> None:
     )
 
 
+def _warn_if_far_off(error: float) -> None:
+    """Where a constant would predict held-out rows better."""
+    if error > _FAR_OFF:
+        warn(
+            "held-out rows are predicted worse than by their mean: the mean squared "
+            f"error is {error:.2g} times the variance of y. Functions of the prior are "
+            "too wide for so few rows, or the training has diverged. Raise "
+            "length_scale ('auto' and 'fan_in' follow the width of the layers), or "
+            "lower learning_rate_init.",
+            ConvergenceWarning,
+        )
+
+
 def judgements(
     tasks: Sequence[Task], device: torch.device, dtype: torch.dtype
 ) -> list[list[Judgement]]:
@@ -135,9 +170,16 @@ def _of_program(tasks, device, dtype) -> list[list[Judgement]]:
         return [[_NOTHING] * len(task.settings) for task in tasks]
     members, design = joined(trained, device, dtype)
     plan = trained[0].plan
-    of_all = train(plan, members, design, start(plan, members, device, dtype))
+    hooks = []
+    if trained[0].estimates_tau:
+        ensembles = _ensembles(trained)
+        hooks.append(TauOfHeldOut(design, ensembles, _N_DRAWS, members.tau))
+    posterior = start(plan, members, device, dtype)
+    of_all = train(plan, members, design, posterior, hooks=hooks)
     judgement: Callable[..., Judgement]
-    if trained[0].leaves_noise:
+    if trained[0].estimates_tau:
+        judgement, predicted = _by_level, validation_draws
+    elif trained[0].leaves_noise:
         judgement = partial(_by_noise, plan.likelihood)
         predicted = validation_draws
     else:
@@ -160,17 +202,49 @@ def _of_program(tasks, device, dtype) -> list[list[Judgement]]:
     return judged
 
 
+def _ensembles(tasks: Sequence[Task]) -> list[Ensemble]:
+    """Of every task in turn those of its settings."""
+    found, first = [], 0
+    for task in tasks:
+        numbers = first + np.arange(task.n_members)
+        first += task.n_members
+        by_setting = numbers.reshape(len(task.shares), len(task.settings), -1)
+        n_epochs = int(task.members.n_epochs[0])
+        found += [Ensemble(one, n_epochs) for one in by_setting.swapaxes(0, 1)]
+    return found
+
+
 def _of_settings(task: Task, said: np.ndarray, judgement) -> list[Judgement]:
     """said : (networks, rows, ...), the networks by fold and setting"""
     rows = [one.validation for one in task.shares]
     of_all = np.concatenate(rows)
     y, weights = task.table.y[of_all], task.table.sample_weight[of_all]
-    by_setting = said.reshape(len(rows), -1, *said.shape[1:]).swapaxes(0, 1)
+    by_setting = said.reshape(
+        len(rows), len(task.settings), -1, *said.shape[1:]
+    ).swapaxes(0, 1)
     judged = []
     for of_folds in by_setting:
-        own = [one[: len(held)] for one, held in zip(of_folds, rows, strict=True)]
-        judged.append(judgement(np.concatenate(own), y, weights))
+        own = np.concatenate(
+            [
+                draws_together(networks[:, : len(held)])
+                for networks, held in zip(of_folds, rows, strict=True)
+            ]
+        )
+        one = judgement(own, y, weights)
+        if task.estimates_tau:
+            one = replace(one, error=_error(task, own, weights))
+        judged.append(one)
     return judged
+
+
+def _error(task: Task, draws: np.ndarray, weights: np.ndarray) -> float:
+    """See ``Judgement``; draws : (rows, fields, draws, targets), the residuals first"""
+    draws = finite(draws)
+    if not (weights.any() and draws.size):
+        return 0.0
+    squares = np.square(draws[:, 0].mean(1))
+    error = np.average(squares, axis=0, weights=weights) * task.members.tau[0]
+    return float(error.max())
 
 
 def folds_of(X, labels: np.ndarray | None = None) -> np.ndarray:
@@ -194,10 +268,11 @@ def folds_of(X, labels: np.ndarray | None = None) -> np.ndarray:
 
 
 def _without_folds(task: Task) -> list[Task]:
-    """A network for every fold and setting; none where no row can be held out.
+    """Networks for every fold and setting; none where no row can be held out.
 
-    One task for each training length: in one program short ones would be computed for
-    as long as the longest.
+    One network each, or several of an ensemble whose noise is open. There is one task
+    for each training length: in one program, short trainings would be computed for as
+    long as the longest.
     """
     [share] = task.shares
     table, rows = task.table, share.rows
@@ -214,13 +289,13 @@ def _without_folds(task: Task) -> list[Task]:
         hooks=(),
     )
     table = replace(table, sample_weight=weights)
-    first = np.zeros(1, dtype=int)
+    networks = np.arange(_n_networks_of_fold(task))
     found = []
     for _, settings in groupby(task.settings, key=lambda one: one.n_epochs):
         group = tuple(settings)
         shares = tuple(
             Share(
-                n_members=len(group),
+                n_members=len(group) * len(networks),
                 rows=rows[~out],
                 weights=share.weights[~out],
                 validation=_some(rows[out]),
@@ -228,12 +303,29 @@ def _without_folds(task: Task) -> list[Task]:
             )
             for out in held_out
         )
-        each = [task.under(one).members.select(first) for one in group]
+        each = [task.under(one).members.select(networks) for one in group]
         members = Members.concatenate(each)
-        members = members.select(np.tile(np.arange(len(group)), len(shares)))
+        if _is_open_ensemble(task):
+            members = _of_ensemble(task, members)
+        members = members.select(np.tile(np.arange(len(members.seeds)), len(shares)))
         without = replace(task, plan=plan, members=members, table=table, shares=shares)
         found.append(replace(without, settings=group))
     return found
+
+
+def _of_ensemble(task: Task, members: Members) -> Members:
+    """As they are trained without a part of the rows."""
+    n_epochs = members.n_epochs
+    least = np.ceil(_ENSEMBLE_STEPS / task.plan.n_batches)
+    fewer = np.maximum(np.ceil(_ENSEMBLE_SHARE * n_epochs), least).astype(int)
+    members = replace(members, n_epochs=np.minimum(fewer, n_epochs))
+    if not task.estimates_tau:
+        return members
+    return replace(
+        members,
+        tau=np.repeat(1 / task.variance_of_y[None], len(n_epochs), axis=0),
+        learns_noise=np.zeros(len(n_epochs), dtype=bool),
+    )
 
 
 def _some(rows: np.ndarray) -> np.ndarray:
@@ -244,7 +336,20 @@ def _some(rows: np.ndarray) -> np.ndarray:
     return rows[np.sort(chosen)]
 
 
+def _n_networks_of_fold(task: Task) -> int:
+    """For every setting: one, or an ensemble where its members are the draws."""
+    if not _is_open_ensemble(task):
+        return 1
+    return min(task.n_members, _OF_A_PART, _OF_ALL_PARTS // _n_folds(task))
+
+
+def _is_open_ensemble(task: Task) -> bool:
+    return task.plan.perturbed and task.leaves_noise
+
+
 def _n_folds(task: Task) -> int:
+    if _is_open_ensemble(task):
+        return min(_N_FOLDS, math.ceil(_ENSEMBLE_ROWS * _N_FOLDS / task.total_weight))
     n_folds = _N_FOLDS
     for n_rows, fewer in _FOLDS_FROM.items():
         if task.total_weight >= n_rows:
@@ -255,7 +360,7 @@ def _n_folds(task: Task) -> int:
 def _n_networks(task: Task) -> int:
     """At once, in the largest of a task's programs."""
     of_lengths = Counter(one.n_epochs for one in task.settings)
-    return _n_folds(task) * max(of_lengths.values())
+    return _n_folds(task) * _n_networks_of_fold(task) * max(of_lengths.values())
 
 
 def _by_density(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Judgement:
@@ -268,6 +373,16 @@ def _by_noise(likelihood: Likelihood, said, y, weights) -> Judgement:
     if not (weights.any() and np.isfinite(said).all()):
         return Judgement(np.full(len(weights), np.nan), weights)
     density, noise = likelihood.likeliest_noise(said, weights)
+    return Judgement(density @ (np.ptp(y, axis=0) > 0), weights, noise)
+
+
+def _by_level(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Judgement:
+    """As ``_by_noise``, for an ensemble that is trained under what is estimated."""
+    said = finite(said)
+    if not (weights.any() and said.size):
+        return Judgement(np.full(len(weights), np.nan), weights)
+    density, log_variance = likeliest_level(said, weights)
+    noise = {"log_variance": log_variance}
     return Judgement(density @ (np.ptp(y, axis=0) > 0), weights, noise)
 
 

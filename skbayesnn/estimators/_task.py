@@ -86,6 +86,28 @@ class Task:
         return bool(likelihood.noise_of_predictions) and asked
 
     @property
+    def estimates_tau(self) -> bool:
+        """Whether held-out rows estimate the tau of the training, too.
+
+        Where the noise that members put on y depends on it.
+        """
+        plan = self.plan
+        of_y = plan.perturbed and plan.likelihood.gaussian_targets > 0
+        return bool(of_y) and self.leaves_noise
+
+    @property
+    def variance_of_y(self) -> np.ndarray:
+        """Of the first network's rows, in the network's scale; 1 of constants.
+
+        (targets,)
+        """
+        share = self.shares[0]
+        y = self.scaling.y_to_network(self.table.y[share.rows])
+        mean = np.average(y, axis=0, weights=share.weights)
+        variance = np.average(np.square(y - mean), axis=0, weights=share.weights)
+        return np.where(variance > 0, variance, 1.0)
+
+    @property
     def _leaves_length_scale(self) -> bool:
         scales = [one.length_scale for one in self.settings]
         return any(not np.array_equal(scale, scales[0]) for scale in scales)
@@ -129,7 +151,18 @@ class Task:
         task = self.of_length_scale(setting.length_scale)
         n_epochs = np.full_like(task.members.n_epochs, setting.n_epochs)
         members = replace(task.members, n_epochs=n_epochs)
-        return replace(task, members=members, settings=(), noise=noise)
+        task = replace(task, members=members, settings=(), noise=noise)
+        if noise is None or not self.estimates_tau:
+            return task
+        # Noise is at most all of y.
+        variance = np.minimum(np.exp(noise["log_variance"]), self.variance_of_y)
+        tau = np.repeat(1 / variance[None], self.n_members, axis=0)
+        return replace(task, members=replace(members, tau=tau)).holding_noise()
+
+    def holding_noise(self) -> "Task":
+        """The same with a noise of the training that stays where it starts."""
+        learns = np.zeros(self.n_members, dtype=bool)
+        return replace(self, members=replace(self.members, learns_noise=learns))
 
     def going_on(self, scaling: Scaling, seeds: np.ndarray) -> "Task":
         """The same in the scaling and with the networks of an earlier fit."""
@@ -187,6 +220,7 @@ def make_task(prepared: Prepared, asked: Specification) -> Task:
         tau=_network_tau(asked.tau, scaling, n_members),
         statistics=np.repeat(statistics[None], n_members, axis=0),
         n_epochs=np.full(n_members, asked.n_epochs),
+        learns_noise=np.ones(n_members, dtype=bool),
     )
     return Task(
         plan=_plan(asked),

@@ -7,12 +7,22 @@ et al. 2014, section 2): a normal distribution in closed form.
 
 import numpy as np
 import pytest
+import torch
 from numpy.polynomial.hermite_e import hermegauss
 from scipy.special import erf
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn import AnchoredEnsembleClassifier, AnchoredEnsembleRegressor
+from skbayesnn._inference.held_out_tau import draws_together, likeliest_level
 from skbayesnn._inference.noise import ROWS as ROW_NOISE
 from skbayesnn._inference.noise import anchor_normal, philox
+from skbayesnn.estimators import _held_out_choice, _specification
+from skbayesnn.estimators._held_out_choice import folds_of
+from skbayesnn.estimators._prepared import prepare
+from skbayesnn.estimators._program import train_together
+from skbayesnn.estimators._serialization import posterior_of
+from skbayesnn.estimators._task import task_of
 
 ROWS, INPUTS, TARGETS, MEMBERS = 12, 3, 2, 500
 LENGTH_SCALE, BIAS_LENGTH_SCALE = 1.3, 0.6
@@ -90,31 +100,207 @@ def test_without_noise_on_y_members_agree_too_much(seed, rows):
         assert (abs(np.cov(found[:, j].T) - covariance) < error).all()
 
 
-def test_noise_is_learned_from_the_rows_alone(seed, rows):
-    """The noise that a member gets on top of y is not taken for y's.
+def _check_members(model, X, y, tau):
+    """Whether each member is the mode about its anchor, under its own noise on y.
 
-    Two equations hold at the end of each training, a the anchor and e the member's own
-    standard normal numbers: A w = tau Z'(y + e / sqrt(tau)) + L a, and 1 / tau is the
-    mean of (y - Z w)^2.
+    A w = tau Z'(y + e / sqrt(tau)) + L a: A = tau Z'Z + L is the precision of the
+    posterior, a the anchor, e the member's own standard normal numbers.
+
+    tau : (members,)
     """
-    X, y, _ = rows
-    y = y[:, 0]
-    model = _linear(n_estimators=5, tau="auto", random_state=seed)
-    # A noise that is learned with the weights takes longer to arrive.
-    model.set_params(max_iter=4000).fit(X, y)
-    Z = np.column_stack([X, np.ones(ROWS)])
+    Z = np.column_stack([X, np.ones(len(X))])
     prior = np.diag([LENGTH_SCALE**2] * INPUTS + [BIAS_LENGTH_SCALE**2])
     scale = np.array([LENGTH_SCALE] * INPUTS + [BIAS_LENGTH_SCALE])
     anchors = anchor_normal(model.seeds_, 0, INPUTS + 1, 1)[..., 0] / scale
-    variances = []
-    for w, a, member in zip(_weights(model)[:, 0], anchors, model.seeds_, strict=True):
-        own = np.random.Generator(philox(int(member), ROW_NOISE)).standard_normal(ROWS)
-        variance = np.mean((y - Z @ w) ** 2)
-        left = (Z.T @ Z / variance + prior) @ w
-        right = Z.T @ (y + np.sqrt(variance) * own) / variance + prior @ a
+    for i, member in enumerate(model.seeds_):
+        own = np.random.Generator(philox(int(member), ROW_NOISE))
+        noise = own.standard_normal(len(y)) / np.sqrt(tau[i])
+        left = (tau[i] * Z.T @ Z + prior) @ _weights(model)[i, 0]
+        right = tau[i] * Z.T @ (y + noise) + prior @ anchors[i]
         np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-4 * abs(right).max())
-        variances.append(variance)
+
+
+def test_members_are_draws_under_the_tau_that_is_estimated(seed, rows):
+    """Each solves the equations of a draw from the conjugate posterior at ``tau_``."""
+    X, y, _ = rows
+    model = _linear(n_estimators=6, tau="auto", random_state=seed).fit(X, y[:, 0])
+    _check_members(model, X, y[:, 0], np.full(6, model.tau_))
+    assert model.noise_std_ == pytest.approx(model.tau_**-0.5)
+    trained = np.exp(model.parameters_["likelihood/log_tau"])
+    np.testing.assert_allclose(trained, model.tau_, rtol=1e-6)
+    decay = LENGTH_SCALE**2 / (2 * ROWS * model.tau_)
+    assert model.weight_decay_ == pytest.approx(decay)
+
+
+def _linear_table(seed, n_rows, noise):
+    random = np.random.default_rng([seed, 5])
+    X = random.normal(size=(n_rows, INPUTS)) @ np.triu(np.ones((INPUTS, INPUTS)))
+    return X, X @ random.normal(size=INPUTS) + 0.7 + noise * random.normal(size=n_rows)
+
+
+def test_tau_is_that_of_held_out_rows_under_the_conjugate_posterior(seed, monkeypatch):
+    """The noise that held-out rows have under the posterior that it makes itself.
+
+    Many networks stand for the posterior of each fold. Their sample variance, known to
+    18 % in each fold, is a tenth of what rows vary by, so that the noise is known to
+    1 %; and it is rounded to 1 %.
+    """
+    monkeypatch.setattr(_held_out_choice, "_OF_A_PART", 60)
+    monkeypatch.setattr(_held_out_choice, "_OF_ALL_PARTS", 300)
+    X, y = _linear_table(seed, 40, 0.5)
+    model = _linear(n_estimators=60, random_state=seed)
+    model.set_params(batch_size=40).fit(X, y)
+    fold, Z = folds_of(X), np.column_stack([X, np.ones(40)])
+    prior = np.diag([LENGTH_SCALE**2] * INPUTS + [BIAS_LENGTH_SCALE**2])
+    log_level = 0.0
+    for _ in range(50):
+        tau, draws = np.exp(-log_level), []
+        for held_out in (fold == i for i in range(5)):
+            left, out = Z[~held_out], Z[held_out]
+            inverse = np.linalg.inv(tau * left.T @ left + prior)
+            residual = y[held_out] - out @ (tau * inverse @ left.T @ y[~held_out])
+            std = np.sqrt(((out @ inverse) * out).sum(1))
+            draws.append([residual - std, residual + std])
+        residual = np.concatenate(draws, axis=1).T[:, None, :, None]
+        fields = _with_noise(residual, 1 / tau)
+        _, [log_level] = likeliest_level(fields, np.ones(40))
+    assert model.noise_std_ == pytest.approx(np.exp(0.5 * log_level), rel=0.05)
+
+
+def _with_noise(residual, level):
+    """``held_out_draws`` of residuals (rows, 1, draws, targets) and one level."""
+    noise = np.full_like(residual, level)
+    return np.concatenate([residual, noise, noise], axis=1)
+
+
+def test_defaults_find_the_noise_of_a_linear_model(seed):
+    """To six standard errors of a standard deviation from 60 rows."""
+    random = np.random.default_rng([seed, 6])
+    X = random.normal(size=(60, 5))
+    y = X @ random.normal(size=5) * 2 + 0.7 * random.normal(size=60)
+    model = AnchoredEnsembleRegressor((), device="cpu", random_state=seed).fit(X, y)
+    assert abs(np.log(model.noise_std_ / 0.7)) < 6 / np.sqrt(2 * 60)
+
+
+def test_wide_anchors_leave_the_noise_what_it_is(seed):
+    """Learned with the weights it was larger than y, and so were the residuals."""
+    random = np.random.default_rng([seed, 7])
+    X = random.normal(size=(100, 2))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * random.normal(size=100)
+    model = AnchoredEnsembleRegressor(
+        (30,), length_scale=0.5, n_estimators=5, device="cpu", random_state=seed
+    ).fit(X, y)
+    assert 0.3 / 2 < model.noise_std_ < 0.3 * 2
+    assert model.score(X, y) > 0.9
+
+
+def test_functions_that_are_too_wide_are_warned_of(seed):
+    """The noise of the training is then at most y's own."""
+    X, y = _linear_table(seed, 40, 0.5)
+    how = {"n_estimators": 3, "device": "cpu", "random_state": seed}
+    model = AnchoredEnsembleRegressor((20,), length_scale=0.02, max_iter=100, **how)
+    with pytest.warns(ConvergenceWarning, match="worse than by their mean.*length_sc"):
+        model.fit(X, y)
+    trained = np.exp(-0.5 * model.parameters_["likelihood/log_tau"])
+    assert (trained * model.y_scale_ <= y.std() * (1 + 1e-6)).all()
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+def test_a_warm_start_keeps_tau(seed, rows, likelihood):
+    X, y, _ = rows
+    model = AnchoredEnsembleRegressor(
+        (4,), likelihood=likelihood, n_estimators=3, max_iter=30, warm_start=True
+    ).set_params(device="cpu", dtype="float64", random_state=seed)
+    tau, before = model.fit(X, y).tau_, model.parameters_
+    after = model.fit(X, y).parameters_
+    np.testing.assert_allclose(model.tau_, tau, rtol=1e-12)
+    name = "likelihood/log_tau"
+    np.testing.assert_array_equal(after[name], before[name])
+    assert (after["layers/0/mean"] != before["layers/0/mean"]).all()
+    # A stream has no rows to hold out: it learns.
+    later = model.partial_fit(X, y).parameters_
+    assert (later[name] != after[name]).all()
+
+
+def test_large_tables_learn_the_noise_from_the_rows_alone(seed, rows, monkeypatch):
+    """The noise that a member gets on top of y is not taken for y's.
+
+    At the end of each training 1 / tau is the mean of (y - Z w)^2.
+    """
+    for module in (_specification, _held_out_choice):
+        monkeypatch.setattr(module, "MOST_ENTRIES", ROWS * INPUTS)
+    X, y, _ = rows
+    y = y[:, 0]
+    # A noise that is learned with the weights takes longer to arrive.
+    model = _linear(n_estimators=5, random_state=seed).set_params(max_iter=4000)
+    with pytest.warns(UserWarning, match="none are held out to tell the noise of y"):
+        model.fit(X, y)
+    Z = np.column_stack([X, np.ones(ROWS)])
+    variances = np.mean((y - _weights(model)[:, 0] @ Z.T) ** 2, axis=1)
+    _check_members(model, X, y, 1 / variances)
     assert model.noise_std_**2 == pytest.approx(np.mean(variances), rel=1e-4)
+
+
+@pytest.mark.parametrize("likelihood", ["student_t", "mixture"])
+def test_networks_are_the_draws_of_other_likelihoods(seed, likelihood):
+    """Held-out rows have the noise under which the mixture of all is the likeliest."""
+    X, y = _linear_table(seed, 40, 0.5)
+    model = AnchoredEnsembleRegressor(
+        (4,), likelihood=likelihood, n_estimators=3, max_iter=30, batch_size=40
+    ).set_params(device="cpu", dtype="float64", standardize=False, random_state=seed)
+    found, fold = [], folds_of(X)
+    for held_out in (fold == i for i in range(5)):
+        # A fit without the fold holds out rows of its own, which change predictions
+        # but not the training.
+        left = clone(model).fit(X[~held_out], y[~held_out])
+        found.append(_draws_as_trained(left, X[held_out], y[held_out]))
+    kind = posterior_of(model.fit(X, y), torch.device("cpu"), torch.float64).likelihood
+    _, noise = kind.likeliest_noise(np.concatenate(found), np.ones(40))
+    for name, values in noise.items():
+        kept = model.parameters_[f"likelihood/{name}"]
+        np.testing.assert_allclose(kept, values[None].repeat(3, 0), atol=2e-3)
+
+
+def _draws_as_trained(model, X, y):
+    """``held_out_draws`` of all networks together, (rows, fields, networks, ...)."""
+    posterior = posterior_of(model, torch.device("cpu"), torch.float64)
+    params = posterior.likelihood.in_training(posterior.likelihood_params)
+    outputs = posterior.outputs_of(torch.as_tensor(X)[None], 1)
+    y = torch.as_tensor(y)[None, :, None]
+    draws = posterior.likelihood.held_out_draws(params, outputs, y)
+    return draws_together(draws.numpy())
+
+
+def test_together_each_has_the_tau_that_it_has_alone(seed):
+    """With other rows, as many epochs of its own, and other folds."""
+    X, y = _linear_table(seed, 150, 0.5)
+    how = {"n_estimators": 3, "max_iter": 60, "batch_size": 1000, "device": "cpu"}
+    models = [
+        AnchoredEnsembleRegressor((4,), dtype="float64", random_state=seed + i, **how)
+        for i in range(2)
+    ]
+    models[1].set_params(length_scale=0.7, max_iter=40)
+    slices = [slice(0, 40), slice(0, 150)]
+    prepared = [prepare(m, X[s], y[s]) for m, s in zip(models, slices, strict=True)]
+    tasks = [task_of(m, one) for m, one in zip(models, prepared, strict=True)]
+    together = train_together(models, tasks)
+    for model, s, fitted in zip(models, slices, together, strict=True):
+        alone = model.fit(X[s], y[s])
+        posterior = fitted.trained.posterior
+        for name in ("log_tau", "log_factor"):
+            found = posterior.likelihood_params[name].numpy()
+            expected = alone.parameters_[f"likelihood/{name}"]
+            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+        mean = posterior.layers[0]["mean"].numpy()
+        np.testing.assert_allclose(mean, alone.parameters_["layers/0/mean"], rtol=1e-5)
+
+
+def test_early_stopping_learns_tau_with_the_weights(seed):
+    X, y = _linear_table(seed, 40, 0.5)
+    how = {"n_estimators": 3, "max_iter": 30, "device": "cpu", "random_state": seed}
+    model = AnchoredEnsembleRegressor((4,), early_stopping=True, **how).fit(X, y)
+    assert "likelihood/log_factor" not in model.parameters_
+    assert len(np.unique(model.parameters_["likelihood/log_tau"])) == 3
 
 
 @pytest.mark.parametrize("activation", ["relu", "erf", "tanh"])

@@ -119,8 +119,10 @@ class Engine:
         return Plan(network, likelihood, **changes)
 
     @staticmethod
-    def members(plan, seeds, keep, length_scale, tau, n_epochs=3, **of_prior):
-        """Each a number or (members,); the same in all layers.
+    def members(
+        plan, seeds, keep, length_scale, tau, n_epochs=3, learns_noise=True, **of_prior
+    ):
+        """Each a number, a truth value or (members,); the same in all layers.
 
         Layers and targets get slightly different values of them. of_prior : the
         prior's numbers beside the length scale (pi, s1, ...). An earlier posterior as
@@ -153,6 +155,7 @@ class Engine:
             tau=tau * 2.0 ** np.arange(n_targets),
             statistics=np.empty((len(seeds), 0)),
             n_epochs=np.broadcast_to(n_epochs, seeds.shape),
+            learns_noise=np.array(np.broadcast_to(learns_noise, seeds.shape)),
         )
 
     @staticmethod
@@ -201,6 +204,7 @@ class Engine:
             tau=members.tau[i : i + 1],
             statistics=members.statistics[i : i + 1],
             n_epochs=members.n_epochs[i : i + 1],
+            learns_noise=members.learns_noise[i : i + 1],
         )
 
     @staticmethod

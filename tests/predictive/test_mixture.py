@@ -117,6 +117,62 @@ def test_scaling_by_one_changes_nothing(plain, seed):
     np.testing.assert_allclose(same.quantile(0.9), plain.quantile(0.9), rtol=1e-9)
 
 
+def test_a_bound_holds_for_every_draw(plain):
+    """Means move as without it, but by so many standard deviations at most."""
+    for factor in (0.2, 3.0):
+        factor = np.full(plain.components.mean.shape[-1], factor)
+        free, bounded = plain.scaled(factor), plain.scaled(factor, 0.5)
+        before, after = plain.components, bounded.components
+        np.testing.assert_allclose(after.variance, free.components.variance)
+        most = 0.5 * np.sqrt(after.variance)
+        moved, wanted = after.mean - before.mean, free.components.mean - before.mean
+        within = np.abs(wanted) < most
+        assert within.any() and not within.all()
+        np.testing.assert_allclose(moved[within], wanted[within], atol=1e-12)
+        np.testing.assert_allclose(np.abs(moved[~within]), most[~within])
+        assert (moved * wanted > 0).all()
+        far = plain.scaled(factor, 1e6)
+        np.testing.assert_allclose(far.components.mean, free.components.mean)
+
+
+@pytest.mark.parametrize("kind", ["normal", "Student's t", "two peaks"])
+def test_a_bounded_mixture_is_a_distribution(kind, seed):
+    """Density, distribution function, quantiles and moments, by sums over a grid."""
+    random = np.random.default_rng(seed)
+    y = np.linspace(-30, 30, 3_001)
+    mean, scale = random.normal(size=DRAWS), random.uniform(0.3, 0.6, size=DRAWS)
+    # One row, at every point of the grid.
+    mean, scale = (np.tile(v[:, None, None], (1, len(y), 1)) for v in (mean, scale))
+    components = {
+        "normal": Gaussians(mean, np.square(scale)),
+        "Student's t": StudentTs(mean, scale, np.full_like(mean, 30.0)),
+        "two peaks": GaussianMixtures(
+            np.full((*mean.shape, 2), 0.5),
+            np.stack([mean - 0.2, mean + 0.3], -1),
+            np.stack([scale, 2 * scale], -1),
+        ),
+    }[kind]
+    plain = MixturePredictive(components, flat=True)
+    for factor in (0.4, 2.0):
+        one = plain.scaled(np.array([factor]), 1.0)
+        np.testing.assert_allclose(
+            one.components.variance, factor**2 * components.variance, rtol=1e-9
+        )
+        share = np.exp(one.log_density(y)) * (y[1] - y[0])
+        np.testing.assert_allclose(share.sum(), 1, rtol=1e-6)
+        np.testing.assert_allclose(share @ y, one.mean()[0], atol=1e-6)
+        variance = share @ np.square(y - one.mean())
+        total = one.uncertainty(["total"])["total"]
+        np.testing.assert_allclose(variance, np.square(total[0]), rtol=1e-5)
+        # Half of the share of a step is above its middle: to the square of the step.
+        below = np.cumsum(share) - share / 2
+        np.testing.assert_allclose(one.cdf(y), below, atol=1e-3)
+        np.testing.assert_allclose(one.cdf(one.quantile(0.05)), 0.05, rtol=1e-6)
+        [log_density] = plain.densities_of_factor(y, 1.0)
+        found = log_density(np.log(factor))
+        np.testing.assert_allclose(found, one.log_density(y), rtol=1e-8)
+
+
 def test_scaling_behind_a_transform_is_in_its_units(seed):
     """Of a log target the factor is a power of y over its median."""
     plain = _mixture(seed, 1, TRANSFORMS["rising"])

@@ -45,7 +45,7 @@ from skbayesnn._stacking import pool as pools
 from skbayesnn._stacking.candidates import Rows, candidates_of
 from skbayesnn._stacking.copies import warn_of_copies
 from skbayesnn._stacking.folds import folds_of
-from skbayesnn._stacking.mixture import best_factor
+from skbayesnn._stacking.mixture import best_factor, corrected
 from skbayesnn._stacking.starts import factor_with_starts, share_of_starts
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.model_selection._jobs import network_of
@@ -275,6 +275,7 @@ def test_predictive_is_the_weighted_mixture(table):
 def test_spread_factor_spreads_about_the_mean(table):
     X, y = table
     model = regressor().fit(X, y)
+    model.spread_bound_ = np.inf
     model.spread_factor_ = np.ones(1)
     mean, std = model.predict(X, return_std=True)
     middle = model.predict_quantile(X, 0.3)
@@ -283,6 +284,40 @@ def test_spread_factor_spreads_about_the_mean(table):
     np.testing.assert_allclose(model.predict_uncertainty(X), 2.5 * std, rtol=1e-10)
     expected = mean + 2.5 * (middle - mean)
     np.testing.assert_allclose(model.predict_quantile(X, 0.3), expected, rtol=1e-6)
+    # Stacks of earlier versions are without a bound.
+    del model.spread_bound_
+    np.testing.assert_allclose(model.predict(X), mean, rtol=1e-10)
+
+
+def test_no_draw_moves_farther_than_its_noise(table):
+    X, y = table
+    model = regressor().fit(X, y)
+    model.spread_factor_ = np.ones(1)
+    before = open_predictive(model, X).whole().components
+    model.spread_factor_ = np.array([0.3])
+    after = open_predictive(model, X).whole().components
+    np.testing.assert_allclose(after.variance, 0.09 * before.variance, rtol=1e-10)
+    apart = 0.7 * (before.mean.mean(0) - before.mean)
+    most = np.sqrt(after.variance)
+    expected = before.mean + np.clip(apart, -most, most)
+    np.testing.assert_allclose(after.mean, expected, rtol=1e-10)
+    assert (np.abs(apart) > most).any()
+    assert (np.abs(apart) < most).any()
+
+
+def test_a_row_where_one_draw_is_far_off_costs_little(seed):
+    """The others are right there: the factor of the other rows must not move them."""
+    random = np.random.default_rng(seed)
+    mean = 0.01 * random.normal(size=(20, 9, 1))
+    mean[0, 4] = 1e3
+    variance = np.ones_like(mean)
+    mixture = MixturePredictive(Gaussians(mean, variance), flat=True)
+    plain = mixture.log_density(np.zeros(9))[4]
+    factor = np.array([0.5])
+    # One standard deviation away, and half as wide.
+    least = plain - 0.5 * 1.05**2
+    assert corrected(mixture, factor).log_density(np.zeros(9))[4] > least
+    assert corrected(mixture, factor, np.inf).log_density(np.zeros(9))[4] < -100
 
 
 def test_factor_is_what_the_rows_need(seed):
@@ -615,10 +650,10 @@ def test_many_rows_take_fewer_steps_at_the_higher_rate(monkeypatch, of_classes):
 def test_bins_are_for_columns_of_many_values():
     """Ninety indicators leave the bins to the two numbers beside them."""
     random = np.random.default_rng(0)
-    X = random.integers(2, size=(50, 92)).astype(float)
-    X[:, 90:] = random.random((50, 2))
+    X = random.integers(2, size=(100, 92)).astype(float)
+    X[:, 90:] = random.random((100, 2))
     how = {"of_classes": False, "max_iter": 1}
-    pool = pools.default_pool(X, np.ones(50), **how)
+    pool = pools.default_pool(X, np.ones(100), **how)
     [encoded] = (entry.estimator for entry in pool if entry.name == "encoded")
     n_bins = encoded[0].estimator.n_bins_
     assert n_bins.tolist() == [0] * 90 + [pools.MOST_BINS[0]] * 2

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from skbayesnn._stacking.weights import few_weights, stacking_weights, whole_numbers
+from skbayesnn._stacking.weights import (
+    few_weights,
+    promising,
+    stacking_weights,
+    whole_numbers,
+)
 
 ROWS, CANDIDATES = 60, 5
 
@@ -131,3 +136,51 @@ def test_whole_numbers_are_the_nearest_that_sum_up(seed, total):
     numbers = whole_numbers(weights, total)
     assert numbers.sum() == total
     assert (np.abs(numbers - total * weights) < 1).all()
+
+
+# ---- which candidates are weighted
+
+
+def _promising(mean, spread, error=None, rows=50):
+    """Of candidates whose log densities differ from row to row, with these means."""
+    random = np.random.default_rng(0)
+    apart = random.normal(size=(rows, len(mean)))
+    log_density = np.array(mean) + apart - apart.mean(0)
+    error = None if error is None else np.array(error)
+    return promising(log_density, np.ones(rows), np.array(spread), error).tolist()
+
+
+def test_constants_are_left_out_unless_nothing_is_likelier():
+    spread = [0.5, 0.01, 0.0, 0.06]
+    assert _promising([-1, -2, -2.1, -5], spread) == [True, False, False, True]
+    # The columns say nothing of y: the likeliest constant, and what is none.
+    assert _promising([-3, -2, -2.1, -5], spread) == [True, True, False, True]
+    assert _promising([-3, -2], [0.0, 0.0]) == [False, True]
+
+
+def test_hopeless_candidates_are_left_out_but_for_the_likeliest():
+    spread = np.ones(4)
+    error = [1.0, 2.9, 3.1, 50.0]
+    assert _promising([-1, -2, -3, -4], spread, error) == [True, True, False, False]
+    assert _promising([-9, -9, -1, -9], spread, error) == [True, True, True, False]
+    # What has the least error is a constant, which is left out.
+    assert _promising([-1, -2], [1, 0], [4.0, 1.0]) == [True, False]
+    assert _promising([-1, -2, -3, -4], spread) == [True] * 4
+
+
+def test_of_equal_candidates_the_first_stays(seed):
+    log_density = _log_density(seed)
+    twice = np.column_stack([log_density, log_density[:, [2, 0]] + 1e-9])
+    found = promising(twice, np.ones(ROWS), np.ones(CANDIDATES + 2))
+    assert found.tolist() == [True] * CANDIDATES + [False] * 2
+    # In one row they are not the same.
+    twice[3, -1] += 0.1
+    assert promising(twice, np.ones(ROWS), np.ones(CANDIDATES + 2))[-1]
+
+
+def test_the_likeliest_is_that_of_the_weighted_rows():
+    log_density = np.array([[0.0, -9.0], [-9.0, 0.0]])
+    constant = np.zeros(2)
+    for weights, first in (([3.0, 1.0], True), ([1.0, 3.0], False)):
+        found = promising(log_density, np.array(weights), constant)
+        assert found.tolist() == [first, not first]
