@@ -266,8 +266,8 @@ def test_a_scale_that_diverges_is_not_chosen(table, seed, monkeypatch):
     X, y = table
     train = _held_out_choice.train
 
-    def all_but_the_last_fail(*args):
-        trained = train(*args)
+    def all_but_the_last_fail(*args, **options):
+        trained = train(*args, **options)
         trained.failed[np.arange(len(trained.failed)) % 3 < 2] = 1
         return trained
 
@@ -307,7 +307,7 @@ def test_a_stream_begins_without_a_choice(table):
 def test_an_interruption_leaves_the_estimator_as_it_was(table, monkeypatch):
     X, y = table
 
-    def interrupted(*args):
+    def interrupted(*args, **options):
         raise KeyboardInterrupt
 
     model = MCDropoutClassifier(warm_start=True, **EXACT, random_state=0)

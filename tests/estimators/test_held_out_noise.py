@@ -545,8 +545,8 @@ def test_networks_that_diverge_have_no_say(table, monkeypatch):
     X, y = table
     train = _held_out_choice.train
 
-    def one_fails(*args):
-        trained = train(*args)
+    def one_fails(*args, **options):
+        trained = train(*args, **options)
         trained.failed[1] = 3
         return trained
 

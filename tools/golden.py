@@ -1,0 +1,311 @@
+"""Store what the package computes, and compare it bit by bit after a refactoring.
+
+    python tools/golden.py store golden.npz
+    python tools/golden.py compare golden.npz
+    python tools/golden.py compare golden.npz --tolerance 1e-6 --only calibrated
+
+Stored are predictions, histories, ``elbo_``, fitted parameters and the bytes of saved
+files: of every posterior, of streams and warm starts, of searches, stacks, calibrated
+and conformal wrappers and a drift monitor. Also the signatures of all that is public.
+All fits are small, on the CPU, with one thread and fixed seeds. It takes about a
+minute.
+"""
+
+import argparse
+import inspect
+import json
+import pkgutil
+import sys
+import warnings
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "estimators")]
+
+import skbayesnn  # noqa: E402
+from skbayesnn import inspection, model_selection  # noqa: E402
+
+ROWS, COLUMNS = 40, 4
+SMALL = {
+    "hidden_layer_sizes": (5, 3),
+    "max_iter": 4,
+    "batch_size": 16,
+    "n_draws": 6,
+    "n_estimators": 2,
+    "device": "cpu",
+    "random_state": 0,
+}
+
+
+def table():
+    """X, y, labels of three classes, and counts."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(ROWS, COLUMNS))
+    y = X[:, 0] + np.sin(2 * X[:, 1]) + 0.3 * random.normal(size=ROWS)
+    return X, y, np.digitize(y, [-0.5, 0.5]), random.poisson(np.exp(0.3 * y))
+
+
+# ---- what an estimator returns
+
+
+def arrays_of(value, name):
+    """(name, array) of all numbers in a fitted attribute or a prediction."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from arrays_of(item, f"{name}/{key}")
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from arrays_of(item, f"{name}/{number}")
+    elif hasattr(value, "to_numpy"):  # a frame
+        yield from arrays_of(np.asarray(value.to_numpy()), name)
+    elif isinstance(value, np.ma.MaskedArray):
+        yield from arrays_of(value.filled(np.nan), name)
+    elif isinstance(value, np.ndarray) and value.dtype == object:
+        yield name, np.array([str(item) for item in value.ravel()])
+    elif isinstance(value, np.ndarray | np.generic | int | float | str | bool):
+        yield name, np.asarray(value)
+
+
+FITTED = "elbo_", "elbo_std_error_", "history_", "parameters_", "tau_", "noise_std_"
+FITTED += "weight_decay_", "n_iter_", "length_scale_", "dropout_", "weights_"
+FITTED += "spread_factor_", "oof_prediction_", "cv_results_", "best_index_"
+FITTED += "tau_path_", "quantiles_", "scale_", "calibration_", "threshold_"
+ASKED = "predict", "predict_proba", "predict_uncertainty", "predict_interval"
+ASKED += (
+    "predict_quantile",
+    "predictive_cdf",
+    "predict_set",
+    "decision_function",
+    "p_value",
+)
+ASKED += "score_samples", "sample_f", "sample_y"
+
+
+def results(model, X, y):
+    """(name, array) of what a fitted estimator holds and predicts."""
+    for name in FITTED:
+        value = getattr(model, name, None)
+        if name == "cv_results_" and value is not None:
+            value = {k: v for k, v in value.items() if "_time" not in k}
+        yield from arrays_of(value, name)
+    for name in ASKED:
+        method = getattr(model, name, None)
+        if method is not None:
+            parameters = inspect.signature(method).parameters
+            given = {"random_state": 1} if "random_state" in parameters else {}
+            needed = {"q": [0.1, 0.5], "y": y, "quantile": 0.1, "alpha": 0.2}
+            given |= {k: v for k, v in needed.items() if k in parameters}
+            try:
+                value = method(X, **given)
+            except (NotImplementedError, TypeError, ValueError) as error:
+                value = f"{type(error).__name__}: {error}"
+            yield from arrays_of(value, name)
+    if hasattr(model, "log_predictive_density"):
+        yield "log_predictive_density", model.log_predictive_density(X, y)
+    # Searches and crepes store seconds.
+    if not hasattr(model, "cv_results_") and "Conformal" not in type(model).__name__:
+        yield "file", np.frombuffer(skbayesnn.dumps(model), np.uint8)
+
+
+# ---- the cases: name -> fitted estimator and its table
+
+
+def posteriors():
+    """Every posterior, with everything given and with everything chosen."""
+    from posteriors import CASES
+
+    X, y, labels, _ = table()
+    for case in CASES:
+        target = labels if case.classifies else y
+        yield f"posterior/{case}", case.model(**SMALL), X, target
+    for kind in (
+        skbayesnn.MCDropoutRegressor,
+        skbayesnn.BBBRegressor,
+        skbayesnn.VariationalDropoutRegressor,
+        skbayesnn.AnchoredEnsembleRegressor,
+        skbayesnn.VariationalGPRegressor,
+        skbayesnn.MCDropoutClassifier,
+        skbayesnn.BBBClassifier,
+        skbayesnn.VariationalDropoutClassifier,
+        skbayesnn.AnchoredEnsembleClassifier,
+    ):
+        target = labels if kind.__name__.endswith("Classifier") else y
+        model = kind(n_draws=5, device="cpu", random_state=0)
+        yield f"defaults/{kind.__name__}", model, X, target
+
+
+def likelihoods():
+    """Every likelihood of the regressors and classifiers."""
+    X, y, labels, counts = table()
+    for name in ("heteroscedastic", "student_t", "mixture"):
+        model = skbayesnn.MCDropoutRegressor(likelihood=name, **SMALL)
+        yield f"likelihood/{name}", model, X, y
+    model = skbayesnn.MCDropoutRegressor(likelihood="poisson", **SMALL)
+    yield "likelihood/poisson", model, X, counts
+    model = skbayesnn.MCDropoutClassifier(likelihood="ordinal", **SMALL)
+    yield "likelihood/ordinal", model, X, labels
+    model = skbayesnn.MCDropoutRegressor(early_stopping=True, verbose=0, **SMALL)
+    yield "early stopping", model, X, np.stack([y, X[:, 2]], axis=1)
+    model = skbayesnn.MCDropoutRegressor(**SMALL | {"dtype": "float64"})
+    yield "weights", model, X, y
+
+
+def wrappers():
+    """Searches, stacks, calibration, conformal intervals, monitors."""
+    X, y, labels, _ = table()
+    network = skbayesnn.MCDropoutRegressor(**SMALL)
+    classes = skbayesnn.MCDropoutClassifier(**SMALL)
+    pipeline = make_pipeline(StandardScaler(), network)
+    yield (
+        "search",
+        model_selection.BatchedGridSearchCV(
+            pipeline, {"mcdropoutregressor__tau": [1.0, 3.0]}, cv=3
+        ),
+        X,
+        y,
+    )
+    yield (
+        "random search",
+        model_selection.BatchedRandomizedSearchCV(
+            classes, {"length_scale": [0.5, 1.0, 2.0]}, n_iter=2, cv=2, random_state=0
+        ),
+        X,
+        labels,
+    )
+    yield (
+        "tau path",
+        model_selection.MCDropoutRegressorCV(taus=[1.0, 3.0], cv=2, **SMALL),
+        X,
+        y,
+    )
+    quick = {"max_iter": 3, "random_state": 0, "device": "cpu"}
+    yield "stack", skbayesnn.BayesianStackingRegressor(**quick), X, y
+    yield "stack of classes", skbayesnn.BayesianStackingClassifier(**quick), X, labels
+    yield "calibrated", skbayesnn.CalibratedUncertaintyRegressor(network, cv=3), X, y
+    yield "conformal", skbayesnn.ConformalRegressor(network, cv=3, random_state=0), X, y
+    yield (
+        "conformal classes",
+        skbayesnn.ConformalClassifier(classes, random_state=0),
+        X,
+        labels,
+    )
+    yield "abstainer", skbayesnn.Abstainer(classes, target_error=0.6), X, labels
+    monitor = inspection.DriftMonitor(network, random_state=0)
+    yield "drift", monitor, X, y
+
+
+def streams():
+    """Fits that go on."""
+    X, y, labels, _ = table()
+    half = ROWS // 2
+    for name, mode in (("stream", "partial_fit"), ("warm start", "fit")):
+        model = skbayesnn.MCDropoutRegressor(warm_start=mode == "fit", **SMALL)
+        getattr(model, mode)(X[:half], y[:half])
+        getattr(model, mode)(X[half:], y[half:])
+        yield name, model, X, y
+    model = skbayesnn.BBBClassifier(**SMALL)
+    model.partial_fit(X[:half], labels[:half], classes=[0, 1, 2])
+    yield "stream of classes", model.partial_fit(X[half:], labels[half:]), X, labels
+
+
+def signatures():
+    """Of every public class, method and function: its parameters and their defaults."""
+    found = {}
+    for module in public_modules():
+        for name in sorted(getattr(module, "__all__", [])):
+            item = getattr(module, name)
+            path = f"{module.__name__}.{name}"
+            found[path] = signature_of(item)
+            if inspect.isclass(item):
+                for member, value in sorted(inspect.getmembers(item)):
+                    if not member.startswith("_") and callable(value):
+                        found[f"{path}.{member}"] = signature_of(value)
+    return found
+
+
+def public_modules():
+    """The package and its modules without an underscore."""
+    yield skbayesnn
+    for info in pkgutil.iter_modules(skbayesnn.__path__):
+        if not info.name.startswith("_"):
+            yield import_module(f"skbayesnn.{info.name}")
+
+
+def signature_of(item):
+    """As text; empty where there is none."""
+    try:
+        parameters = inspect.signature(item).parameters.values()
+    except (TypeError, ValueError):
+        return ""
+    return ", ".join(f"{p.kind.name} {p.name}={p.default!r}" for p in parameters)
+
+
+def everything(only):
+    """All arrays by name, of the cases whose name contains ``only``."""
+    torch.set_num_threads(1)
+    found = {}
+    for cases in (posteriors, likelihoods, streams, wrappers):
+        for name, model, X, y in cases():
+            if only not in name:
+                continue
+            fitted = model if cases is streams else model.fit(X, y)
+            if isinstance(fitted, BaseEstimator):
+                for key, value in results(fitted, X, y):
+                    found[f"{name}: {key}"] = value
+    if only in "signatures":
+        found["signatures"] = np.array(json.dumps(signatures(), indent=1))
+    return found
+
+
+def differences(before, after, tolerance):
+    """Lines that say what differs."""
+    for name in sorted(set(before) | set(after)):
+        if name not in after or name not in before:
+            yield f"{name}: only {'before' if name in before else 'after'}"
+            continue
+        one, two = before[name], after[name]
+        if one.dtype == two.dtype and one.tobytes() == two.tobytes():
+            continue
+        if name == "signatures":
+            old, new = json.loads(str(one)), json.loads(str(two))
+            for key in sorted(set(old) | set(new)):
+                if old.get(key) != new.get(key):
+                    yield f"signature of {key}: {old.get(key)} -> {new.get(key)}"
+        elif one.shape != two.shape or one.dtype.kind not in "fiub":
+            yield f"{name}: {one.shape} {one.dtype} -> {two.shape} {two.dtype}"
+        else:
+            apart = np.abs(one.astype(float) - two).max(initial=0)
+            if not apart <= tolerance:
+                yield f"{name}: largest difference {apart:.3g}"
+
+
+def main():
+    """Store or compare."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["store", "compare"])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--only", default="", help="part of the names of cases")
+    parser.add_argument("--tolerance", type=float, default=0.0)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    found = everything(options.only)
+    print(f"{len(found)} arrays")
+    if options.what == "store":
+        np.savez_compressed(options.file, **found)
+        return
+    with np.load(options.file, allow_pickle=False) as file:
+        before = {name: file[name] for name in file.files if options.only in name}
+    lines = list(differences(before, found, options.tolerance))
+    print("\n".join(lines) or "equal")
+    sys.exit(bool(lines))
+
+
+if __name__ == "__main__":
+    main()
