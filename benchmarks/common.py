@@ -21,8 +21,8 @@ from torch import nn
 
 from skbayesnn import __version__
 from skbayesnn.estimators._base import Prepared
-from skbayesnn.estimators._program import train_together
-from skbayesnn.estimators._task import task_of
+from skbayesnn.estimators._fit import train_together
+from skbayesnn.estimators._job import task_of
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS_OF = ("torch", "numpy", "scikit-learn", "skorch")

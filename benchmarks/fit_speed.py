@@ -39,7 +39,7 @@ from common import (
 from torch import nn
 
 from skbayesnn import MCDropoutRegressor
-from skbayesnn._data.validate import Table
+from skbayesnn._data.validation import Table
 
 N_ROWS, N_INPUTS, HIDDEN = 5_000, 13, 50
 BATCH, EPOCHS, DROPOUT, LEARNING_RATE = 128, 20, 0.05, 0.01

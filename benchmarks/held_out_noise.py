@@ -22,8 +22,8 @@ from sklearn.datasets import load_diabetes, make_friedman1
 from study import UCI, uci
 
 from skbayesnn import MCDropoutRegressor, VariationalDropoutRegressor, crps
-from skbayesnn.estimators._prepared import prepare
-from skbayesnn.estimators._task import task_of
+from skbayesnn.estimators._job import task_of
+from skbayesnn.estimators._training_data import prepare
 from skbayesnn.metrics import interval_coverage
 
 KINDS = {

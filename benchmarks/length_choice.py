@@ -22,9 +22,9 @@ from likelihoods import parts
 from sklearn.base import clone
 
 from skbayesnn import MCDropoutRegressor
-from skbayesnn.estimators import _held_out_choice
-from skbayesnn.estimators._prepared import prepare
-from skbayesnn.estimators._task import task_of
+from skbayesnn.estimators import _selection
+from skbayesnn.estimators._job import task_of
+from skbayesnn.estimators._training_data import prepare
 
 KINDS = {
     "gaussian": MCDropoutRegressor(device="cpu", random_state=0),
@@ -34,7 +34,7 @@ KINDS = {
     "rates learned": MCDropoutRegressor(dropout="auto", device="cpu", random_state=0),
 }
 ROWS = (60, 150, 600, 1500)
-best_setting = _held_out_choice.best_setting
+best_setting = _selection.best_setting
 
 
 def timed(network, rows):
@@ -61,12 +61,12 @@ def judged_fits(network, rows, new):
         said[:] = judged[: len(scales)]
         return best_setting(task, judged)
 
-    _held_out_choice.best_setting = kept
+    _selection.best_setting = kept
     _, longer = timed(network, rows)
     for number in range(len(scales)):
-        _held_out_choice.best_setting = lambda task, judged, number=number: number
+        _selection.best_setting = lambda task, judged, number=number: number
         found.append(scores(timed(network, rows)[0], *new))
-    _held_out_choice.best_setting = best_setting
+    _selection.best_setting = best_setting
     of_scales = np.array(found[1:])
     densities = np.array([one.score for one in said])
     surely = [True, *(one.is_better_than(said[0]) for one in said[1:])]

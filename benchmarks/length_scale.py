@@ -26,8 +26,7 @@ from study import REGRESSION, RESOURCES
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._meta.functions import open_predictive
-from skbayesnn._stacking.candidates import Rows, candidates_of, refitted
-from skbayesnn._stacking.pool import Entry
+from skbayesnn._stacking.candidates import Entry, Rows, candidates_of, refitted
 
 HIDDEN = (50, 50)
 ROWS = (20, 30, 60, 100, 150, 300)

@@ -16,9 +16,9 @@ import torch
 from common import CLOCKS, command_line, environment, interleaved, ratio, table
 from torch import nn
 
+from skbayesnn._engine.random import initial_normal
+from skbayesnn._engine.training_random import TrainingNoise
 from skbayesnn._families import Bernoulli
-from skbayesnn._inference.noise import initial_normal
-from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn._networks import Convolutional, Recurrent
 
 N_ROWS, DROPOUT, MEMBERS = 128, 0.1, 16

@@ -32,9 +32,9 @@ from skbayesnn import (
     VariationalDropoutClassifier,
     VariationalDropoutRegressor,
 )
+from skbayesnn._batch.jobs import network_of, path_of_network
 from skbayesnn._networks.activations import ACTIVATIONS, Activation
-from skbayesnn._stacking.pool import Entry, default_pool
-from skbayesnn.model_selection._jobs import network_of, path_of_network
+from skbayesnn._stacking.candidates import Entry, default_pool
 
 PLAIN, DEFAULT = "plain", "the default pool"
 

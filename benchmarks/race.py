@@ -16,9 +16,8 @@ from common import command_line, environment, table
 from study import CLASSES, REGRESSION
 
 from skbayesnn import BayesianStackingClassifier, BayesianStackingRegressor
-from skbayesnn._stacking.candidates import candidates_of
-from skbayesnn._stacking.pool import default_pool
-from skbayesnn.model_selection._jobs import network_of
+from skbayesnn._batch.jobs import network_of
+from skbayesnn._stacking.candidates import candidates_of, default_pool
 
 SETS = ("yacht", "concrete", "wine-quality-red", "kin8nm", "synthetic-150", "digits")
 SHARES, LEAST_WEIGHT = (0.25, 0.5), 0.01

@@ -24,16 +24,16 @@ from sklearn.metrics import log_loss
 from study import CLASSES, REGRESSION, adult
 
 from skbayesnn import BayesianStackingClassifier
-from skbayesnn._stacking import pool as pools
-from skbayesnn.preprocessing import _repeated_values
+from skbayesnn._stacking import candidates
+from skbayesnn.preprocessing import _piecewise_linear
 
 STARTS, SCORED = 2, 2500
 ROWS_OF_STACKS = (2500, 5000, 15_000, 22_000)
 # Least share of the most frequent value, and times the smallest distance.
 RULES = {
     "none": (math.inf, 0.0),
-    "the rule": (_repeated_values._MOSTLY, _repeated_values._APART),
-    "near ones, too": (_repeated_values._MOSTLY, 0.0),
+    "the rule": (_piecewise_linear._MOSTLY, _piecewise_linear._APART),
+    "near ones, too": (_piecewise_linear._MOSTLY, 0.0),
     "all columns": (0.0, 0.0),
 }
 
@@ -86,9 +86,9 @@ def scores(load, of_classes):
     X, y, X_test, y_test = load()
     X, X_test = X.astype(np.float32), X_test.astype(np.float32)
     for rule in RULES.values():
-        _repeated_values._MOSTLY, _repeated_values._APART = rule
+        _piecewise_linear._MOSTLY, _piecewise_linear._APART = rule
         how = {"of_classes": of_classes, "max_iter": "auto", "random_state": 0}
-        encoded, *_ = pools.default_pool(X, np.ones(len(X)), **how)
+        encoded, *_ = candidates.default_pool(X, np.ones(len(X)), **how)
         encoder = encoded.estimator[0].estimator
         found = []
         for grid in encoded.grid:
@@ -125,7 +125,7 @@ def of_stacks():
         models = [boosting, *(BayesianStackingClassifier(random_state=0),) * 2]
         cells = []
         for model, rule in zip(models, ("none", "none", "the rule"), strict=True):
-            _repeated_values._MOSTLY, _repeated_values._APART = RULES[rule]
+            _piecewise_linear._MOSTLY, _piecewise_linear._APART = RULES[rule]
             start = time.perf_counter()
             model.fit(X, y)
             seconds = time.perf_counter() - start

@@ -58,7 +58,7 @@ from sklearn.preprocessing import StandardScaler
 from uci import OF_GRID_SEARCH, grid_search, inner, load, names, with_error
 
 from skbayesnn import MCDropoutRegressor
-from skbayesnn._data.validate import Table
+from skbayesnn._data.validation import Table
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.scoring import log_density_scorer
 

@@ -15,8 +15,8 @@ from common import command_line, environment, table
 from study import REGRESSION
 
 from skbayesnn import MCDropoutRegressor
-from skbayesnn._inference import optimizer, schedule
-from skbayesnn._stacking import pool
+from skbayesnn._engine import optimizer, step
+from skbayesnn._stacking import candidates
 
 USUAL = 0.999
 SETTINGS = ((1.0, 0.0), (3.0, 0.0), (1.0, 0.01), ("auto", 0.05))
@@ -26,7 +26,7 @@ TABLES = [name for name in REGRESSION if name != "synthetic-60"]
 
 def scores(X, y, X_test, y_test, decay: float) -> np.ndarray:
     """CRPS, (likelihoods, settings)."""
-    width = pool.WIDTHS[len(y) >= pool.WIDE_FROM]
+    width = candidates.WIDTHS[len(y) >= candidates.WIDE_FROM]
     found = [
         [
             MCDropoutRegressor(
@@ -36,8 +36,8 @@ def scores(X, y, X_test, y_test, decay: float) -> np.ndarray:
                 dropout=dropout,
                 n_estimators=3,
                 n_draws=20,
-                batch_size=pool._batch_rows(len(y)),
-                max_iter=pool._epochs(len(y), pool.REGRESSION_STEPS),
+                batch_size=candidates._batch_rows(len(y)),
+                max_iter=candidates._epochs(len(y), candidates.REGRESSION_STEPS),
                 random_state=0,
             )
             for length_scale, dropout in SETTINGS
@@ -46,7 +46,7 @@ def scores(X, y, X_test, y_test, decay: float) -> np.ndarray:
     ]
     with (
         patch.object(optimizer, "BETA_2", decay),
-        patch.object(schedule, "BETA_2", decay),
+        patch.object(step, "BETA_2", decay),
     ):
         return np.array(
             [

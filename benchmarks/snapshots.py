@@ -19,7 +19,7 @@ from study import REGRESSION
 
 from skbayesnn import MCDropoutRegressor
 from skbayesnn._meta.functions import open_predictive
-from skbayesnn._stacking.mixture import pooled
+from skbayesnn._stacking.weights import pooled
 
 N, DRAWS = 4, 50
 SETS = (

@@ -27,11 +27,16 @@ from sklearn.pipeline import Pipeline
 from small_tables import curved
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn._batch.executor import Resources
 from skbayesnn._meta.functions import open_predictive
-from skbayesnn._stacking.candidates import Rows, candidates_of, held_out, refitted
-from skbayesnn._stacking.mixture import OutOfFold, corrected, pooled
-from skbayesnn._stacking.pool import Entry
-from skbayesnn.model_selection._executor import Resources
+from skbayesnn._stacking.candidates import (
+    Entry,
+    Rows,
+    candidates_of,
+    held_out,
+    refitted,
+)
+from skbayesnn._stacking.weights import OutOfFold, corrected, pooled
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 # Rows at most of the large sets, which are otherwise like the others.

@@ -21,9 +21,9 @@ from study import CLASSES
 from training_length import KINDS
 
 from skbayesnn import AnchoredEnsembleClassifier
-from skbayesnn.estimators import _held_out_choice
-from skbayesnn.estimators._prepared import prepare
-from skbayesnn.estimators._task import task_of
+from skbayesnn.estimators import _selection
+from skbayesnn.estimators._job import task_of
+from skbayesnn.estimators._training_data import prepare
 
 TABLES = (
     *("breast_cancer", "digits", "noisy-2500", "wine-quality halves", "kin8nm halves"),
@@ -76,13 +76,13 @@ def ratios(network, X, y, X_test, y_test):
     task = open_task(network, X, y)
     losses, of_fit = losses_of_settings(network, task, X, y, X_test, y_test)
     start = time.perf_counter()
-    [judged] = _held_out_choice.judgements([task], torch.device("cpu"), torch.float32)
+    [judged] = _selection.judgements([task], torch.device("cpu"), torch.float32)
     seconds = time.perf_counter() - start
     scores = np.array([one.score for one in judged])
     n_epochs = np.array([one.n_epochs for one in task.settings])
     shorter = n_epochs < n_epochs.max()
     longest = np.where(shorter, -np.inf, scores).argmax()
-    surely = _held_out_choice.best_setting(task, judged)
+    surely = _selection.best_setting(task, judged)
     chosen = scores.argmax(), np.argmax(scores - 2 * shorter), surely
     return losses[list(chosen)] / losses[longest], seconds / of_fit
 

@@ -16,8 +16,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from study import CLASSES
 
-from skbayesnn import BBBClassifier, MCDropoutClassifier, VariationalDropoutClassifier
-from skbayesnn.estimators import _validation
+from skbayesnn import (
+    BBBClassifier,
+    MCDropoutClassifier,
+    VariationalDropoutClassifier,
+    _validation,
+)
 
 STEPS_PER_ROOT = (100, 40, 20, 10)
 KINDS = {

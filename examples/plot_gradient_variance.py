@@ -30,9 +30,9 @@ from sklearn.datasets import load_digits
 from torch.nn import functional
 
 from skbayesnn import BBBClassifier
+from skbayesnn._engine.training_random import TrainingNoise
 from skbayesnn._families import MeanField
-from skbayesnn._inference.training_noise import TrainingNoise
-from skbayesnn.estimators import _serialization
+from skbayesnn.estimators import _fitted
 from skbayesnn.gradient_estimators import (
     characteristic_function,
     pathwise,
@@ -291,7 +291,7 @@ def variances_in_training(epochs):
     X = ((X - X.mean()) / X.std()).astype(np.float32)
     model = BBBClassifier((100, 100), standardize=False, max_iter=epochs)
     model.set_params(random_state=0, learning_rate="constant").fit(X, y)
-    q = _serialization.posterior_of(model, CPU, torch.float32)
+    q = _fitted.posterior_of(model, CPU, torch.float32)
     rows = torch.as_tensor(X), torch.nn.functional.one_hot(torch.as_tensor(y)).float()
     one = MeanField(shared_draw=True)
     found = {

@@ -14,13 +14,8 @@ import numpy as np
 from skbayesnn._networks import MLP as Perceptron
 from skbayesnn._networks import Convolutional, Network, Recurrent
 from skbayesnn._networks.recurrent import CELLS
-from skbayesnn._parameters import (
-    check_number,
-    check_option,
-    hidden_sizes,
-    layer_size,
-)
 from skbayesnn._sklearn_compat import BaseEstimator
+from skbayesnn._validation import check_number, check_option, hidden_sizes, layer_size
 
 __all__ = ["MLP", "ConvNet", "NetworkDescription", "RecurrentNet"]
 

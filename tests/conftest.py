@@ -9,7 +9,7 @@ import sklearn
 import torch
 
 import skbayesnn  # noqa: F401  joblib draws from Python's generator at its import
-from skbayesnn._inference import captured
+from skbayesnn._engine import cuda_graph
 
 SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 
@@ -45,7 +45,7 @@ def device(request):
 def short_trainings_are_captured_too(request, monkeypatch):
     """On a GPU: tests train for fewer steps than a graph pays for."""
     if request.node.get_closest_marker("cuda"):
-        monkeypatch.setattr(captured, "_FEWEST_STEPS", 0)
+        monkeypatch.setattr(cuda_graph, "_FEWEST_STEPS", 0)
 
 
 def _global_state():

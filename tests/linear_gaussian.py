@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
-from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._distributions.components import Gaussians
 from skbayesnn._predictive.mixin import OpenPredictive, RegressionPredictiveMixin
 from skbayesnn._predictive.mixture import MixturePredictive
 

@@ -17,7 +17,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
-from skbayesnn.estimators import _base, _draws
+from skbayesnn.estimators import _base, _fitted
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import MCDropoutRegressorCV
 
@@ -79,7 +79,7 @@ def test_prediction_is_of_one_fit(monkeypatch, case, tables):
     first, second = (targets_of(model, y[i], labels[i]) for i in range(2))
     model.fit(X[0], first)
     expected = asked(model, how, new)
-    plain, under_way = _draws.open_posterior, []
+    plain, under_way = _fitted.open_posterior, []
 
     def with_a_fit_before(*args, **kwargs):
         if not under_way:

@@ -17,7 +17,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
-from skbayesnn._settings import undisturbed
+from skbayesnn._runtime import undisturbed
 from skbayesnn.metrics import mixture_crps, mixture_log_density
 
 

@@ -21,7 +21,7 @@ from skbayesnn import (
     MCDropoutRegressor,
     predict_interval,
 )
-from skbayesnn._warnings import one_call, warn_no_more, warn_once
+from skbayesnn._runtime import one_call, warn_no_more, warn_once
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,

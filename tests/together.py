@@ -2,8 +2,8 @@
 
 from itertools import repeat
 
-from skbayesnn.estimators import _program, _task
-from skbayesnn.estimators._prepared import Prepared
+from skbayesnn.estimators import _fit, _job
+from skbayesnn.estimators._training_data import Prepared
 
 
 def fit_together(estimators, table, rows, validation=None, classes=None):
@@ -13,9 +13,9 @@ def fit_together(estimators, table, rows, validation=None, classes=None):
     """
     of_y = {} if classes is None else {"classes_": classes}
     tasks = [
-        _task.task_of(estimator, Prepared(table, of_one, held_out, of_y))
+        _job.task_of(estimator, Prepared(table, of_one, held_out, of_y))
         for estimator, of_one, held_out in zip(
             estimators, rows, validation or repeat(None), strict=False
         )
     ]
-    return _program.train_together(estimators, tasks)
+    return _fit.train_together(estimators, tasks)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from skbayesnn._warnings import warn
+from skbayesnn._runtime import warn
 
 # Texts of which sorting shows the order that is meant.
 _SORTABLE = re.compile(r".|\d.*", re.DOTALL)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from skbayesnn._data.scaling import Scaling
-from skbayesnn._warnings import warn
+from skbayesnn._runtime import warn
 
 THROUGH_STEPS = (
     "In a Pipeline, `X_val` must go through the steps before the estimator: enable "

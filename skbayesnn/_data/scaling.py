@@ -1,6 +1,6 @@
-"""Units: between those of the data and the network's, which sees standardised numbers.
+"""Convert between the units of the data and the standardised numbers of the network.
 
-The only place where the two meet; all other code has values in one of them.
+This is the only module that knows both. All other code uses one of them.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,144 @@ import numpy as np
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 
-from skbayesnn._data.magnitude import divided, magnitude
-from skbayesnn._data.outliers import common_range
-from skbayesnn._distributions.base import Components
+from skbayesnn._distributions.components import Components
 from skbayesnn._likelihoods.base import SMALLEST_NOISE
+from skbayesnn._runtime import warn_once
+
+# ---- powers of two that bring columns near one, so that squares do not overflow
+
+# Exponents of two up to which squares, and sums of them, are floats.
+_USUAL = {np.dtype(np.float32): 40, np.dtype(np.float64): 400}
+# A power and its inverse are both floats.
+_MOST = 1020
+
+
+def magnitude(values) -> np.ndarray:
+    """Per column a power of two, (columns,): 1, or what is next to its largest value.
+
+    1 where squares are floats anyway. To divide by it rounds nothing, and what is of
+    order one has a variance, which values of 1e-170 or 1e170 have not.
+
+    values : (rows, columns), array or sparse, finite
+    """
+    largest, lowest = values.max(axis=0), values.min(axis=0)
+    if sparse.issparse(values):
+        largest, lowest = largest.toarray().ravel(), lowest.toarray().ravel()
+    extreme = np.maximum(np.abs(largest), np.abs(lowest)).astype(np.float64)
+    exponent = np.frexp(extreme)[1]
+    usual = (extreme == 0) | (np.abs(exponent) <= _USUAL.get(values.dtype, 0))
+    return np.where(usual, 1.0, np.ldexp(1.0, exponent.clip(-_MOST, _MOST)))
+
+
+def divided(values, unit: np.ndarray):
+    """Columns by their units, (columns,); the same object where all are 1."""
+    if (unit == 1).all():
+        return values
+    if sparse.issparse(values):
+        return (values.astype(np.float64) * (1 / unit)).tocsr()
+    return values / unit
+
+
+# ---- values far from the bulk of a column
+
+# Beyond the quartiles, in interquartile ranges: 7.4 standard deviations of a Gaussian.
+_REACH = 5.0
+# Outliers that make a standard deviation so many times larger press the rest flat.
+_SWAMPED = 2.0
+# Standard deviations from the mean at which a new value is far outside: at least so
+# many, and so many times the root of the number of training rows. No training row can
+# be farther from the mean than that root [Samuelson 1968, "How deviant can you be?",
+# JASA 63]. Heavy tails stay inside, such as log-normal values with a log scale of 2 or
+# Student's t with 2 degrees of freedom.
+_FAR, _FAR_PER_ROOT = 1e3, 10.0
+# What is warned about once per call.
+FAR_ROWS = "far rows"
+
+
+def common_range(
+    values: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper end per column of all but outliers, (columns,) each.
+
+    Up to a quarter of the values on each side, however far away, do not move them.
+    Where half of the values are the same nothing says what is far: everything is
+    within.
+
+    values : (rows, columns), finite
+    weights : (rows,), ones by default
+    """
+    weights = np.ones(len(values)) if weights is None else weights
+    order = np.argsort(values, axis=0)
+    below = np.cumsum(weights[order], axis=0)
+    quartiles = [(below < share * below[-1]).sum(0) for share in (0.25, 0.75)]
+    first, third = (
+        np.take_along_axis(values, np.take_along_axis(order, row[None], 0), 0)[0]
+        for row in quartiles
+    )
+    reach = np.where(third > first, _REACH * (third - first), np.inf)
+    return first - reach, third + reach
+
+
+def is_outlier(values: np.ndarray) -> np.ndarray:
+    """Rows with a value outside of its column's common range, (rows,), bool."""
+    low, high = common_range(values)
+    return np.any((values < low) | (values > high), axis=1)
+
+
+def swamped(values: np.ndarray) -> np.ndarray:
+    """Columns whose standard deviation is that of a few values, (columns,), bool."""
+    values = divided(values, magnitude(values))
+    low, high = common_range(values)
+    common = np.clip(values, low, high).std(0)
+    return np.isfinite(low) & (values.std(0) > _SWAMPED * common)
+
+
+def ordinary_rows(*tables) -> np.ndarray:
+    """Those without outliers that press the others flat, (rows,), bool.
+
+    Their predictions say nothing of whether those of the others differ. All rows where
+    each has one, as few rows of many columns may.
+    """
+    kept = np.ones(tables[0].shape[0], dtype=bool)
+    for values in tables:
+        if values.ndim == 2 and not sparse.issparse(values):
+            kept &= ~is_outlier(values[:, swamped(values)])
+    return kept if kept.any() else ~kept
+
+
+def warn_of_far_rows(X, mean, scale, n_rows: float, names=None) -> None:
+    """Warn about rows far outside of the training rows, once per call.
+
+    Parameters
+    ----------
+    X : (rows, columns), array or sparse, finite
+    mean, scale : (columns,), of the training rows
+    n_rows : float
+        Sum of the weights of the training rows.
+    names : (columns,), optional
+    """
+    lowest, highest = X.min(axis=0), X.max(axis=0)
+    if sparse.issparse(X):
+        lowest, highest = lowest.toarray().ravel(), highest.toarray().ravel()
+    with np.errstate(over="ignore"):
+        distance = np.maximum(mean - lowest, highest - mean) / scale
+    column = int(distance.argmax())
+    if distance[column] <= max(_FAR, _FAR_PER_ROOT * np.sqrt(n_rows)):
+        return
+    values = X[:, [column]]
+    values = (values.toarray() if sparse.issparse(X) else values)[:, 0]
+    row = int(np.abs(values - mean[column]).argmax())
+    name = column if names is None else repr(str(names[column]))
+    warn_once(
+        FAR_ROWS,
+        f"some rows lie far outside of the training rows: {values[row]:.3g} in column "
+        f"{name} of row {row} is {distance[column]:.1g} standard deviations from the "
+        "training mean. Predictions are extrapolations there and can be absurd. Are "
+        "the rows in the units of the fit?",
+    )
+
+
+# ---- units of the data <-> units of the network
 
 # Shift and factor from one scale to another: (values - shift) * factor.
 Affine = tuple[np.ndarray, np.ndarray]

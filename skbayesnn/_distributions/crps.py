@@ -3,6 +3,7 @@
 Pure NumPy, float64; components have the draws axis in front.
 """
 
+import math
 from collections.abc import Callable
 from functools import cache
 
@@ -19,7 +20,7 @@ N_PANELS, DEGREE = 128, 4
 _TAIL = 10.0 ** np.array([-13, -11, -9, -7, -5, -4, -3])
 _PANEL_LEVELS = np.concatenate([_TAIL, np.linspace(0.01, 0.99, 15), 1 - _TAIL[::-1]])
 
-HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def gaussian_mixture_crps(y, mean, variance, weight=None) -> np.ndarray:
@@ -92,7 +93,7 @@ def crps_by_cdf(y, target, components, values: Callable) -> np.ndarray:
 
     y : (rows, targets)
     target : where ``values`` is y; NaN for y outside of its range
-    components : :class:`skbayesnn._distributions.base.Components` of t
+    components : :class:`skbayesnn._distributions.components.Components` of t
     values : (..., rows, targets) -> the same
     returns : NaN where ``values`` is not monotone or not finite
     """

@@ -21,7 +21,6 @@ is the same for all of them is a field of the family.
 from dataclasses import asdict
 from typing import Any
 
-from skbayesnn._families.additive import Additive
 from skbayesnn._families.base import (
     Draw,
     Family,
@@ -31,15 +30,11 @@ from skbayesnn._families.base import (
     Params,
     Pullback,
 )
-from skbayesnn._families.bernoulli import Bernoulli
-from skbayesnn._families.concrete import Concrete
-from skbayesnn._families.dropconnect import DropConnect
-from skbayesnn._families.fixed_width import FixedWidth
-from skbayesnn._families.gaussian import Gaussian
-from skbayesnn._families.mean_field import MeanField
+from skbayesnn._families.dropout import Bernoulli, Concrete, Gaussian
+from skbayesnn._families.mean_field import FixedWidth, MeanField
 from skbayesnn._families.point import Point
-from skbayesnn._families.variational_correlated import Correlated
-from skbayesnn._families.variational_independent import Independent
+from skbayesnn._families.variational_dropout import Correlated, Independent
+from skbayesnn._families.weight_noise import Additive, DropConnect
 
 FAMILIES: dict[str, type[Family]] = {
     "point": Point,

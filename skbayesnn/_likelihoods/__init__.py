@@ -4,11 +4,9 @@ One file each, and a line of the table; what one is: ``_likelihoods/base.py``.
 """
 
 from skbayesnn._likelihoods.base import Likelihood
-from skbayesnn._likelihoods.categorical import Categorical
-from skbayesnn._likelihoods.gaussian import Gaussian
-from skbayesnn._likelihoods.heteroscedastic import Heteroscedastic
+from skbayesnn._likelihoods.categorical import Categorical, Ordinal
+from skbayesnn._likelihoods.gaussian import Gaussian, Heteroscedastic
 from skbayesnn._likelihoods.mixture import Mixture
-from skbayesnn._likelihoods.ordinal import Ordinal
 from skbayesnn._likelihoods.poisson import Poisson
 from skbayesnn._likelihoods.student_t import StudentT
 

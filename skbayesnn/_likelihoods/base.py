@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from skbayesnn._distributions.labels import Labels
+from skbayesnn._distributions.components import Labels
 
 Params = dict[str, torch.Tensor]
 # Gradient of the rows' nll (members or 1, rows or 1) -> gradients of the outputs, and

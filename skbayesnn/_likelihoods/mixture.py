@@ -22,13 +22,12 @@ import numpy as np
 import torch
 from scipy.special import logsumexp, ndtr
 
-from skbayesnn._distributions.base import Components
+from skbayesnn._distributions.components import Components, labels_at
 from skbayesnn._distributions.crps import HALF_LOG_2PI, gaussian_mixture_crps
-from skbayesnn._distributions.labels import labels_at
-from skbayesnn._distributions.likeliest import least_density, lowest, without_outliers
+from skbayesnn._distributions.map_factor import least_density, lowest, without_outliers
 from skbayesnn._distributions.quantiles import mixture_cdf, mixture_quantile
 from skbayesnn._likelihoods.base import SMALLEST_NOISE, Precision, check_same_shape
-from skbayesnn._likelihoods.heteroscedastic import LARGEST_LOG_PRECISION, bounded
+from skbayesnn._likelihoods.gaussian import LARGEST_LOG_PRECISION, bounded
 
 # By how many nats less likely than most a row does not speak.
 OUTLIER = 30.0

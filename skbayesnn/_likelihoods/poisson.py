@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from scipy.special import gammaln, pdtr, xlogy
 
-from skbayesnn._distributions.base import NO_OTHER_UNITS, Components
+from skbayesnn._distributions.components import NO_OTHER_UNITS, Components
 from skbayesnn._distributions.quantiles import integer_quantile
 from skbayesnn._likelihoods.base import Tempered, check_same_shape
 

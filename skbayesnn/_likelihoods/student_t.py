@@ -15,9 +15,9 @@ import torch
 from scipy.optimize import minimize
 from scipy.special import gammaln, stdtr, stdtrit
 
-from skbayesnn._distributions.base import Components
+from skbayesnn._distributions.components import Components
 from skbayesnn._distributions.crps import spread_levels, weighted_sample_crps
-from skbayesnn._distributions.likeliest import log_mean_exp, median
+from skbayesnn._distributions.map_factor import log_mean_exp, median
 from skbayesnn._likelihoods.base import SMALLEST_NOISE, Precision, check_same_shape
 
 # Learned degrees of freedom start here, and count as the nearest of the bounds outside:

@@ -10,15 +10,14 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from skbayesnn._data.class_order import if_ordered
-from skbayesnn._fitted_state import prediction
 from skbayesnn._meta import functions
-from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator, one_target
-from skbayesnn._parameters import check_number, check_option
-from skbayesnn._predictive.labels import check_known
+from skbayesnn._meta.base import BaseHeldOutMetaEstimator, one_target
+from skbayesnn._predictive.classes import check_known
 from skbayesnn._predictive.summaries import CLASSIFICATION_KINDS, REGRESSION_KINDS
+from skbayesnn._runtime import one_call, prediction, warn
 from skbayesnn._sklearn_compat import available_if, safe_indexing
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn._warnings import one_call, warn
+from skbayesnn._validation import check_number, check_option
 from skbayesnn.metrics import risk_coverage_curve
 from skbayesnn.metrics._validation import present
 

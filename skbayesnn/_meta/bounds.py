@@ -12,10 +12,10 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator
-from skbayesnn._meta.walk import inside, unwrap
-from skbayesnn._predictive.domain import Domain
+from skbayesnn._meta.base import BaseHeldOutMetaEstimator
+from skbayesnn._meta.unwrap import inside, unwrap
 from skbayesnn._predictive.mixin import PredictiveMixin
+from skbayesnn._predictive.mixture import Domain
 from skbayesnn._sklearn_compat import target_dimensions
 
 # Places of an interval at which the inverse of a transform must go one way.

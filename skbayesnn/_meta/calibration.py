@@ -9,19 +9,18 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._fitted_state import prediction
-from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator
-from skbayesnn._meta.walk import open_predictive
+from skbayesnn._meta.base import BaseHeldOutMetaEstimator
+from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.mixin import (
     PredictiveMixin,
     RegressionPredictiveMixin,
     mean_and_covariance,
 )
 from skbayesnn._predictive.recalibration import QuantileMap, likeliest_scale
-from skbayesnn._settings import undisturbed
+from skbayesnn._runtime import prediction, undisturbed
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn.estimators._validation import check_one_of_std_and_cov
+from skbayesnn._validation import check_one_of_std_and_cov
 
 # More held-out rows than this add nothing: the scale is within 0.5 % of its value.
 MOST_ROWS = 20_000

@@ -9,25 +9,21 @@ from sklearn.base import is_classifier, is_regressor
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._batch.cross_fit import check_each_row_once
 from skbayesnn._data.class_order import if_ordered
-from skbayesnn._distributions.labels import columns_of
-from skbayesnn._fitted_state import prediction
+from skbayesnn._distributions.components import columns_of
 from skbayesnn._meta.abstention import Abstainer
-from skbayesnn._meta.functions import predict_with_std
-from skbayesnn._meta.held_out import (
-    BaseHeldOutMetaEstimator,
-    check_each_row_once,
-    one_target,
-)
-from skbayesnn._meta.walk import open_predictive
-from skbayesnn._predictive.cross_conformal import (
+from skbayesnn._meta.base import BaseHeldOutMetaEstimator, one_target
+from skbayesnn._meta.cross_conformal import (
     NUDGE,
     cross_interval,
     not_below_zero,
     too_few,
 )
+from skbayesnn._meta.functions import predict_with_std
+from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.summaries import checked_coverages
-from skbayesnn._settings import imported, undisturbed
+from skbayesnn._runtime import imported, prediction, undisturbed
 from skbayesnn._sklearn_compat import ClassifierMixin, RegressorMixin, safe_indexing
 from skbayesnn._typing import Array, MatrixLike
 

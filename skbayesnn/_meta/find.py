@@ -5,8 +5,8 @@ from typing import Any
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._meta.held_out import BaseHeldOutMetaEstimator
-from skbayesnn._meta.walk import inside
+from skbayesnn._meta.base import BaseHeldOutMetaEstimator
+from skbayesnn._meta.unwrap import inside
 from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._sklearn_compat import BaseEstimator
 

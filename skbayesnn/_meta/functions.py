@@ -29,12 +29,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skbayesnn._meta.bounds import bounds, has_bounds_only
-from skbayesnn._meta.walk import open_predictive, unwrap
-from skbayesnn._parameters import check_option
+from skbayesnn._meta.unwrap import open_predictive, unwrap
 from skbayesnn._predictive.mixin import RegressionPredictiveMixin
 from skbayesnn._predictive.summaries import checked_coverages
 from skbayesnn._sklearn_compat import BaseEstimator
 from skbayesnn._typing import Array, MatrixLike, RandomState
+from skbayesnn._validation import check_option
 from skbayesnn.estimators._regression import BayesianRegressor
 
 

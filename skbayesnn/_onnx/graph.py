@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from skbayesnn._settings import imported
+from skbayesnn._runtime import imported
 
 # What skl2onnx and ONNX Runtime from 1.14 on both have.
 OPSETS = {"": 18, "ai.onnx.ml": 3}

@@ -9,16 +9,16 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from skbayesnn._distributions.gaussian import Gaussians
-from skbayesnn._inference.posterior import Posterior
+from skbayesnn._distributions.components import Gaussians
+from skbayesnn._engine.posterior import Posterior
 from skbayesnn._likelihoods.base import OfLabels
-from skbayesnn._likelihoods.heteroscedastic import (
+from skbayesnn._likelihoods.categorical import Ordinal
+from skbayesnn._likelihoods.gaussian import (
     LARGEST_LOG_PRECISION,
     LOG_VARIANCE_RANGE,
     Heteroscedastic,
 )
 from skbayesnn._likelihoods.mixture import GaussianMixtures, Mixture
-from skbayesnn._likelihoods.ordinal import Ordinal
 from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS, Poisson
 from skbayesnn._onnx.graph import Tensor
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skbayesnn._inference.posterior import Posterior
+from skbayesnn._engine.posterior import Posterior
 from skbayesnn._networks import MLP, Network
 from skbayesnn._onnx.graph import Tensor
 

@@ -26,7 +26,7 @@ from skbayesnn._onnx.networks import outputs_of
 from skbayesnn._onnx.steps import transformed
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.linear import ShrunkLinearClassifier, ShrunkLinearRegressor
-from skbayesnn.estimators import _serialization
+from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
 
 
@@ -169,8 +169,8 @@ def _stacked(model: BayesianStacking, rows: Rows) -> Numbers | Classes:
 def _of_network(model: BayesianNetwork, rows: Rows, part: Part | None):
     """The draws of a fitted posterior."""
     _check_known(model)
-    posterior = _serialization.posterior_of(model, torch.device("cpu"), torch.float32)
-    scaling = _serialization.scaling_of(model)
+    posterior = _fitted.posterior_of(model, torch.device("cpu"), torch.float32)
+    scaling = _fitted.scaling_of(model)
     x = scaling.x_to_network(_only(rows).cast(np.float64)).cast(np.float32)
     n_draws = posterior.distinct_draws(model.n_draws)
     n_networks = n_draws * posterior.n_members

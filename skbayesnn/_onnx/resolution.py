@@ -8,8 +8,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
 from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
+from skbayesnn._runtime import warn
 from skbayesnn._stacking.base import BayesianStacking
-from skbayesnn._warnings import warn
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 

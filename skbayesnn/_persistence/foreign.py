@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from skbayesnn._persistence.archive import FOREIGN, members_of
-from skbayesnn._persistence.table import kind_of, trusted_names
+from skbayesnn._persistence.file_format import FOREIGN, members_of
+from skbayesnn._persistence.schema import kind_of, trusted_names
 
 # Values of plain Python, and what arrays are made of.
 _PLAIN = {

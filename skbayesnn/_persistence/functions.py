@@ -8,11 +8,16 @@ import sklearn
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._persistence import foreign
-from skbayesnn._persistence.archive import File, name_of, packed, read, unpacked, write
-from skbayesnn._persistence.decoding import decoded
-from skbayesnn._persistence.encoding import encoded
-from skbayesnn._persistence.rules import is_fitted
-from skbayesnn._persistence.table import trusted_names
+from skbayesnn._persistence.codec import decoded, encoded
+from skbayesnn._persistence.file_format import (
+    File,
+    name_of,
+    packed,
+    read,
+    unpacked,
+    write,
+)
+from skbayesnn._persistence.schema import is_fitted, trusted_names
 from skbayesnn._version import __version__
 
 # Of the file; what it holds of a network has a format of its own.

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length
 
-from skbayesnn._parameters import numpy_random_state
-from skbayesnn._predictive.labels import check_known
+from skbayesnn._predictive.classes import check_known
 from skbayesnn._predictive.summaries import checked_coverages, chosen, framed
-from skbayesnn._settings import undisturbed
+from skbayesnn._runtime import undisturbed
 from skbayesnn._sklearn_compat import num_samples
 from skbayesnn._typing import Array, MatrixLike, RandomState
+from skbayesnn._validation import numpy_random_state
 
 # Rows of which all draws are held at once.
 BLOCK = 512

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
-from skbayesnn._distributions.base import NO_OTHER_UNITS, Components
-from skbayesnn._distributions.likeliest import lowest
+from skbayesnn._distributions.components import NO_OTHER_UNITS, Components
+from skbayesnn._distributions.map_factor import lowest
 
 # Levels of a map's knots; a hundred times the rounding of a level next to 1.
 _APART = 1e-14

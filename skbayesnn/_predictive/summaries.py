@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from scipy.special import logsumexp
 
-from skbayesnn._distributions.labels import labels_at
+from skbayesnn._distributions.components import labels_at
 
 REGRESSION_KINDS = ("total", "epistemic", "aleatoric")
 CLASSIFICATION_KINDS = (

@@ -19,41 +19,35 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn import _validation
+from skbayesnn._batch.executor import Resources
 from skbayesnn._data.class_order import if_ordered
-from skbayesnn._data.outliers import FAR_ROWS, warn_of_far_rows
-from skbayesnn._data.validate import check_inputs, check_weights, named_after
-from skbayesnn._fitted_state import become, prediction
-from skbayesnn._meta.walk import open_predictive
+from skbayesnn._data.scaling import FAR_ROWS, warn_of_far_rows
+from skbayesnn._data.validation import check_inputs, check_weights, named_after
+from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.mixin import OpenPredictive, PredictiveMixin
-from skbayesnn._settings import undisturbed
+from skbayesnn._runtime import become, prediction, undisturbed, warn_no_more
 from skbayesnn._sklearn_compat import ShowsSummary
-from skbayesnn._stacking import pool as default
 from skbayesnn._stacking.candidates import (
     Candidate,
     Rows,
     candidates_of,
     check_same_kind,
+    default_pool,
+    dense_if_small,
+    given_pool,
     held_out,
     model_of,
     refitted,
     that_trained,
 )
 from skbayesnn._stacking.folds import folds_of
-from skbayesnn._stacking.mixture import (
-    BOUND,
-    OutOfFold,
-    Stacked,
-    corrected,
-    pooled,
-)
 from skbayesnn._stacking.summary import Summary
+from skbayesnn._stacking.weights import BOUND, OutOfFold, Stacked, corrected, pooled
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn._warnings import warn_no_more
-from skbayesnn.estimators import _validation
-from skbayesnn.estimators._prepared import prepare
-from skbayesnn.estimators._progress import time_left
+from skbayesnn.estimators._fit import time_left
+from skbayesnn.estimators._training_data import prepare
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
-from skbayesnn.model_selection._executor import Resources
 
 # Rows that are encoded at a time in predictions: an encoding is some twenty times X,
 # and every candidate has its own.
@@ -202,15 +196,15 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             sample_weight = sample_weight * (1.0 if by_class is None else by_class)
             self._check_weighted(y[sample_weight > 0])
         if not isinstance(self.estimators, str):
-            return Rows(X, y, sample_weight), default.given_pool(self.estimators, seed)
+            return Rows(X, y, sample_weight), given_pool(self.estimators, seed)
         _validation.check_option("estimators", self.estimators, ["auto"])
         # What is wrong is told here once, and not for every candidate.
         probe = MCDropoutClassifier() if self._of_classes else MCDropoutRegressor()
         with named_after(self, probe):
             table = prepare(probe, X, y, sample_weight).table
         names = getattr(probe, "feature_names_in_", None)
-        X = default.dense_if_small(table.X)
-        return Rows(X, y, sample_weight, names), default.default_pool(
+        X = dense_if_small(table.X)
+        return Rows(X, y, sample_weight, names), default_pool(
             X,
             table.sample_weight,
             of_classes=self._of_classes,

@@ -3,13 +3,17 @@
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._data.validate import check_labels, check_target_given, refuse_one_class
-from skbayesnn._fitted_state import prediction
+from skbayesnn._data.validation import (
+    check_labels,
+    check_target_given,
+    refuse_one_class,
+)
+from skbayesnn._runtime import prediction
 from skbayesnn._sklearn_compat import ClassifierMixin
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.summary import of_classes, warn_if_no_class_is_told
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn.estimators._validation import weights_of_classes
+from skbayesnn._validation import weights_of_classes
 
 
 class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):

@@ -29,21 +29,21 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression, lasso_path
 from sklearn.model_selection import KFold
 
-from skbayesnn._data.validate import (
+from skbayesnn._data.validation import (
     check_classification,
     check_inputs,
     check_regression,
 )
-from skbayesnn._distributions.gaussian import Gaussians
-from skbayesnn._distributions.likeliest import lowest
-from skbayesnn._fitted_state import changed_at_once, prediction
-from skbayesnn._predictive.labels import LabelPredictive
+from skbayesnn._distributions.components import Gaussians
+from skbayesnn._distributions.map_factor import lowest
+from skbayesnn._predictive.classes import LabelPredictive
 from skbayesnn._predictive.mixin import (
     OpenPredictive,
     PredictiveMixin,
     RegressionPredictiveMixin,
 )
 from skbayesnn._predictive.mixture import MixturePredictive
+from skbayesnn._runtime import changed_at_once, prediction
 from skbayesnn._sklearn_compat import (
     LASSO_PENALTY,
     BaseEstimator,

@@ -6,29 +6,24 @@ from typing import Any, Literal, overload
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from skbayesnn._data.validate import check_numbers, check_target_given
-from skbayesnn._fitted_state import prediction
-from skbayesnn._meta.walk import open_predictive
-from skbayesnn._predictive.cross_conformal import (
-    cross_interval,
-    not_below_zero,
-    too_few,
-)
+from skbayesnn._data.validation import check_numbers, check_target_given
+from skbayesnn._meta.cross_conformal import cross_interval, not_below_zero, too_few
+from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.mixin import (
     OpenPredictive,
     RegressionPredictiveMixin,
     mean_and_covariance,
 )
 from skbayesnn._predictive.summaries import checked_coverages
+from skbayesnn._runtime import prediction
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.candidates import n_networks
-from skbayesnn._stacking.mixture import corrected
-from skbayesnn._stacking.starts import factor_with_starts, share_of_starts
 from skbayesnn._stacking.summary import of_numbers, warn_if_nothing_is_explained
+from skbayesnn._stacking.weights import corrected, factor_with_starts, share_of_starts
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn.estimators._underfit import some_rows
-from skbayesnn.estimators._validation import check_one_of_std_and_cov, check_option
+from skbayesnn._validation import check_one_of_std_and_cov, check_option
+from skbayesnn.estimators._diagnostics import some_rows
 
 # Rows times targets on which the starts of fits to all rows are compared, at most.
 ROWS_LOOKED_AT = 1_000

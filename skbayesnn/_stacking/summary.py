@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from skbayesnn._data.outliers import ordinary_rows
-from skbayesnn._distributions.likeliest import LOWEST
-from skbayesnn._warnings import warn
-from skbayesnn.estimators._underfit import outliers_in_columns
+from skbayesnn._data.scaling import ordinary_rows
+from skbayesnn._distributions.map_factor import LOWEST
+from skbayesnn._runtime import warn
+from skbayesnn.estimators._diagnostics import outliers_in_columns
 
 # Of fewer rows nobody expects that anything is explained.
 _FEWEST_TO_EXPLAIN = 30

@@ -12,31 +12,21 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._data.outliers import ordinary_rows, warn_of_far_rows
-from skbayesnn._data.scaling import Scaling
-from skbayesnn._data.validate import Table, check_inputs
-from skbayesnn._fitted_state import changed_at_once
+from skbayesnn import _validation
+from skbayesnn._data.scaling import Scaling, ordinary_rows, warn_of_far_rows
+from skbayesnn._data.validation import Table, check_inputs
 from skbayesnn._likelihoods import LIKELIHOODS
-from skbayesnn._settings import undisturbed
+from skbayesnn._runtime import changed_at_once, undisturbed, warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     CallbackSupportMixin,
     with_callbacks,
 )
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn._warnings import warn
-from skbayesnn.estimators import (
-    _continuation,
-    _experience_replay,
-    _program,
-    _serialization,
-    _task,
-    _underfit,
-    _validation,
-)
-from skbayesnn.estimators._diverged import without_diverged
-from skbayesnn.estimators._prepared import Prepared, prepare
-from skbayesnn.estimators._variational_spec import VariationalSpec
+from skbayesnn.estimators import _diagnostics, _fit, _fitted, _job, _streaming
+from skbayesnn.estimators._diagnostics import without_diverged
+from skbayesnn.estimators._job import VariationalSpec
+from skbayesnn.estimators._training_data import Prepared, prepare
 from skbayesnn.networks import NetworkDescription
 
 
@@ -156,7 +146,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """
 
     @abstractmethod
-    def _explained(self, X, y, weights) -> _underfit.Explained | None:
+    def _explained(self, X, y, weights) -> _diagnostics.Explained | None:
         """Share of y that the fit explains in checked rows, and that a line does."""
 
     @abstractmethod
@@ -210,10 +200,10 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             prepared = prepare(new, X, y, sample_weight, X_val, y_val, reset=not warm)
             # Callbacks are told about the estimator itself.
             if warm:
-                fitted = _continuation.go_on(self, prepared, "warm")
+                fitted = _streaming.go_on(self, prepared, "warm")
             else:
-                task = _task.task_of(self, prepared)
-                [fitted] = _program.train_together([self], [task])
+                task = _job.task_of(self, prepared)
+                [fitted] = _fit.train_together([self], [task])
             adopt(new, prepared, fitted, self.n_epochs_seen_ if warm else 0)
             warn_if_doubtful(new, prepared, fitted)
         return self
@@ -233,28 +223,32 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         not for outliers, only the former is said.
         """
         explained = self._explained_in(table, rows, weights)
-        if explained and _underfit.warn_if_diverged(explained, self.learning_rate_init):
+        if explained and _diagnostics.warn_if_diverged(
+            explained, self.learning_rate_init
+        ):
             return
-        few = _underfit.some_rows(rows, _underfit.FEW_ROWS)
+        few = _diagnostics.some_rows(rows, _diagnostics.FEW_ROWS)
         few = few[ordinary_rows(table.X[few], table.y[few])]
         spread, in_words = self._spread(table.X[few], table.y[few])
-        usual, outliers = _underfit.is_usual(spread), ""
+        usual, outliers = _diagnostics.is_usual(spread), ""
         if not usual:
             likelihood = LIKELIHOODS[self.likelihood]
-            outliers = _underfit.outliers_in(table.X[rows], table.y[rows], likelihood)
+            outliers = _diagnostics.outliers_in(
+                table.X[rows], table.y[rows], likelihood
+            )
         behind = False
         if explained and not outliers:
             if self._can_collapse:
-                behind = _underfit.warn_if_collapsed(explained)
-            elif not _underfit.is_constant(spread):
-                behind = _underfit.warn_if_far_behind(explained)
+                behind = _diagnostics.warn_if_collapsed(explained)
+            elif not _diagnostics.is_constant(spread):
+                behind = _diagnostics.warn_if_far_behind(explained)
         if not usual and not behind:
-            _underfit.warn_of_spread(spread, in_words, outliers)
+            _diagnostics.warn_of_spread(spread, in_words, outliers)
 
-    def _explained_in(self, table, rows, weights) -> _underfit.Explained | None:
+    def _explained_in(self, table, rows, weights) -> _diagnostics.Explained | None:
         """What is explained in some of the training rows."""
-        most = _underfit.ROWS if self._can_collapse else _underfit.FEW_ROWS
-        chosen = _underfit.some_rows(np.arange(len(rows)), most)
+        most = _diagnostics.ROWS if self._can_collapse else _diagnostics.FEW_ROWS
+        chosen = _diagnostics.some_rows(np.arange(len(rows)), most)
         rows, weights = rows[chosen], weights[chosen]
         return self._explained(table.X[rows], table.y[rows], weights)
 
@@ -286,7 +280,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             first = not hasattr(self, "parameters_")
             table, of_y = new._check(X, y, sample_weight, reset=first, **check_params)
             earlier = getattr(self, "replay_", None) if n_replay else None
-            table_of_all = _experience_replay.with_kept(table, earlier)
+            table_of_all = _streaming.with_kept(table, earlier)
             rows = np.flatnonzero(table_of_all.sample_weight > 0)
             prepared = Prepared(table_of_all, rows, None, of_y)
             # Kept rows are there once more, with the weights of their classes.
@@ -294,14 +288,14 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             weight_kept = float(weights[rows >= len(table.y)].sum())
             seen = 0.0 if first or renew else self.total_weight_ - weight_kept
             if first and renew:
-                task = _task.task_of(self, prepared)
-                [fitted] = _program.train_together([self], [task])
+                task = _job.task_of(self, prepared)
+                [fitted] = _fit.train_together([self], [task])
             elif first:
-                fitted = _continuation.begin_stream(self, prepared, n_epochs)
+                fitted = _streaming.begin_stream(self, prepared, n_epochs)
             elif renew:
-                fitted = _continuation.go_on(self, prepared, "renew")
+                fitted = _streaming.go_on(self, prepared, "renew")
             else:
-                fitted = _continuation.go_on(self, prepared, "stream", n_epochs, seen)
+                fitted = _streaming.go_on(self, prepared, "stream", n_epochs, seen)
             # Others have hardly begun, or see rows that lie far from those before.
             fitted = without_diverged(fitted) if renew else fitted
             new._adopt(fitted, of_y, seen=seen)
@@ -310,14 +304,14 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             new.n_iter_ = new.n_epochs_seen_
             if n_replay:
                 seed = int(new.seeds_[0])
-                new.replay_ = _experience_replay.kept_of(table, earlier, n_replay, seed)
+                new.replay_ = _streaming.kept_of(table, earlier, n_replay, seed)
             if renew:
                 warn_if_doubtful(new, prepared, fitted)
         return self
 
-    def _check_can_go_on(self, task: _task.Task, of_y: dict) -> None:
+    def _check_can_go_on(self, task: _job.Task, of_y: dict) -> None:
         """Refuse a warm start or a stream that this fit cannot be continued by."""
-        _continuation.check_same_network(self, task, of_y)
+        _streaming.check_same_network(self, task, of_y)
 
     @abstractmethod
     def _check_held_out(self, X, y, table: Table, of_y) -> Table:
@@ -342,10 +336,10 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 ConvergenceWarning,
             )
         total_weight = seen + fitted.task.total_weight
-        attributes = _serialization.fitted_attributes(fitted, total_weight)
+        attributes = _fitted.fitted_attributes(fitted, total_weight)
         attributes |= of_y | {"total_weight_": total_weight}
         self.__dict__.pop("replay_", None)
-        self.__dict__ |= attributes | {"_cache": _serialization.PosteriorCache()}
+        self.__dict__ |= attributes | {"_cache": _fitted.PosteriorCache()}
 
     def _checked_inputs(self, X):
         """X of a prediction, checked."""
@@ -361,7 +355,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     @property
     def _scaling(self) -> Scaling:
         """The standardisation of the fit."""
-        return _serialization.scaling_of(self)
+        return _fitted.scaling_of(self)
 
     def __getstate__(self):
         """Without what predictions keep."""
@@ -372,13 +366,13 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def __setstate__(self, state):
         """Attributes of a pickle; those of earlier versions are brought up to date."""
         if "network_" in state:
-            state = _serialization.upgraded(state)
+            state = _fitted.upgraded(state)
         parameters = signature(type(self).__init__).parameters.values()
         defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
         super().__setstate__(defaults | state)
         if "network_" in state:
-            _serialization.locked([*self.parameters_.values(), self.seeds_])
-            self._cache = _serialization.PosteriorCache()
+            _fitted.locked([*self.parameters_.values(), self.seeds_])
+            self._cache = _fitted.PosteriorCache()
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -389,7 +383,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 def adopt(
     estimator: BayesianNetwork,
     prepared: Prepared,
-    fitted: _program.Fitted,
+    fitted: _fit.Fitted,
     n_epochs_before: int = 0,
 ) -> None:
     """Make trained networks the fitted state, but those that have diverged."""
@@ -398,7 +392,7 @@ def adopt(
 
 
 def warn_if_doubtful(
-    estimator: BayesianNetwork, prepared: Prepared, fitted: _program.Fitted
+    estimator: BayesianNetwork, prepared: Prepared, fitted: _fit.Fitted
 ) -> None:
     """Say where what was adopted predicts no more than a constant or a line."""
     share = fitted.task.shares[0]

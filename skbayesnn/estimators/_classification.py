@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from skbayesnn import _validation
 from skbayesnn._data import class_order
-from skbayesnn._data.validate import check_classification, refuse_one_class
-from skbayesnn._distributions.labels import labels_at
-from skbayesnn._fitted_state import prediction
-from skbayesnn._inference.threads import slots
-from skbayesnn._predictive.labels import (
+from skbayesnn._data.validation import check_classification, refuse_one_class
+from skbayesnn._distributions.components import labels_at
+from skbayesnn._engine.resources import slots
+from skbayesnn._predictive.classes import (
     LabelPredictive,
     check_known,
     label_log_density,
@@ -27,19 +27,18 @@ from skbayesnn._predictive.summaries import (
     classification_uncertainty,
     framed,
 )
-from skbayesnn._settings import undisturbed
+from skbayesnn._runtime import prediction, undisturbed
 from skbayesnn._sklearn_compat import ClassifierMixin
 from skbayesnn._typing import Array, MatrixLike, RandomState
-from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
-from skbayesnn.estimators._draws import (
+from skbayesnn.estimators._diagnostics import explained_entropy
+from skbayesnn.estimators._fitted import (
     fitted_posterior,
     open_posterior,
     posterior_by,
     random_functions,
     warn_of_nan,
 )
-from skbayesnn.estimators._underfit import explained_entropy
 
 # Below so many rows (sum of weights) others that are held out choose the length scale.
 FEW_ROWS = 200

@@ -9,12 +9,12 @@ from itertools import pairwise
 import torch
 from sklearn.utils.validation import check_is_fitted
 
+from skbayesnn._engine.posterior import Posterior
+from skbayesnn._engine.resources import tensor_of
 from skbayesnn._families.mean_field import signal_to_noise
-from skbayesnn._fitted_state import changed_at_once
-from skbayesnn._inference.memory import tensor_of
-from skbayesnn._inference.posterior import Posterior
 from skbayesnn._networks import MLP
-from skbayesnn.estimators import _serialization
+from skbayesnn._runtime import changed_at_once
+from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
 
 # log alpha above which a weight is noise: a dropout rate of 0.95 [MAV17 section 5].
@@ -140,8 +140,8 @@ class Prunable(BayesianNetwork):
             before = None if X is None else new.score(X, y)
             sizes, posterior = self._sizes_of_fit(), self._plain_posterior()
             posterior = prune(posterior, choose(posterior))
-            new.parameters_ = _serialization.arrays_of(posterior)
-            new.network_ = _serialization.description_of(
+            new.parameters_ = _fitted.arrays_of(posterior)
+            new.network_ = _fitted.description_of(
                 posterior.network, posterior.likelihood
             )
             after = None if X is None else new.score(X, y)
@@ -157,4 +157,4 @@ class Prunable(BayesianNetwork):
     def _plain_posterior(self):
         """The networks on the CPU, in the precision that they are kept in."""
         dtype = tensor_of(self.parameters_["layers/0/mean"]).dtype
-        return _serialization.posterior_of(self, torch.device("cpu"), dtype)
+        return _fitted.posterior_of(self, torch.device("cpu"), dtype)

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array, check_consistent_length
 
-from skbayesnn._data.validate import check_regression
-from skbayesnn._fitted_state import prediction
-from skbayesnn._inference.threads import slots
+from skbayesnn import _validation
+from skbayesnn._data.validation import check_regression
+from skbayesnn._engine.resources import slots
 from skbayesnn._predictive.mixin import (
     OpenPredictive,
     RegressionPredictiveMixin,
@@ -22,18 +22,18 @@ from skbayesnn._predictive.summaries import (
     chosen,
     framed,
 )
+from skbayesnn._runtime import prediction
 from skbayesnn._sklearn_compat import RegressorMixin
 from skbayesnn._typing import Array, MatrixLike, RandomState
-from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
-from skbayesnn.estimators._draws import (
+from skbayesnn.estimators._diagnostics import explained_variance, is_far_off
+from skbayesnn.estimators._fitted import (
     open_posterior,
     posterior_by,
     random_functions,
     warn_of_nan,
 )
-from skbayesnn.estimators._specification import likelihood_class
-from skbayesnn.estimators._underfit import explained_variance, is_far_off
+from skbayesnn.estimators._job import likelihood_class
 
 
 class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwork):

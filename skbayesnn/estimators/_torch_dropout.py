@@ -24,7 +24,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.dropout import _DropoutNd
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from skbayesnn._inference.memory import is_out_of_memory
+from skbayesnn._engine.resources import is_out_of_memory
 
 _aten = torch.ops.aten
 # The value of SELU at minus infinity, with the sign changed: what alpha dropout sets.

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skbayesnn._inference.objective import weight_decay as weight_decay_of
-from skbayesnn.estimators._validation import check_number
+from skbayesnn._engine.objective import weight_decay as weight_decay_of
+from skbayesnn._validation import check_number
 
 
 def tau_from_weight_decay(

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from skbayesnn import _validation
 from skbayesnn._families import Bernoulli, Point
-from skbayesnn.estimators import _validation
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._classification import BayesianClassifier
+from skbayesnn.estimators._job import VariationalSpec
 from skbayesnn.estimators._regression import BayesianRegressor
-from skbayesnn.estimators._variational_spec import VariationalSpec
 
 # Standard deviations before any data (benchmarks/STUDY.md): of what a column adds to a
 # unit where it is the only one, and of the sum over many columns, at least.

@@ -6,12 +6,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skbayesnn import _validation
 from skbayesnn._families import MeanField
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn.estimators import _pruning, _validation
+from skbayesnn.estimators import _pruning
 from skbayesnn.estimators._classification import BayesianClassifier
+from skbayesnn.estimators._job import VariationalSpec
 from skbayesnn.estimators._regression import BayesianRegressor
-from skbayesnn.estimators._variational_spec import VariationalSpec
 
 # `hidden_layer_sizes="auto"` up to N rows, and what sums of weights are rounded by.
 _WIDTHS = ((100, (10,)), (300, (20,)), (3000, (20, 20)), (math.inf, (50, 50)))

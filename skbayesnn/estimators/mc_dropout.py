@@ -5,13 +5,14 @@ import math
 import numpy as np
 import torch
 
+from skbayesnn import _validation
 from skbayesnn._families import FAMILIES, Concrete, Family
-from skbayesnn._warnings import warn
-from skbayesnn.estimators import _serialization, _validation
+from skbayesnn._runtime import warn
+from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._classification import MANY_ROWS, BayesianClassifier
+from skbayesnn.estimators._job import VariationalSpec
 from skbayesnn.estimators._regression import BayesianRegressor
-from skbayesnn.estimators._variational_spec import VariationalSpec
 
 NOISES = ("bernoulli", "gaussian", "dropconnect", "additive")
 # Units that a draw drops on average, where draws are to differ.
@@ -61,9 +62,7 @@ class _MCDropout(BayesianNetwork):
         # Several networks differ by themselves.
         if not self._learns_rates or len(self.seeds_) > 1:
             return
-        posterior = _serialization.posterior_of(
-            self, torch.device("cpu"), torch.float32
-        )
+        posterior = _fitted.posterior_of(self, torch.device("cpu"), torch.float32)
         groups = zip(posterior.network.families, posterior.layers, strict=True)
         n_masks = [family.n_masks(params) for family, params in groups]
         rates = np.broadcast_to(self.dropout_, len(n_masks))

@@ -14,11 +14,9 @@ from scipy import sparse
 from sklearn.utils.validation import check_array
 from torch import nn
 
-from skbayesnn._distributions.gaussian import Gaussians
-from skbayesnn._distributions.labels import columns_of
-from skbayesnn._inference.memory import tensor_of
-from skbayesnn._parameters import check_number, check_option
-from skbayesnn._predictive.labels import LabelPredictive
+from skbayesnn._distributions.components import Gaussians, columns_of
+from skbayesnn._engine.resources import tensor_of
+from skbayesnn._predictive.classes import LabelPredictive
 from skbayesnn._predictive.mixin import (
     BLOCK,
     OpenPredictive,
@@ -27,7 +25,7 @@ from skbayesnn._predictive.mixin import (
     mean_and_covariance,
 )
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._settings import undisturbed
+from skbayesnn._runtime import undisturbed, warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     ClassifierMixin,
@@ -35,7 +33,7 @@ from skbayesnn._sklearn_compat import (
     num_samples,
     safe_indexing,
 )
-from skbayesnn._warnings import warn
+from skbayesnn._validation import check_number, check_one_of_std_and_cov, check_option
 from skbayesnn.estimators._torch_dropout import (
     NO_DROPOUT,
     Examined,
@@ -45,7 +43,6 @@ from skbayesnn.estimators._torch_dropout import (
     few,
     may_have_dropout,
 )
-from skbayesnn.estimators._validation import check_one_of_std_and_cov
 
 _PARALLEL = nn.DataParallel | nn.parallel.DistributedDataParallel
 OUTPUTS = ("logits", "probabilities")

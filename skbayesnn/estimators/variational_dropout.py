@@ -6,12 +6,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from skbayesnn import _validation
 from skbayesnn._families import Correlated, Independent, Point
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn.estimators import _pruning, _validation
+from skbayesnn.estimators import _pruning
 from skbayesnn.estimators._classification import MANY_ROWS, BayesianClassifier
+from skbayesnn.estimators._job import VariationalSpec
 from skbayesnn.estimators._regression import BayesianRegressor
-from skbayesnn.estimators._variational_spec import VariationalSpec
 
 
 class _VariationalDropout(_pruning.Prunable):

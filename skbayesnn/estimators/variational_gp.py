@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from skbayesnn import _validation
 from skbayesnn._families import Bernoulli, Family, FixedWidth, MeanField, Point
-from skbayesnn._parameters import layer_size
-from skbayesnn.estimators import _validation
+from skbayesnn._validation import layer_size
 from skbayesnn.estimators._base import BayesianNetwork
+from skbayesnn.estimators._job import VariationalSpec
 from skbayesnn.estimators._regression import BayesianRegressor
-from skbayesnn.estimators._variational_spec import VariationalSpec
 
 
 class _VariationalGP(BayesianNetwork):

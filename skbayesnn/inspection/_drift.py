@@ -11,10 +11,10 @@ from sklearn.base import is_classifier
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._data.validate import named_after
-from skbayesnn._fitted_state import become, prediction
+from skbayesnn._batch.cross_fit import cross_fitted, held_out_folds
+from skbayesnn._data.validation import named_after
 from skbayesnn._meta.functions import predict_uncertainty
-from skbayesnn._meta.held_out import held_out_folds
+from skbayesnn._runtime import become, one_call, prediction, warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     OutlierMixin,
@@ -22,14 +22,12 @@ from skbayesnn._sklearn_compat import (
     safe_split,
 )
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn._warnings import one_call, warn
-from skbayesnn.estimators._validation import check_number
+from skbayesnn._validation import check_number
 from skbayesnn.estimators.anchored_ensemble import (
     AnchoredEnsembleClassifier,
     AnchoredEnsembleRegressor,
 )
 from skbayesnn.inspection._importance import default_kind
-from skbayesnn.model_selection._cross_fit import cross_fitted
 
 # So many new rows, on whose ranks all models agree, are added to those whose agreement
 # is measured: of a few rows it is not known, and too little would be a false alarm.

@@ -11,7 +11,7 @@ from sklearn.utils import Bunch
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn._typing import RandomState
-from skbayesnn.estimators._validation import check_number, random_source
+from skbayesnn._validation import check_number, random_source
 
 # Characters of a name that is shown.
 LONGEST_NAME = 32

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from skbayesnn._distributions.labels import columns_of
+from skbayesnn._distributions.components import columns_of
 from skbayesnn.metrics._validation import (
     LEVELS,
     inside_unit_interval,

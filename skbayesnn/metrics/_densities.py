@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
+from skbayesnn._distributions.components import gaussian_log_density
 from skbayesnn._distributions.crps import gaussian_mixture_crps
-from skbayesnn._distributions.gaussian import gaussian_log_density
-from skbayesnn._settings import undisturbed
+from skbayesnn._runtime import undisturbed
 from skbayesnn.metrics._validation import no_nan, present, weighted_mean
 
 

@@ -6,17 +6,17 @@ every estimator the form that finds its own tau, ``MCDropoutRegressorCV`` and ot
 """
 
 from skbayesnn.model_selection._cross_val_predict import cross_val_predict_uncertainty
-from skbayesnn.model_selection._cross_validated import (
+from skbayesnn.model_selection._search import (
+    BatchedGridSearchCV,
+    BatchedRandomizedSearchCV,
+)
+from skbayesnn.model_selection._tau_cv import (
     BBBClassifierCV,
     BBBRegressorCV,
     MCDropoutClassifierCV,
     MCDropoutRegressorCV,
     VariationalDropoutClassifierCV,
     VariationalDropoutRegressorCV,
-)
-from skbayesnn.model_selection._search import (
-    BatchedGridSearchCV,
-    BatchedRandomizedSearchCV,
 )
 
 __all__ = [

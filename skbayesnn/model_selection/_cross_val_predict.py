@@ -13,9 +13,9 @@ from sklearn.utils.metadata_routing import (
     process_routing,
 )
 
+from skbayesnn._batch.cross_fit import check_each_row_once, cross_fitted, held_out_folds
 from skbayesnn._meta import functions
-from skbayesnn._meta.held_out import check_each_row_once, held_out_folds
-from skbayesnn._parameters import check_option
+from skbayesnn._runtime import one_call
 from skbayesnn._sklearn_compat import (
     check_method_params,
     num_samples,
@@ -23,8 +23,7 @@ from skbayesnn._sklearn_compat import (
     safe_split,
 )
 from skbayesnn._typing import MatrixLike
-from skbayesnn._warnings import one_call
-from skbayesnn.model_selection._cross_fit import cross_fitted
+from skbayesnn._validation import check_option
 
 # Methods, the options of each, and whether it is of y, too.
 METHODS: dict[str, tuple[Callable, tuple[str, ...], bool]] = {

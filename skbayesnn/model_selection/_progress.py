@@ -5,8 +5,8 @@ from numbers import Real
 
 import numpy as np
 
-from skbayesnn.estimators._progress import tqdm_bar
-from skbayesnn.model_selection._result_store import Key, Outcome
+from skbayesnn._batch.outcomes import Key, Outcome
+from skbayesnn.estimators._fit import tqdm_bar
 
 
 class SearchProgress:

@@ -18,8 +18,10 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler, check_cv
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._fitted_state import become
-from skbayesnn._parameters import check_number
+from skbayesnn._batch.executor import Executor, FoldScorer, Resources
+from skbayesnn._batch.jobs import JobBuilder, network_of
+from skbayesnn._batch.outcomes import Outcome, ResultStore, hash_of
+from skbayesnn._runtime import become, one_call, warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     BaseSearchCV,
@@ -33,13 +35,9 @@ from skbayesnn._sklearn_compat import (
     scorers_of_search,
 )
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn._warnings import one_call, warn
-from skbayesnn.model_selection._executor import Executor, Resources
-from skbayesnn.model_selection._jobs import JobBuilder, network_of
+from skbayesnn._validation import check_number
 from skbayesnn.model_selection._progress import SearchProgress
-from skbayesnn.model_selection._replay import SearchInputs, learned, replay
-from skbayesnn.model_selection._result_store import Outcome, ResultStore, hash_of
-from skbayesnn.model_selection._worker import FoldScorer
+from skbayesnn.model_selection._sklearn_results import SearchInputs, learned, replay
 
 _DOC = """{first_line}
 

@@ -8,7 +8,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._meta.functions import predictive_cdf
-from skbayesnn.estimators._validation import Integral, check_number
+from skbayesnn._validation import Integral, check_number
 from skbayesnn.inspection._importance import of_target
 from skbayesnn.metrics._validation import present
 from skbayesnn.plotting._shared import (

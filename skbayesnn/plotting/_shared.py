@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skbayesnn._data.outliers import common_range
+from skbayesnn._data.scaling import common_range
 from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn.inspection._importance import of_target, short_names
 

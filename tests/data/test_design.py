@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy import sparse
 
-from skbayesnn._data import design
-from skbayesnn._data.design import Design, Scaling, Share
-from skbayesnn._data.validate import Table
+from skbayesnn._data import training_rows
+from skbayesnn._data.training_rows import Design, Scaling, Share
+from skbayesnn._data.validation import Table
 
 ROWS, INPUTS, TARGETS, TRAINING, HELD_OUT = 23, 4, 2, 11, 3
 CPU, F64 = torch.device("cpu"), torch.float64
@@ -93,7 +93,7 @@ def test_batches_are_parts_of_the_order(
     table, shares, common, seed, at_once, monkeypatch
 ):
     """However many are gathered at once: one, two of three, or all."""
-    monkeypatch.setattr(design, "_NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(training_rows, "_NUMBERS_AT_ONCE", at_once)
     rows = Design(table, shares, CPU, F64)
     order = _positions(common, seed)
     found = list(rows.batches(order, 4))

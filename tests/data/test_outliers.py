@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from skbayesnn._data.outliers import (
+from skbayesnn._data.scaling import (
     common_range,
     is_outlier,
     ordinary_rows,

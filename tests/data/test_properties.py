@@ -7,9 +7,8 @@ import pytest
 from scipy import sparse
 
 from skbayesnn import MCDropoutRegressor
-from skbayesnn._data.magnitude import divided, magnitude
-from skbayesnn._data.scaling import Scaling
-from skbayesnn._data.validate import check_inputs, check_weights
+from skbayesnn._data.scaling import Scaling, divided, magnitude
+from skbayesnn._data.validation import check_inputs, check_weights
 
 pytest.importorskip("hypothesis")
 from hypothesis import given, settings

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 import skbayesnn
 from skbayesnn._data.scaling import Scaling
-from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._distributions.components import Gaussians
 
 ROWS, INPUTS, TARGETS, DRAWS = 41, 3, 2, 5
 PACKAGE = Path(skbayesnn.__file__).parent

@@ -17,7 +17,7 @@ from skbayesnn import (
 )
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.sparse_rows import SparseRows, suits_sparse_rows
-from skbayesnn._inference import predictive
+from skbayesnn._engine import posterior
 from tests.memory import memory_of
 
 ROWS, COLUMNS, DRAWS, MEMBERS, UNITS = 37, 611, 5, 2, 3
@@ -128,7 +128,7 @@ def test_neither_rows_nor_weights_are_all_dense(seed, monkeypatch, how):
     model = MCDropoutClassifier((n_units,), max_iter=1, n_draws=n_draws, length_scale=1)
     model.fit(X[:50], y[:50])
     # A large block, freed at once, of which no page is written to.
-    monkeypatch.setattr(predictive, "keep_freed_memory", lambda: None)
+    monkeypatch.setattr(posterior, "keep_freed_memory", lambda: None)
     asked = (X, y) if how == "log_predictive_density" else (X,)
     dense = 8 * n_columns * min(n_draws * n_units, n_rows)
     of_tensor, of_arrays = memory_of(lambda: getattr(model, how)(*asked))

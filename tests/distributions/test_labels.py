@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skbayesnn._distributions.labels import columns_of
+from skbayesnn._distributions.components import columns_of
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,15 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn import AnchoredEnsembleClassifier, AnchoredEnsembleRegressor
-from skbayesnn._inference.held_out_tau import draws_together, likeliest_level
-from skbayesnn._inference.noise import ROWS as ROW_NOISE
-from skbayesnn._inference.noise import anchor_normal, philox
-from skbayesnn.estimators import _held_out_choice, _specification
-from skbayesnn.estimators._held_out_choice import folds_of
-from skbayesnn.estimators._prepared import prepare
-from skbayesnn.estimators._program import train_together
-from skbayesnn.estimators._serialization import posterior_of
-from skbayesnn.estimators._task import task_of
+from skbayesnn._engine.held_out_tau import draws_together, likeliest_level
+from skbayesnn._engine.random import ROWS as ROW_NOISE
+from skbayesnn._engine.random import anchor_normal, philox
+from skbayesnn.estimators import _job, _selection
+from skbayesnn.estimators._fit import train_together
+from skbayesnn.estimators._fitted import posterior_of
+from skbayesnn.estimators._job import task_of
+from skbayesnn.estimators._selection import folds_of
+from skbayesnn.estimators._training_data import prepare
 
 ROWS, INPUTS, TARGETS, MEMBERS = 12, 3, 2, 500
 LENGTH_SCALE, BIAS_LENGTH_SCALE = 1.3, 0.6
@@ -145,8 +145,8 @@ def test_tau_is_that_of_held_out_rows_under_the_conjugate_posterior(seed, monkey
     18 % in each fold, is a tenth of what rows vary by, so that the noise is known to
     1 %; and it is rounded to 1 %.
     """
-    monkeypatch.setattr(_held_out_choice, "_OF_A_PART", 60)
-    monkeypatch.setattr(_held_out_choice, "_OF_ALL_PARTS", 300)
+    monkeypatch.setattr(_selection, "_OF_A_PART", 60)
+    monkeypatch.setattr(_selection, "_OF_ALL_PARTS", 300)
     X, y = _linear_table(seed, 40, 0.5)
     model = _linear(n_estimators=60, random_state=seed)
     model.set_params(batch_size=40).fit(X, y)
@@ -227,7 +227,7 @@ def test_large_tables_learn_the_noise_from_the_rows_alone(seed, rows, monkeypatc
 
     At the end of each training 1 / tau is the mean of (y - Z w)^2.
     """
-    for module in (_specification, _held_out_choice):
+    for module in (_job, _selection):
         monkeypatch.setattr(module, "MOST_ENTRIES", ROWS * INPUTS)
     X, y, _ = rows
     y = y[:, 0]

@@ -22,7 +22,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
-from skbayesnn._inference.record import Record
+from skbayesnn._engine.training import Record
 from tests.estimators.posteriors import BBB, MC_DROPOUT, VARIATIONAL
 
 KINDS = [MCDropoutRegressor, MCDropoutClassifier]

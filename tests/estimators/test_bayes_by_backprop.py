@@ -21,7 +21,7 @@ from skbayesnn import (
     BBBRegressor,
     MCDropoutRegressor,
 )
-from skbayesnn._inference.record import Record
+from skbayesnn._engine.training import Record
 from skbayesnn.model_selection import BBBRegressorCV
 from skbayesnn.networks import MLP
 from tests.estimators.posteriors import BBB, VARIATIONAL

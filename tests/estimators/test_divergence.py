@@ -16,8 +16,8 @@ from skbayesnn import (
     VariationalDropoutRegressor,
     VariationalGPRegressor,
 )
-from skbayesnn.estimators import _program
-from skbayesnn.estimators._underfit import explained_entropy, explained_variance
+from skbayesnn.estimators import _fit
+from skbayesnn.estimators._diagnostics import explained_entropy, explained_variance
 
 REGRESSORS = [
     MCDropoutRegressor,
@@ -100,7 +100,7 @@ def test_an_absurd_network_is_left_out(seed, kind, factor, monkeypatch):
         (10,), max_iter=60, n_estimators=4, dropout=0.0, n_draws=5, random_state=seed
     )
     whole = clone(model).fit(X, y)
-    train = _program.train
+    train = _fit.train
 
     def spoilt(*arguments, **named):
         trained = train(*arguments, **named)
@@ -109,7 +109,7 @@ def test_an_absurd_network_is_left_out(seed, kind, factor, monkeypatch):
                 layer[name][2] *= -factor
         return trained
 
-    monkeypatch.setattr(_program, "train", spoilt)
+    monkeypatch.setattr(_fit, "train", spoilt)
     with pytest.warns(ConvergenceWarning, match=r"1 of 4 networks.*left out.*absurd"):
         model.fit(X, y)
     np.testing.assert_array_equal(model.seeds_, np.delete(whole.seeds_, 2))

@@ -6,9 +6,9 @@ import torch
 from scipy.special import entr
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn._engine import training
+from skbayesnn._engine.bound import Bound
 from skbayesnn._families import FAMILIES
-from skbayesnn._inference import training
-from skbayesnn._inference.bound import Bound
 from skbayesnn._priors import PRIORS
 
 ROWS, COLUMNS, HIDDEN = 37, 3, 5

@@ -13,8 +13,8 @@ from skbayesnn import (
     MCDropoutRegressor,
     VariationalDropoutRegressor,
 )
-from skbayesnn._data.validate import Table
-from skbayesnn.estimators._experience_replay import kept_of, with_kept
+from skbayesnn._data.validation import Table
+from skbayesnn.estimators._streaming import kept_of, with_kept
 
 COLUMNS, TARGETS = 3, 2
 SMALL = {"hidden_layer_sizes": (5,), "n_draws": 4, "random_state": 0}

@@ -20,10 +20,10 @@ from skbayesnn import (
     VariationalDropoutRegressor,
     VariationalGPRegressor,
 )
-from skbayesnn.estimators import _held_out_choice, _program
-from skbayesnn.estimators._held_out_choice import Judgement
-from skbayesnn.estimators._prepared import prepare
-from skbayesnn.estimators._task import task_of
+from skbayesnn.estimators import _fit, _selection
+from skbayesnn.estimators._job import task_of
+from skbayesnn.estimators._selection import Judgement
+from skbayesnn.estimators._training_data import prepare
 from skbayesnn.model_selection import (
     BBBClassifierCV,
     MCDropoutClassifierCV,
@@ -70,13 +70,13 @@ def table(seed):
 
 def folds(X, y):
     """The part of every row, as of the table that ``fit`` sees."""
-    return _held_out_choice.folds_of(X, np.unique(y, return_inverse=True)[1])
+    return _selection.folds_of(X, np.unique(y, return_inverse=True)[1])
 
 
 def scores_of(model, *given, device=CPU):
     """Log densities of all settings of a task, and the task."""
     task = task_of(model, prepare(model, *given))
-    [found] = _held_out_choice.judgements([task], device, torch.float64)
+    [found] = _selection.judgements([task], device, torch.float64)
     return [one.score for one in found], task
 
 
@@ -210,7 +210,7 @@ def test_together_each_chooses_as_alone(table, seed):
         task_of(model, prepare(model, X[kept], y[kept]))
         for model, kept in zip(models, rows, strict=True)
     ]
-    together = _program.train_together(models, tasks)
+    together = _fit.train_together(models, tasks)
     for model, kept, fitted in zip(models, rows, together, strict=True):
         alone = model.fit(X[kept], y[kept]).length_scale_
         np.testing.assert_array_equal(fitted.task.length_scale, [alone, alone])
@@ -237,7 +237,7 @@ def test_where_tau_is_chosen_nothing_else_is(kind, table, monkeypatch):
     def trained(*args):
         raise AssertionError
 
-    monkeypatch.setattr(_held_out_choice, "train", trained)
+    monkeypatch.setattr(_selection, "train", trained)
     settings = EXACT | {"max_iter": "auto"}
     model = kind(taus=[0.5, 1.0], cv=2, **settings, random_state=0).fit(X, y)
     assert model.length_scale_ == 1.0 and model.length_scale == "auto"
@@ -264,14 +264,14 @@ def test_where_nothing_can_be_held_out_there_is_no_choice():
 
 def test_a_scale_that_diverges_is_not_chosen(table, seed, monkeypatch):
     X, y = table
-    train = _held_out_choice.train
+    train = _selection.train
 
     def all_but_the_last_fail(*args, **options):
         trained = train(*args, **options)
         trained.failed[np.arange(len(trained.failed)) % 3 < 2] = 1
         return trained
 
-    monkeypatch.setattr(_held_out_choice, "train", all_but_the_last_fail)
+    monkeypatch.setattr(_selection, "train", all_but_the_last_fail)
     model = MCDropoutClassifier(**EXACT, random_state=seed).fit(X, y)
     assert model.length_scale_ == SCALES[-1]
 
@@ -311,7 +311,7 @@ def test_an_interruption_leaves_the_estimator_as_it_was(table, monkeypatch):
         raise KeyboardInterrupt
 
     model = MCDropoutClassifier(warm_start=True, **EXACT, random_state=0)
-    monkeypatch.setattr(_held_out_choice, "train", interrupted)
+    monkeypatch.setattr(_selection, "train", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert not hasattr(model, "length_scale_")
@@ -349,7 +349,7 @@ def test_what_the_noise_asks_for(noise, wide, seed):
 def test_means_are_those_with_the_scale_given(likelihood, chosen, seed, monkeypatch):
     X, y = smooth(seed, 0.1)
     y = np.exp(y).round() if likelihood == "poisson" else y
-    monkeypatch.setattr(_held_out_choice, "best_setting", lambda task, judged: chosen)
+    monkeypatch.setattr(_selection, "best_setting", lambda task, judged: chosen)
     settings = EXACT | {"likelihood": likelihood, "n_estimators": 2}
     model = MCDropoutRegressor(**settings, random_state=seed).fit(X, y)
     task = task_of(model, prepare(model, X, y))
@@ -375,7 +375,7 @@ def test_a_stream_keeps_what_was_chosen_and_else_follows_its_rows(
     chosen, seed, monkeypatch
 ):
     X, y = smooth(seed, 0.1)
-    monkeypatch.setattr(_held_out_choice, "best_setting", lambda task, judged: chosen)
+    monkeypatch.setattr(_selection, "best_setting", lambda task, judged: chosen)
     settings = EXACT | {"hidden_layer_sizes": (40,)}
     model = MCDropoutRegressor(**settings, random_state=seed).fit(X[:30], y[:30])
     fan_ins = np.array([2, 40])
@@ -437,7 +437,7 @@ def test_a_shorter_training_has_to_be_better_beyond_doubt(table):
         ((none, [-9, -9, -9, -9], [-8, -8, -9, -9]), tenth),
         ((np.full(4, np.nan), [-9, -9, -9, -9], none), quarter),
     ):
-        chosen = _held_out_choice._chosen(task, judged(*densities))
+        chosen = _selection._chosen(task, judged(*densities))
         assert set(chosen.members.n_epochs) == {n_epochs}
         assert chosen.noise is None and not chosen.settings
 
@@ -462,7 +462,7 @@ def test_doubt_is_that_of_rows_that_are_there_as_often(seed):
 @pytest.mark.parametrize("chosen", [0, 1, 2])
 def test_the_fit_is_that_with_the_length_given(kind, chosen, table, seed, monkeypatch):
     X, y = table
-    monkeypatch.setattr(_held_out_choice, "best_setting", lambda task, judged: chosen)
+    monkeypatch.setattr(_selection, "best_setting", lambda task, judged: chosen)
     model = kind(**OPEN, random_state=seed).fit(X, y)
     given = kind(**OPEN | {"max_iter": model.n_iter_}, random_state=seed).fit(X, y)
     np.testing.assert_array_equal(model.predict_proba(X), given.predict_proba(X))
@@ -501,7 +501,7 @@ def test_of_many_rows_two_parts_are_held_out(n_rows, n_folds, seed):
     y = (X[:, 0] > 0).astype(int)
     model = MCDropoutClassifier(**OPEN, random_state=seed)
     task = task_of(model, prepare(model, X, y))
-    for without in _held_out_choice._without_folds(task):
+    for without in _selection._without_folds(task):
         assert len(without.shares) == n_folds
         assert without.n_members == n_folds * len(without.settings)
     held_out = np.concatenate([share.validation for share in without.shares])
@@ -522,7 +522,7 @@ def test_together_each_chooses_its_length_as_alone(seed):
     ]
     tasks = [task_of(model, one) for model, one in zip(models, prepared, strict=True)]
     assert [len(task.settings) for task in tasks] == [5, 3]
-    together = _program.train_together(models, tasks)
+    together = _fit.train_together(models, tasks)
     for model, r, fitted in zip(models, rows, together, strict=True):
         alone = model.fit(X[r], y[r])
         np.testing.assert_array_equal(fitted.task.length_scale[:1], alone.length_scale_)
@@ -576,7 +576,7 @@ def test_regressors_that_learn_rates_choose_of_all_rows(model, n_rows, n_folds, 
     X = np.random.default_rng(seed).normal(size=(n_rows, 2))
     task = task_of(model, prepare(model, X, X[:, 0]))
     assert len(lengths_of(task)) == len(SHARES)
-    for without in _held_out_choice._without_folds(task):
+    for without in _selection._without_folds(task):
         assert len(without.shares) == n_folds
 
 

@@ -11,16 +11,12 @@ from skbayesnn import (
     MCDropoutRegressor,
     VariationalDropoutRegressor,
 )
-from skbayesnn._distributions.likeliest import PRIOR_STD
+from skbayesnn._distributions.map_factor import PRIOR_STD
 from skbayesnn._likelihoods import likelihood_named
-from skbayesnn.estimators import (
-    _held_out_choice,
-    _program,
-    _specification,
-)
-from skbayesnn.estimators._prepared import prepare
-from skbayesnn.estimators._serialization import posterior_of
-from skbayesnn.estimators._task import task_of
+from skbayesnn.estimators import _fit, _job, _selection
+from skbayesnn.estimators._fitted import posterior_of
+from skbayesnn.estimators._job import task_of
+from skbayesnn.estimators._training_data import prepare
 from skbayesnn.model_selection import VariationalDropoutRegressorCV
 
 ROWS, INPUTS, TARGETS, N_DRAWS = 44, 3, 2, 50
@@ -351,9 +347,9 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
     X, y = table
     model = seeded(model, seed)
     weights = np.random.default_rng(seed).integers(1, 4, size=ROWS).astype(float)
-    fold = _held_out_choice.folds_of(X)
+    fold = _selection.folds_of(X)
     task = task_of(model, prepare(model, X, y, weights))
-    [judged] = _held_out_choice.judgements([task], CPU, torch.float64)
+    [judged] = _selection.judgements([task], CPU, torch.float64)
     for setting, found in zip(task.settings, judged, strict=True):
         said, of_rows = [], []
         for number in range(5):
@@ -372,7 +368,7 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
         for name, values in expected.items():
             assert found.noise[name] == pytest.approx(values, abs=4e-3)
     model.fit(X, y, weights)
-    chosen = judged[_held_out_choice.best_setting(task, judged)]
+    chosen = judged[_selection.best_setting(task, judged)]
     for name, values in chosen.noise.items():
         np.testing.assert_allclose(kept_noise(model, name), [values], rtol=1e-12)
 
@@ -386,7 +382,7 @@ def test_together_each_has_its_own_noise(model, table, seed):
         task_of(one, prepare(one, X[kept], y[kept]))
         for one, kept in zip(models, rows, strict=True)
     ]
-    together = _program.train_together(models, tasks)
+    together = _fit.train_together(models, tasks)
     found = [fitted.task.noise for fitted in together]
     for name in found[0]:
         assert len({noise[name].tobytes() for noise in found}) > 1
@@ -414,7 +410,7 @@ def test_a_constant_target_has_no_say(table, seed):
     settings = EXACT | {"max_iter": "auto", "random_state": seed}
     model = VariationalDropoutRegressor(**settings)
     task = task_of(model, prepare(model, X, targets))
-    [judged] = _held_out_choice.judgements([task], CPU, torch.float64)
+    [judged] = _selection.judgements([task], CPU, torch.float64)
     # Of y, whose noise is 0.5: -0.7 a row where all else is known.
     assert len(judged) == 3 and max(one.score for one in judged) < 0
 
@@ -512,7 +508,7 @@ def test_without_noise_on_the_weights_it_is_of_the_residuals(table, monkeypatch)
     def trained(*args):
         raise AssertionError
 
-    monkeypatch.setattr(_held_out_choice, "train", trained)
+    monkeypatch.setattr(_selection, "train", trained)
     point = VariationalDropoutRegressor(**EXACT, dropout=0.0, random_state=0)
     assert task_of(point, prepare(point, X, y)).plan.noise_from == "residuals"
     point.set_params(max_iter="auto").fit(X, y)
@@ -524,7 +520,7 @@ def test_where_tau_is_chosen_nothing_else_is(table, monkeypatch):
     def trained(*args):
         raise AssertionError
 
-    monkeypatch.setattr(_held_out_choice, "train", trained)
+    monkeypatch.setattr(_selection, "train", trained)
     settings = EXACT | {"max_iter": "auto"}
     VariationalDropoutRegressorCV(taus=[2.0, 4.0], cv=2, **settings).fit(X, y)
 
@@ -543,14 +539,14 @@ def test_rows_that_are_the_same_have_the_noise_of_their_training():
 
 def test_networks_that_diverge_have_no_say(table, monkeypatch):
     X, y = table
-    train = _held_out_choice.train
+    train = _selection.train
 
     def one_fails(*args, **options):
         trained = train(*args, **options)
         trained.failed[1] = 3
         return trained
 
-    monkeypatch.setattr(_held_out_choice, "train", one_fails)
+    monkeypatch.setattr(_selection, "train", one_fails)
     model = VariationalDropoutRegressor(**EXACT, random_state=0)
     with pytest.warns(UserWarning, match=f"or the networks diverged.*{UNTOLD}"):
         model.fit(X, y)
@@ -573,11 +569,11 @@ def test_what_is_open_is_what_can_be_given():
 def test_of_many_rows_some_are_looked_at(table, monkeypatch, seed):
     """All of a part are left out of the training; what is said is said of some."""
     X, y = table
-    monkeypatch.setattr(_held_out_choice, "_MOST_HELD_OUT", 5)
+    monkeypatch.setattr(_selection, "_MOST_HELD_OUT", 5)
     model = seeded(MCDropoutRegressor(**EXACT, likelihood="student_t"), seed)
     task = task_of(model, prepare(model, X, y))
     shares = [
-        one for [part] in [_held_out_choice._without_folds(task)] for one in part.shares
+        one for [part] in [_selection._without_folds(task)] for one in part.shares
     ]
     assert [len(share.validation) for share in shares] == [5] * 5
     assert sum(len(share.rows) for share in shares) == 4 * ROWS
@@ -588,7 +584,7 @@ def test_large_tables_hold_nothing_out(table, monkeypatch):
     """Of as many numbers as the limit, of which is warned; not of one less."""
     X, y = table
     model = VariationalDropoutRegressor(**EXACT, random_state=0)
-    for module in (_specification, _held_out_choice):
+    for module in (_job, _selection):
         monkeypatch.setattr(module, "MOST_ENTRIES", ROWS * INPUTS)
     with pytest.warns(UserWarning, match=f"X has {ROWS * INPUTS} numbers.*{UNTOLD}"):
         model.fit(X, y)

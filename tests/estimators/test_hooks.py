@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from skbayesnn import MCDropoutRegressor
-from skbayesnn._inference.hooks import Hook
-from skbayesnn._inference.posterior import Posterior
+from skbayesnn._engine.config import Hook
+from skbayesnn._engine.posterior import Posterior
 
 ROWS, INPUTS, EPOCHS = 31, 3, 5
 

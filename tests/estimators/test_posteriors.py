@@ -15,8 +15,8 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold
 
 from skbayesnn import load, save
-from skbayesnn._data.validate import Table
-from skbayesnn.estimators import _serialization
+from skbayesnn._data.validation import Table
+from skbayesnn.estimators import _fitted
 from tests.estimators.posteriors import CASES, REGRESSORS
 from tests.together import fit_together
 
@@ -205,9 +205,9 @@ def test_member_of_a_program_is_the_estimator_alone(case, data, small):
     )
     for model, r, member in zip(models, rows, together, strict=True):
         alone = clone(model).fit(data.X[r], target(case, data)[r])
-        arrays = _serialization.arrays_of(member.trained.posterior)
+        arrays = _fitted.arrays_of(member.trained.posterior)
         assert_same_parameters(arrays, alone.parameters_, **TRAINED)
-        attributes = _serialization.fitted_attributes(member, 30.0)
+        attributes = _fitted.fitted_attributes(member, 30.0)
         np.testing.assert_allclose(attributes["loss_curve_"], alone.loss_curve_)
         np.testing.assert_allclose(attributes["dropout_"], alone.dropout_)
         np.testing.assert_allclose(attributes["weight_decay_"], alone.weight_decay_)
@@ -593,5 +593,5 @@ def test_member_of_a_program_is_the_estimator_alone_on_a_gpu(case, data, small):
     together = fit_together(models, table, [np.arange(41)] * 3, classes=classes)
     for model, member in zip(models, together, strict=True):
         alone = clone(model).fit(data.X, target(case, data))
-        arrays = _serialization.arrays_of(member.trained.posterior)
+        arrays = _fitted.arrays_of(member.trained.posterior)
         assert_same_parameters(arrays, alone.parameters_, **TRAINED)

@@ -11,7 +11,7 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 from skbayesnn._predictive.mixin import mean_and_covariance
-from skbayesnn.estimators._draws import fitted_posterior
+from skbayesnn.estimators._fitted import fitted_posterior
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from skbayesnn import BBBRegressor, MCDropoutClassifier, MCDropoutRegressor
-from skbayesnn.estimators import _program, _task
-from skbayesnn.estimators._prepared import prepare
+from skbayesnn.estimators import _fit, _job
+from skbayesnn.estimators._training_data import prepare
 
 ROWS, INPUTS, FOLDS = 38, 4, 3
 SMALL = {
@@ -55,7 +55,7 @@ def test_members_may_each_leave_a_fold_out(data, seed, estimator, kind):
     """
     X, y = data[kind]
     estimator = estimator.set_params(random_state=seed)
-    task = _task.task_of(estimator, prepare(estimator, X, y))
+    task = _job.task_of(estimator, prepare(estimator, X, y))
     [share] = task.shares
     fold = np.arange(ROWS) % FOLDS
     shares = tuple(
@@ -71,7 +71,7 @@ def test_members_may_each_leave_a_fold_out(data, seed, estimator, kind):
     apart = replace(task, shares=shares)
     assert apart.n_members == FOLDS and apart.scaling == task.scaling
     assert apart.total_weight == pytest.approx(ROWS * (FOLDS - 1) / FOLDS)
-    [together] = _program.train_together([estimator], [apart])
+    [together] = _fit.train_together([estimator], [apart])
     for k, one in enumerate(shares):
         members = task.members
         alone = replace(
@@ -87,7 +87,7 @@ def test_members_may_each_leave_a_fold_out(data, seed, estimator, kind):
                 n_epochs=members.n_epochs[[k]],
             ),
         )
-        [fitted] = _program.train_together([estimator], [alone])
+        [fitted] = _fit.train_together([estimator], [alone])
         found = _parameters(together.trained.select(np.array([k])))
         for ours, theirs in zip(found, _parameters(fitted.trained), strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
@@ -97,7 +97,7 @@ def test_a_specification_is_in_the_units_of_the_data(data, seed):
     """tau, N and the scale of y meet in the task alone."""
     X, y = data["numbers"]
     estimator = MCDropoutRegressor(tau=0.5, random_state=seed, **SMALL)
-    task = _task.task_of(estimator, prepare(estimator, X, 20 * y))
+    task = _job.task_of(estimator, prepare(estimator, X, 20 * y))
     np.testing.assert_allclose(task.tau, 0.5)
     variance = np.var(20 * y)
     np.testing.assert_allclose(task.members.tau, [[0.5 * variance]])

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
-from skbayesnn._inference.optimizer import Adam
+from skbayesnn._engine.optimizer import Adam
 
 
 def assert_same_state(actual, desired):

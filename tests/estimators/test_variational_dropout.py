@@ -14,8 +14,8 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 
 from skbayesnn import VariationalDropoutClassifier, VariationalDropoutRegressor
+from skbayesnn._engine.posterior import Posterior
 from skbayesnn._families import Independent, Point
-from skbayesnn._inference.posterior import Posterior
 from skbayesnn._likelihoods import Gaussian
 from skbayesnn._networks import MLP
 from skbayesnn.estimators import _pruning

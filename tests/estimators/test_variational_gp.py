@@ -7,7 +7,7 @@ from scipy.special import erf
 
 from skbayesnn import MCDropoutRegressor, VariationalGPRegressor
 from skbayesnn._families import Bernoulli, FixedWidth, MeanField, Point
-from skbayesnn.estimators import _serialization
+from skbayesnn.estimators import _fitted
 from skbayesnn.model_selection import BatchedGridSearchCV
 from tests.estimators.test_anchored_ensemble import _arc_cosine, _arc_sine
 
@@ -45,7 +45,7 @@ def test_prior_has_the_kernel_of_infinitely_many_features(rows, seed, activation
             standardize=False,
             max_iter=1,
         ).fit(X, y)
-        q = _serialization.posterior_of(model, torch.device("cpu"), torch.float64)
+        q = _fitted.posterior_of(model, torch.device("cpu"), torch.float64)
         few = torch.as_tensor(X[:4])
         of_inputs, of_features = model.length_scale_
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 
 from skbayesnn._families import FAMILIES, Family
-from skbayesnn._families.variational import Variational
+from skbayesnn._families.variational_dropout import Variational
 
 # Options that are tested beside the defaults, by the family's name in the table.
 OPTIONS = {

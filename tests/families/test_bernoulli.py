@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from skbayesnn._engine.random import DrawNoise
+from skbayesnn._engine.training_random import TrainingNoise
 from skbayesnn._families import Bernoulli, Needed, Point
-from skbayesnn._inference.noise import DrawNoise
-from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn._priors import GaussianPrior
 
 MEMBERS, ROWS, INPUTS, OUTPUTS = 3, 5, 4, 2

@@ -10,6 +10,8 @@ from typing import ClassVar
 import pytest
 import torch
 
+from skbayesnn._engine.random import DrawNoise
+from skbayesnn._engine.training_random import TrainingNoise
 from skbayesnn._families import (
     Concrete,
     Family,
@@ -17,10 +19,8 @@ from skbayesnn._families import (
     describe_family,
     family_from,
 )
-from skbayesnn._families.concrete import TEMPERATURE
-from skbayesnn._families.variational import Variational
-from skbayesnn._inference.noise import DrawNoise
-from skbayesnn._inference.training_noise import TrainingNoise
+from skbayesnn._families.dropout import TEMPERATURE
+from skbayesnn._families.variational_dropout import Variational
 from skbayesnn._priors import PRIORS
 from tests.families.cases import CASES, LAWS, VARIANTS, Case, label
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from skbayesnn._engine.training_random import TrainingNoise
 from skbayesnn._families import Needed
-from skbayesnn._families.local_reparameterization import sample, sample_vjp
-from skbayesnn._inference.training_noise import TrainingNoise
+from skbayesnn._families.weight_noise import sample, sample_vjp
 
 MEMBERS, ROWS, INPUTS, OUTPUTS = 3, 5, 4, 2
 CPU = torch.device("cpu")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from skbayesnn._engine.training_random import TrainingNoise
 from skbayesnn._families import Family, MaskLayout, Needed
-from skbayesnn._inference.training_noise import TrainingNoise
 from tests.families.cases import LAWS, label
 
 MEMBERS, ROWS, STEPS, CHANNELS, TAPS = 3, 5, 4, 3, 2

@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
+from skbayesnn._engine.random import DrawNoise
 from skbayesnn._families import Point
-from skbayesnn._inference.noise import DrawNoise
 from skbayesnn._priors import GaussianPrior
 
 MEMBERS, ROWS, INPUTS, OUTPUTS = 3, 5, 4, 2

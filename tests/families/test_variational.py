@@ -5,10 +5,15 @@ import pytest
 import torch
 from scipy.stats import norm
 
+from skbayesnn._engine.training_random import TrainingNoise
 from skbayesnn._families import Correlated, Independent, Needed
-from skbayesnn._inference.training_noise import TrainingNoise
-from skbayesnn._priors import GaussianPrior, LogUniformPrior
-from skbayesnn._priors.log_uniform import CONSTANT, kingma, molchanov
+from skbayesnn._priors import (
+    CONSTANT,
+    GaussianPrior,
+    LogUniformPrior,
+    kingma,
+    molchanov,
+)
 
 MEMBERS, ROWS, INPUTS, OUTPUTS = 3, 5, 4, 2
 KEEP = torch.tensor([0.5, 0.95, 0.8], dtype=torch.float64)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from skbayesnn._engine.training import Members, Plan, start, train
+from skbayesnn._engine.training_random import TrainingNoise
 from skbayesnn._families import FAMILIES
-from skbayesnn._inference.training import Members, Plan, start, train
-from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn._likelihoods import Categorical, Gaussian, Heteroscedastic
 from skbayesnn._networks import MLP
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from skbayesnn._engine.posterior import OpenPosterior
 from skbayesnn._families import Bernoulli, Concrete, MeanField
-from skbayesnn._inference.predictive import OpenPosterior
 from skbayesnn._networks import MLP, Network
 from tests.inference.conftest import INPUTS, TARGETS
 

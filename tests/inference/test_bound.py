@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from skbayesnn._engine import bound as module
+from skbayesnn._engine.bound import bound_of
 from skbayesnn._families import Bernoulli, MeanField, Point
-from skbayesnn._inference import bound as module
-from skbayesnn._inference.bound import bound_of
 
 # Members of one seed have the same noise.
 SEEDS = np.array([4, 0, 4])

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from skbayesnn._engine import cuda_graph
+from skbayesnn._engine.cuda_graph import ReplayedNoise
+from skbayesnn._engine.step import Step
+from skbayesnn._engine.training_random import TrainingNoise, UnequalNoise
 from skbayesnn._families import MeanField
-from skbayesnn._inference import captured
-from skbayesnn._inference.replayed_noise import ReplayedNoise
-from skbayesnn._inference.step import Step
-from skbayesnn._inference.training_noise import TrainingNoise
-from skbayesnn._inference.unequal_noise import UnequalNoise
 from tests.inference.test_training import KINDS, _program, of_every_case
 
 # Three steps each.
@@ -37,9 +36,9 @@ class Rehearsed:
 def _both(engine, monkeypatch, plan, members, rows):
     """Parameters and losses with the step and with the captured one."""
     found = []
-    for kind in (Step, captured.CapturedStep):
+    for kind in (Step, cuda_graph.CapturedStep):
         monkeypatch.setattr(
-            "skbayesnn._inference.training.step_class", lambda *_, kind=kind: kind
+            "skbayesnn._engine.training.step_class", lambda *_, kind=kind: kind
         )
         trained = engine.train(plan, members, rows)
         parameters = engine.parameters(trained.posterior)
@@ -50,7 +49,7 @@ def _both(engine, monkeypatch, plan, members, rows):
 @of_every_case
 def test_same_as_the_step(engine, case, seed, monkeypatch):
     """Bit by bit, with weights, the KL's weight, and members that end before others."""
-    monkeypatch.setattr(captured, "Graph", Rehearsed)
+    monkeypatch.setattr(cuda_graph, "Graph", Rehearsed)
     plan, members = _program(engine, case, seed, kl_warm_up=0.5, n_epochs=EPOCHS)
     rows = engine.rows(plan, len(members.seeds), seed, shared=False, weighted=True)
     step, replayed = _both(engine, monkeypatch, plan, members, rows)
@@ -68,7 +67,7 @@ def test_what_went_wrong_is_told(monkeypatch):
         def capture_end(self):
             raise RuntimeError("the capture was invalidated")
 
-    cuda = captured.torch.cuda
+    cuda = cuda_graph.torch.cuda
     monkeypatch.setattr(cuda, "CUDAGraph", Broken)
     monkeypatch.setattr(cuda, "Stream", lambda device: MagicMock())
     monkeypatch.setattr(cuda, "current_stream", lambda device: MagicMock())
@@ -78,7 +77,7 @@ def test_what_went_wrong_is_told(monkeypatch):
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
     with pytest.raises(torch.cuda.OutOfMemoryError):
-        captured.Graph(torch.device("cuda")).capture(step)
+        cuda_graph.Graph(torch.device("cuda")).capture(step)
 
 
 @pytest.mark.cuda
@@ -158,7 +157,7 @@ def test_noise_is_that_of_the_step_that_comes(rows, seed):
 @pytest.mark.parametrize(
     ("device", "gradient", "n_epochs", "expected"),
     [
-        ("cuda", "pathwise", 30, captured.CapturedStep),
+        ("cuda", "pathwise", 30, cuda_graph.CapturedStep),
         ("cuda", "pathwise", 10, Step),
         ("cuda", "score", 30, Step),
         ("cpu", "pathwise", 30, Step),
@@ -169,4 +168,4 @@ def test_which_step(engine, device, gradient, n_epochs, expected):
     """Captured where there are graphs, and steps enough to pay for one."""
     plan = engine.plan(gradient=gradient, n_batches=3)
     members = engine.members(plan, SEEDS, 0.8, 1.0, 2.0, n_epochs)
-    assert captured.step_class(plan, members, torch.device(device)) is expected
+    assert cuda_graph.step_class(plan, members, torch.device(device)) is expected

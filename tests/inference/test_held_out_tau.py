@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skbayesnn._inference.held_out_tau import (
+from skbayesnn._engine.config import Hook
+from skbayesnn._engine.held_out_tau import (
     Ensemble,
     TauOfHeldOut,
     draws_together,
     finite,
     likeliest_level,
 )
-from skbayesnn._inference.hooks import Hook
 from skbayesnn._likelihoods import Gaussian, Heteroscedastic
 
 N_ROWS, N_DRAWS, TARGETS = 23, 5, 2

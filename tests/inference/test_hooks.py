@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn._inference.hooks import Hook
+from skbayesnn._engine.config import Hook
 
 
 class Swag(Hook):

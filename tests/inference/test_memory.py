@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn._inference.memory import tensor_of
+from skbayesnn._engine.resources import tensor_of
 
 # Pages (of 4 KiB, or larger) that 20 steps with 4 MiB of temporaries ask the system
 # for, before and after.
 SCRIPT = """
 import resource
 import torch
-from skbayesnn._inference.memory import keep_freed_memory
+from skbayesnn._engine.resources import keep_freed_memory
 
 def faults_of_steps():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

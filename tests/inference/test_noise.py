@@ -5,15 +5,9 @@ import pytest
 import torch
 from scipy.stats import kstest, norm, uniform
 
-from skbayesnn._inference import noise as noise_of
-from skbayesnn._inference import training_noise
-from skbayesnn._inference.noise import (
-    DrawNoise,
-    anchor_normal,
-    initial_normal,
-    philox,
-)
-from skbayesnn._inference.training_noise import TrainingNoise
+from skbayesnn._engine import random, training_random
+from skbayesnn._engine.random import DrawNoise, anchor_normal, initial_normal, philox
+from skbayesnn._engine.training_random import TrainingNoise
 
 ROWS, UNITS = 5, 3
 CPU = torch.device("cpu")
@@ -24,7 +18,7 @@ F64 = torch.float64
 def made_by(request, monkeypatch):
     """The numbers of a CPU, and those of a GPU, made here."""
     if request.param == "hashed":
-        monkeypatch.setattr(training_noise, "_suits_generators", lambda device: False)
+        monkeypatch.setattr(training_random, "_suits_generators", lambda device: False)
     return request.param
 
 
@@ -102,7 +96,7 @@ def test_one_seed_for_all_is_made_once(seed, made_by):
 def test_no_two_purposes_of_a_seed_share_their_numbers(seed):
     """Start values, anchors, noise of the rows, and draws of the weights."""
     n, seeds = 7, np.array([seed])
-    rows = np.random.Generator(philox(seed, noise_of.ROWS)).standard_normal(n)
+    rows = np.random.Generator(philox(seed, random.ROWS)).standard_normal(n)
     found = [rows, *(make(seeds, 0, n)[0] for make in (initial_normal, anchor_normal))]
     found += [*DrawNoise(seeds, range(20), CPU, F64).normal(n)[:, 0].numpy()]
     numbers = np.stack(found)
@@ -209,7 +203,7 @@ def test_resumed_at_an_epoch_is_run_through(seed, made_by):
 def _epochs(seeds, keep, monkeypatch, words_at_once, *, first=0, kinds=("mask",)):
     """What every request of the steps of some epochs gives, and one after each."""
     for name in ("_WORDS_AT_ONCE", "_WORDS_AT_ONCE_ON_A_GPU"):
-        monkeypatch.setattr(training_noise, name, words_at_once)
+        monkeypatch.setattr(training_random, name, words_at_once)
     noise = TrainingNoise(np.asarray(seeds), CPU, F64)
     found = []
 

@@ -8,12 +8,16 @@ import pytest
 import torch
 from scipy.special import log_softmax
 
+from skbayesnn._engine.config import kl_weight
+from skbayesnn._engine.objective import (
+    DATA_GRADIENTS,
+    Batch,
+    Objective,
+    priors_of,
+    weight_decay,
+)
+from skbayesnn._engine.training_random import TrainingNoise
 from skbayesnn._families import MeanField
-from skbayesnn._inference.batch import Batch
-from skbayesnn._inference.data_gradient import DATA_GRADIENTS
-from skbayesnn._inference.objective import Objective, kl_weight, weight_decay
-from skbayesnn._inference.priors import priors_of
-from skbayesnn._inference.training_noise import TrainingNoise
 from tests.families.cases import CASES
 from tests.reference import forward, mean_nll
 

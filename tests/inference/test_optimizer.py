@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn._inference.optimizer import EPSILON, Adam, FlatParameters
+from skbayesnn._engine.optimizer import EPSILON, Adam, FlatParameters
 
 
 @pytest.fixture

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn._inference.batch import Batch
-from skbayesnn._inference.batches import Batches
-from skbayesnn._inference.noise import ROWS, philox
-from skbayesnn._inference.perturbation import Perturbation
-from skbayesnn._inference.training_noise import TrainingNoise
+from skbayesnn._engine.objective import Batch
+from skbayesnn._engine.random import ROWS, philox
+from skbayesnn._engine.step import Batches, Perturbation
+from skbayesnn._engine.training_random import TrainingNoise
 
 SEEDS = np.array([4, 0, 4])
 N_ROWS, N_BATCHES, TARGETS = 12, 3, 2

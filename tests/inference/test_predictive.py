@@ -10,9 +10,9 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
-from skbayesnn._inference import predictive
-from skbayesnn._inference.predictive import OpenPosterior
-from skbayesnn.estimators._serialization import posterior_of
+from skbayesnn._engine import posterior
+from skbayesnn._engine.posterior import OpenPosterior
+from skbayesnn.estimators._fitted import posterior_of
 from tests.families.cases import LAWS, label
 from tests.memory import memory_of
 
@@ -263,7 +263,7 @@ def test_wide_rows_stay_within_working_memory(monkeypatch, seed, dropout, how):
         (10,), dropout=dropout, length_scale=1, max_iter=1, n_draws=n_draws
     ).fit(X[:20], X[:20, 0])
     # A large block, freed at once, of which no page is written to.
-    monkeypatch.setattr(predictive, "keep_freed_memory", lambda: None)
+    monkeypatch.setattr(posterior, "keep_freed_memory", lambda: None)
     with sklearn.config_context(working_memory=mebibytes):
         of_tensor, of_arrays = memory_of(lambda: getattr(model, how)(X))
     # X itself takes 5 MB, the weights of all draws 16 MB.
@@ -278,7 +278,7 @@ def test_draws_of_many_classes_are_not_all_held(monkeypatch, seed):
     y = np.arange(n_rows) % n_classes
     model = MCDropoutClassifier((9,), length_scale=1, max_iter=1, n_draws=n_draws)
     model.fit(X, y)
-    monkeypatch.setattr(predictive, "keep_freed_memory", lambda: None)
+    monkeypatch.setattr(posterior, "keep_freed_memory", lambda: None)
     held = 8 * n_rows * n_classes * n_draws
     for ask in (lambda: model.predict_uncertainty(X, "all"), lambda: predict(model, X)):
         of_tensor, of_arrays = memory_of(ask)

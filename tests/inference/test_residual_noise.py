@@ -8,14 +8,14 @@ import torch
 from sklearn.base import clone
 
 from skbayesnn import MCDropoutRegressor
+from skbayesnn._batch.cross_fit import cross_fitted
+from skbayesnn._engine import posterior, residual_variance
+from skbayesnn._engine.posterior import MeanNoise
+from skbayesnn._engine.random import DrawNoise
 from skbayesnn._families import FAMILIES
-from skbayesnn._inference import posterior, residual_noise
-from skbayesnn._inference.mean_noise import MeanNoise
-from skbayesnn._inference.noise import DrawNoise
 from skbayesnn._likelihoods.base import SMALLEST_NOISE
 from skbayesnn._networks import MLP
 from skbayesnn._networks.activations import ACTIVATIONS
-from skbayesnn.model_selection._cross_fit import cross_fitted
 from tests.reference import tangent_kernel
 
 ROWS, COLUMNS, TARGETS = 47, 5, 2
@@ -111,14 +111,14 @@ def test_few_rows_are_asked_of_a_large_network(seed, monkeypatch):
     X, Y, weights = table(seed)
     model = linear(seed, max_iter=30, dropout=0.2)
     asked = []
-    some_rows = residual_noise._some_rows
+    some_rows = residual_variance._some_rows
     monkeypatch.setattr(
-        residual_noise,
+        residual_variance,
         "_some_rows",
         lambda rows, most: asked.append(most) or some_rows(rows, most),
     )
     units = COLUMNS + TARGETS
-    monkeypatch.setattr(residual_noise, "_UNITS", 50 * units * (ROWS // 2))
+    monkeypatch.setattr(residual_variance, "_UNITS", 50 * units * (ROWS // 2))
     model.fit(X, Y, sample_weight=weights)
     assert asked[0] == ROWS // 2
     assert np.isfinite(model.noise_std_).all()

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import kstest, norm, uniform
 
-from skbayesnn._inference.streams import (
+from skbayesnn._engine.training_random import (
     Generators,
     SplitMix,
     normal_of,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from skbayesnn._engine import resources
+from skbayesnn._engine.resources import torch_threads
 from skbayesnn._families import MeanField
-from skbayesnn._inference import threads
-from skbayesnn._inference.threads import torch_threads
 
 
 def _in_a_new_thread():
@@ -77,8 +77,8 @@ def test_training_in_a_callers_inference_mode(engine, seed, family):
 
 def test_no_more_predictions_at_once_than_cores(monkeypatch):
     """The others wait, and have their turn."""
-    monkeypatch.setattr(threads, "_n_cores", lambda: 2)
-    slots, at_once, most = threads._Slots(), [], []
+    monkeypatch.setattr(resources, "_n_cores", lambda: 2)
+    slots, at_once, most = resources._Slots(), [], []
 
     def predict(_):
         with slots.one():

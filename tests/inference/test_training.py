@@ -8,16 +8,14 @@ import torch
 from sklearn.linear_model import Ridge
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
-from skbayesnn._data.validate import Table
+from skbayesnn._data.validation import Table
+from skbayesnn._engine.config import kl_weight
+from skbayesnn._engine.objective import DATA_GRADIENTS, Batch, Objective, priors_of
+from skbayesnn._engine.optimizer import BETA_1, BETA_2
+from skbayesnn._engine.training import train
+from skbayesnn._engine.training_random import TrainingNoise
 from skbayesnn._families import MeanField
-from skbayesnn._inference.batch import Batch
-from skbayesnn._inference.data_gradient import DATA_GRADIENTS
-from skbayesnn._inference.objective import Objective, kl_weight
-from skbayesnn._inference.optimizer import BETA_1, BETA_2
-from skbayesnn._inference.priors import priors_of
-from skbayesnn._inference.training import train
-from skbayesnn._inference.training_noise import TrainingNoise
-from skbayesnn.estimators._serialization import arrays_of
+from skbayesnn.estimators._fitted import arrays_of
 from tests.families.cases import CASES
 from tests.reference import mean_nll
 from tests.together import fit_together

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn._data.design import Design, Scaling, Share
-from skbayesnn._data.validate import Table
+from skbayesnn._data.training_rows import Design, Scaling, Share
+from skbayesnn._data.validation import Table
+from skbayesnn._engine.training import train
+from skbayesnn._engine.training_random import UnequalNoise
 from skbayesnn._families import MeanField
-from skbayesnn._inference.training import train
-from skbayesnn._inference.unequal_noise import UnequalNoise
 
 ROWS = 31
 SEEDS = np.array([4, 0, 4, 1])

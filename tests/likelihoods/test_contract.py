@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn._distributions.base import Components
-from skbayesnn._distributions.labels import Labels
+from skbayesnn._distributions.components import Components, Labels
 from skbayesnn._likelihoods import LIKELIHOODS, likelihood_from
 from skbayesnn._likelihoods.base import LARGEST_LOG_TAU
 

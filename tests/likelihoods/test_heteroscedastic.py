@@ -6,7 +6,7 @@ import torch
 from scipy.stats import norm
 
 from skbayesnn._likelihoods import Gaussian, Heteroscedastic
-from skbayesnn._likelihoods.heteroscedastic import LOG_VARIANCE_RANGE
+from skbayesnn._likelihoods.gaussian import LOG_VARIANCE_RANGE
 
 DRAWS, MEMBERS, ROWS, TARGETS = 7, 3, 5, 2
 

@@ -14,10 +14,9 @@ from sklearn.ensemble import BaggingRegressor
 from sklearn.preprocessing import StandardScaler
 
 from skbayesnn import MCDropoutRegressor, predict_interval, predict_uncertainty
-from skbayesnn._distributions.base import Components
-from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._distributions.components import Components, Gaussians
 from skbayesnn._likelihoods import Gaussian, Heteroscedastic, Mixture, likelihood_from
-from skbayesnn._likelihoods.heteroscedastic import LOG_VARIANCE_RANGE
+from skbayesnn._likelihoods.gaussian import LOG_VARIANCE_RANGE
 from skbayesnn._likelihoods.mixture import GaussianMixtures
 
 DRAWS, MEMBERS, ROWS, TARGETS, PEAKS = 7, 3, 5, 2, 4

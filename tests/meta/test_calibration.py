@@ -28,7 +28,7 @@ from skbayesnn import (
     predict_uncertainty,
     sample_y,
 )
-from skbayesnn._inference.predictive import OpenPosterior
+from skbayesnn._engine.posterior import OpenPosterior
 from skbayesnn._predictive.recalibration import QuantileMap
 from skbayesnn.scoring import log_density_scorer, neg_coverage_error_scorer
 from tests.linear_gaussian import LinearGaussian

@@ -217,7 +217,7 @@ def test_split_is_that_of_mapie(data):
 def test_many_rows_go_in_blocks(data, monkeypatch):
     model = ConformalRegressor(LinearGaussian(), method="cv+").fit(data.X, data.y)
     whole = model.predict_interval(data.X_new, 0.8)
-    monkeypatch.setattr("skbayesnn._predictive.cross_conformal.BLOCK", 7)
+    monkeypatch.setattr("skbayesnn._meta.cross_conformal.BLOCK", 7)
     np.testing.assert_array_equal(model.predict_interval(data.X_new, 0.8), whole)
 
 

@@ -42,7 +42,7 @@ from skbayesnn import (
     predict_uncertainty,
     sample_y,
 )
-from skbayesnn._meta.walk import open_predictive
+from skbayesnn._meta.unwrap import open_predictive
 
 hypothesis = pytest.importorskip("hypothesis")
 st = hypothesis.strategies

@@ -13,7 +13,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
-from skbayesnn._meta.held_out import held_out_folds
+from skbayesnn._batch.cross_fit import held_out_folds
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import cross_val_predict_uncertainty
 

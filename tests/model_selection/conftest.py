@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from skbayesnn.model_selection import _worker
+from skbayesnn._batch import executor
 from tests.model_selection.comparison import SEED
 
 ROWS, NEW, INPUTS, TARGETS = 47, 11, 4, 2
@@ -39,11 +39,11 @@ def data():
 @pytest.fixture
 def programs(monkeypatch):
     """Number of members and device of every program that is trained."""
-    train_group, found = _worker.train_group, []
+    train_group, found = executor.train_group, []
 
     def train(group, scorer, limit, device=None):
         found.append((len(group), device))
         return train_group(group, scorer, limit, device)
 
-    monkeypatch.setattr(_worker, "train_group", train)
+    monkeypatch.setattr(executor, "train_group", train)
     return found

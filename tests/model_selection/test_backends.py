@@ -13,7 +13,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skbayesnn.model_selection import BatchedGridSearchCV, _worker
+from skbayesnn._batch import executor
+from skbayesnn.model_selection import BatchedGridSearchCV
 from tests.model_selection.comparison import assert_same_results, quiet, regressor
 
 GRID = {
@@ -61,13 +62,13 @@ def test_number_of_jobs(data, options):
 def test_jobs_of_one_process_are_threads(data, monkeypatch, n_jobs, context, expected):
     """Programs are trained in turn, each by all of them; the refit is none."""
     found = []
-    train_group = _worker.train_group
+    train_group = executor.train_group
 
     def train(*arguments):
         found.append((torch.get_num_threads(), threading.current_thread().name))
         return train_group(*arguments)
 
-    monkeypatch.setattr(_worker, "train_group", train)
+    monkeypatch.setattr(executor, "train_group", train)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:

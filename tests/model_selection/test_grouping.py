@@ -11,11 +11,12 @@ import pytest
 import torch
 from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 
-from skbayesnn.estimators import _program
-from skbayesnn.estimators._prepared import prepare
-from skbayesnn.estimators._task import task_of
-from skbayesnn.model_selection import BatchedGridSearchCV, _grouping, _worker
-from skbayesnn.model_selection._jobs import Job
+from skbayesnn._batch import executor
+from skbayesnn._batch.jobs import Job
+from skbayesnn.estimators import _fit
+from skbayesnn.estimators._job import task_of
+from skbayesnn.estimators._training_data import prepare
+from skbayesnn.model_selection import BatchedGridSearchCV
 from tests.model_selection.comparison import (
     SMALL,
     assert_same_results,
@@ -52,7 +53,7 @@ def sizes(programs):
 
 
 def test_one_program_for_what_may_differ(data, programs, monkeypatch):
-    monkeypatch.setattr(_grouping, "WIDEST_BYTES", 2**40)
+    monkeypatch.setattr(executor, "WIDEST_BYTES", 2**40)
     search = batched(data, SHARED, cv=EQUAL)
     assert sizes(programs) == [3 * 16]
     assert_same_results(plain(data, SHARED, cv=EQUAL), search)
@@ -120,7 +121,7 @@ def test_memory_of_a_member_bounds_it(data):
         prepared = prepare(estimator, data.X, data.y)
         task = task_of(estimator, prepared)
         job = Job(("", 0), estimator, estimator, prepared, task)
-        found.append(_grouping.bytes_of([job]))
+        found.append(executor.bytes_of([job]))
         weights = n_estimators * 8 * (units * (4 + 1) + units + 1)
         activations = n_estimators * 8 * SMALL["batch_size"] * (4 + units + 1)
         # Values, gradient and two moments of Adam at least.
@@ -137,7 +138,7 @@ def test_memory_of_a_member_is_that_of_its_precision(data):
             prepared = prepare(estimator, X, data.y)
             task = task_of(estimator, prepared)
             job = Job(("", 0), estimator, estimator, prepared, task)
-            found.setdefault(dtype, set()).add(_grouping.bytes_of([job]))
+            found.setdefault(dtype, set()).add(executor.bytes_of([job]))
     [single], [double] = found.values()
     assert 1.9 * single < double <= 2 * single
 
@@ -157,7 +158,7 @@ def fail_on_gpu():
 @pytest.fixture
 def little_memory(monkeypatch):
     """A function that lets programs of more than so many members fail."""
-    train_together, tried = _program.train_together, []
+    train_together, tried = _fit.train_together, []
 
     def little(n_members, fail=fail_in_python):
         def train(estimators, *arguments):
@@ -167,7 +168,7 @@ def little_memory(monkeypatch):
                 fail()
             return train_together(estimators, *arguments)
 
-        monkeypatch.setattr(_program, "train_together", train)
+        monkeypatch.setattr(_fit, "train_together", train)
         return tried
 
     return little
@@ -192,7 +193,7 @@ def test_out_of_memory_halves_a_program(data, little_memory, fail):
 
 def test_failed_program_is_gone_before_its_halves_begin(data, monkeypatch):
     """The traceback of the error would keep its tensors."""
-    train_together, of_failed = _program.train_together, []
+    train_together, of_failed = _fit.train_together, []
 
     def train(estimators, *arguments):
         held = torch.zeros(3)
@@ -203,7 +204,7 @@ def test_failed_program_is_gone_before_its_halves_begin(data, monkeypatch):
         return train_together(estimators, *arguments)
 
     alive = []
-    monkeypatch.setattr(_program, "train_together", train)
+    monkeypatch.setattr(_fit, "train_together", train)
     with pytest.warns(UserWarning, match="out of memory with 6 members"):
         batched(data, {"tau": [0.5, 2.0]}, cv=EQUAL)
     assert alive == [False, False]
@@ -274,7 +275,7 @@ def test_other_errors_are_not_out_of_memory(data, monkeypatch):
         tried.append(len(estimators))
         raise RuntimeError("something else")
 
-    monkeypatch.setattr(_program, "train_together", fail)
+    monkeypatch.setattr(_fit, "train_together", fail)
     with pytest.raises(ValueError, match="something else"):
         batched(data, {"tau": [0.5, 2.0]}, cv=EQUAL)
     assert tried == [6]
@@ -296,7 +297,7 @@ def test_programs_with_two_jobs(data, programs):
 @pytest.mark.parametrize("pre_dispatch", ["2*n_jobs", "all"])
 def test_one_program_at_a_time_on_a_device(data, monkeypatch, pre_dispatch):
     """However long its programs take."""
-    train_group, busy, seen = _worker.train_group, [], []
+    train_group, busy, seen = executor.train_group, [], []
 
     def train(group, scorer, limit, device):
         assert device not in busy
@@ -307,7 +308,7 @@ def test_one_program_at_a_time_on_a_device(data, monkeypatch, pre_dispatch):
         seen.append(device)
         return found
 
-    monkeypatch.setattr(_worker, "train_group", train)
+    monkeypatch.setattr(executor, "train_group", train)
     grid = {"hidden_layer_sizes": [3, 4, 5, 6, 7, 8], "tau": [0.5, 2.0]}
     options = {"cv": EQUAL, "pre_dispatch": pre_dispatch}
     for context in ({}, {"backend": "loky"}):
@@ -319,7 +320,7 @@ def test_one_program_at_a_time_on_a_device(data, monkeypatch, pre_dispatch):
 
 def test_devices_work_side_by_side(data, monkeypatch):
     """Two devices train two programs at a time, on different devices."""
-    train_group, together = _worker.train_group, threading.Barrier(2)
+    train_group, together = executor.train_group, threading.Barrier(2)
     waiting, seen = [], []
 
     def train(group, scorer, limit, device):
@@ -328,7 +329,7 @@ def test_devices_work_side_by_side(data, monkeypatch):
         seen.append(sorted(waiting[:2]))
         return train_group(group, scorer, limit, device)
 
-    monkeypatch.setattr(_worker, "train_group", train)
+    monkeypatch.setattr(executor, "train_group", train)
     grid = {"hidden_layer_sizes": [3, 4]}
     batched(data, grid, cv=EQUAL, devices=["cpu", "cpu:0"], error_score="raise")
     assert seen == [["cpu", "cpu:0"]] * 2

@@ -15,15 +15,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skbayesnn import MCDropoutRegressor, predict_interval
-from skbayesnn._data.validate import Table
-from skbayesnn.estimators import _program
-from skbayesnn.estimators._task import Task
-from skbayesnn.model_selection import (
-    BatchedGridSearchCV,
-    BatchedRandomizedSearchCV,
-    _executor,
-    _worker,
-)
+from skbayesnn._batch import executor
+from skbayesnn._data.validation import Table
+from skbayesnn.estimators import _fit
+from skbayesnn.estimators._job import Task
+from skbayesnn.model_selection import BatchedGridSearchCV, BatchedRandomizedSearchCV
 from tests.model_selection.comparison import (
     PLAIN,
     assert_close,
@@ -40,7 +36,7 @@ FOLDS = ShuffleSplit(3, train_size=30, random_state=0)
 @pytest.fixture
 def interrupt(monkeypatch):
     """A function: the programs after the first n raise an exception."""
-    train_group = _worker.train_group
+    train_group = executor.train_group
 
     def after(n_programs, error=KeyboardInterrupt):
         trained = []
@@ -51,7 +47,7 @@ def interrupt(monkeypatch):
             trained.append(len(group))
             return train_group(group, *arguments)
 
-        monkeypatch.setattr(_worker, "train_group", train)
+        monkeypatch.setattr(executor, "train_group", train)
         return trained
 
     return after
@@ -203,7 +199,7 @@ def sigint():
 )
 def test_interruption_by_a_signal(data, monkeypatch, sigint, options):
     """While a program is at work, or one on each of two devices."""
-    train_group, begun = _worker.train_group, []
+    train_group, begun = executor.train_group, []
 
     def train(*arguments):
         begun.append(True)
@@ -211,7 +207,7 @@ def test_interruption_by_a_signal(data, monkeypatch, sigint, options):
             signal.raise_signal(sigint)
         return train_group(*arguments)
 
-    monkeypatch.setattr(_worker, "train_group", train)
+    monkeypatch.setattr(executor, "train_group", train)
     search = fit_interrupted(new_search(**options), data.X, data.y)
     assert len(begun) >= 3
     assert not hasattr(search, "best_estimator_")
@@ -232,7 +228,7 @@ def test_interruption_of_an_epoch(data, monkeypatch, warm_start):
 
         yield report
 
-    monkeypatch.setattr(_program, "epochs_reported", interrupted)
+    monkeypatch.setattr(_fit, "epochs_reported", interrupted)
     search = new_search().set_params(estimator__warm_start=warm_start)
     with pytest.raises(KeyboardInterrupt):
         search.fit(data.X, data.y)
@@ -351,7 +347,7 @@ def test_randomised(data, interrupt):
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_memory_does_not_grow_with_the_candidates(data, monkeypatch, n_jobs):
     """Networks, tables and fitted steps of what is through are let go."""
-    monkeypatch.setattr(_executor, "MEMBERS_AT_ONCE", 6)
+    monkeypatch.setattr(executor, "MEMBERS_AT_ONCE", 6)
     counted = {MCDropoutRegressor, Table, PCA, Task}
 
     def most_alive(n_settings):

@@ -36,12 +36,12 @@ from skbayesnn import (
     crps,
     scoring,
 )
+from skbayesnn._batch.outcomes import Outcome
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
     BatchedRandomizedSearchCV,
     _progress,
 )
-from skbayesnn.model_selection._result_store import Outcome
 from tests.model_selection.comparison import (
     PLAIN,
     ROUNDING_32,

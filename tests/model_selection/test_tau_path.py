@@ -29,6 +29,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 import skbayesnn
+from skbayesnn._batch import executor
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
     BBBClassifierCV,
@@ -37,8 +38,6 @@ from skbayesnn.model_selection import (
     MCDropoutRegressorCV,
     VariationalDropoutClassifierCV,
     VariationalDropoutRegressorCV,
-    _executor,
-    _worker,
 )
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
 from tests.model_selection.comparison import (
@@ -379,14 +378,14 @@ def test_labels_that_a_fold_does_not_know(data):
 
 def test_failed_candidates_are_not_chosen(data, monkeypatch):
     """A tau that diverges is no reason to give the others up."""
-    trained = _worker._trained
+    trained = executor._trained
 
     def fail(job, fitted, seconds):
         if fitted.task.tau[0] == 2.0:
-            return _worker.Outcome(FloatingPointError("diverged"), seconds=seconds)
+            return executor.Outcome(FloatingPointError("diverged"), seconds=seconds)
         return trained(job, fitted, seconds)
 
-    monkeypatch.setattr(_worker, "_trained", fail)
+    monkeypatch.setattr(executor, "_trained", fail)
     with pytest.warns(FitFailedWarning, match="diverged"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "One or more of the test")
         model = new().fit(data.X, data.y)
@@ -547,8 +546,8 @@ def test_failed_fit_leaves_all_as_it_was(data, wrong):
 @pytest.mark.parametrize("n_trained", [0, 1])
 def test_interruption(data, monkeypatch, n_trained):
     """Whether or not some of the path was done: nothing is fitted."""
-    monkeypatch.setattr(_executor, "MEMBERS_AT_ONCE", 3)
-    train_group, trained = _worker.train_group, []
+    monkeypatch.setattr(executor, "MEMBERS_AT_ONCE", 3)
+    train_group, trained = executor.train_group, []
 
     def train(jobs, *others):
         if len(trained) == n_trained:
@@ -559,7 +558,7 @@ def test_interruption(data, monkeypatch, n_trained):
     folds = ShuffleSplit(3, train_size=30, random_state=0)
     model = new(cv=folds).fit(data.X, data.y)
     state = fitted_state(model)
-    monkeypatch.setattr(_worker, "train_group", train)
+    monkeypatch.setattr(executor, "train_group", train)
     with pytest.raises(KeyboardInterrupt), warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(data.X[:, :3], data.y)

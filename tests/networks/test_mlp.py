@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from skbayesnn._engine.random import DrawNoise, initial_normal
+from skbayesnn._engine.training_random import TrainingNoise
 from skbayesnn._families import Bernoulli, Concrete, MeanField, Point
-from skbayesnn._inference.noise import DrawNoise, initial_normal
-from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn._networks import MLP, network_from
 from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn._priors import GaussianPrior

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
+from skbayesnn._engine.random import DrawNoise, initial_normal
 from skbayesnn._families import Bernoulli, Concrete, Gaussian, MeanField, Point
-from skbayesnn._inference.noise import DrawNoise, initial_normal
 from skbayesnn._networks import MLP, mlp
 from skbayesnn._networks.activations import ACTIVATIONS
-from skbayesnn._networks.shared_draws import pays
+from skbayesnn._networks.mlp import pays
 
 MEMBERS, ROWS, DRAWS, SIZES = 2, 5, 23, (4, 9, 6, 3)
 CPU, F64 = torch.device("cpu"), torch.float64

@@ -11,6 +11,8 @@ import pytest
 import torch
 from torch.nn import functional
 
+from skbayesnn._engine.random import DrawNoise, initial_normal
+from skbayesnn._engine.training_random import TrainingNoise
 from skbayesnn._families import (
     Additive,
     Bernoulli,
@@ -19,8 +21,6 @@ from skbayesnn._families import (
     MeanField,
     Point,
 )
-from skbayesnn._inference.noise import DrawNoise, initial_normal
-from skbayesnn._inference.training_noise import TrainingNoise
 from skbayesnn._networks import Convolutional, Recurrent, network_from
 from skbayesnn._networks.recurrent import CELLS
 from skbayesnn._priors import GaussianPrior

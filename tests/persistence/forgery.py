@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import skbayesnn
-from skbayesnn._persistence import archive, arrays
+from skbayesnn._persistence import file_format
 
 # What the numbers of a file are replaced by.
 VALUES = (0, -1, 10**9, math.nan, math.inf)
@@ -41,7 +41,7 @@ def places(document, members, random, keys=()) -> Iterator[Place]:
         values = _array(document, members)
         if values.dtype.kind not in "iuf" or not values.size:
             return
-        few = range(values.size) if values.size <= arrays.FEW else ()
+        few = range(values.size) if values.size <= file_format.FEW else ()
         for index in few or {0, int(random.integers(values.size))}:
             yield Place(keys, index)
         if "member" in document:
@@ -60,7 +60,7 @@ def places(document, members, random, keys=()) -> Iterator[Place]:
 
 def forged(content: bytes, place: Place, value) -> bytes:
     """The file with another number."""
-    document, members = archive.unpacked(content)
+    document, members = file_format.unpacked(content)
     document = copy.deepcopy(document)
     where = document
     for key in place.keys[:-1]:
@@ -70,16 +70,18 @@ def forged(content: bytes, place: Place, value) -> bytes:
         where[last] = value if math.isfinite(value) else {"float": str(value)}
     else:
         where[last] = _with_another(where[last], place.index, value, members)
-        used = {digest + archive.ARRAY for digest in _members(document)}
+        used = {digest + file_format.ARRAY for digest in _members(document)}
         members = {name: v for name, v in members.items() if name in used}
-    return archive.packed(document, members)
+    return file_format.packed(document, members)
 
 
 def _array(document, members) -> np.ndarray:
     if "values" in document:
         return np.array(document["values"], document["array"])
     about = [document[name] for name in ("array", "shape", "fortran")]
-    return arrays.of_member(members[document["member"] + archive.ARRAY], *about)
+    return file_format.of_member(
+        members[document["member"] + file_format.ARRAY], *about
+    )
 
 
 def _with_another(document, index, value, members):
@@ -91,11 +93,11 @@ def _with_another(document, index, value, members):
     elif kind.kind == "u" and value < 0:
         values = values.astype(np.int64)
     values[np.unravel_index(index, values.shape)] = value
-    if arrays.is_small(values):
+    if file_format.is_small(values):
         return {"array": values.dtype.str, "values": values.tolist()}
-    member = arrays.as_member(values)
-    digest = archive.digest_of(member)
-    members[digest + archive.ARRAY] = member
+    member = file_format.as_member(values)
+    digest = file_format.digest_of(member)
+    members[digest + file_format.ARRAY] = member
     return {
         "array": values.dtype.str,
         "shape": list(values.shape),

@@ -19,8 +19,8 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
-from skbayesnn._persistence import archive, arrays
-from skbayesnn._persistence.table import KINDS
+from skbayesnn._persistence import file_format
+from skbayesnn._persistence.schema import KINDS
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 from tests.persistence.models import sized
 
@@ -80,8 +80,8 @@ def refused(content, path, match):
 
 
 def with_header(content, **header):
-    document, members = archive.unpacked(content)
-    return archive.packed(document | header, members)
+    document, members = file_format.unpacked(content)
+    return file_format.packed(document | header, members)
 
 
 def as_pickle(content):
@@ -125,10 +125,10 @@ REFUSED = {
 
 def content_of(content, old, new):
     """With another text in the document, and its checksum."""
-    document, members = archive.unpacked(content)
+    document, members = file_format.unpacked(content)
     text = json.dumps(document)
     assert old in text
-    return archive.packed(json.loads(text.replace(f'"{old}"', f'"{new}"')), members)
+    return file_format.packed(json.loads(text.replace(f'"{old}"', f'"{new}"')), members)
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -153,17 +153,19 @@ def test_repeated_name(files, tmp_path):
         members = {name: old.read(name) for name in old.namelist()}
     text = members["model.json"].replace(b'{"format":1', b'{"format":1,"format":1')
     members["model.json"] = text
-    members["model.json.sha256"] = f"{archive.digest_of(text)}  model.json\n".encode()
+    members["model.json.sha256"] = (
+        f"{file_format.digest_of(text)}  model.json\n".encode()
+    )
     refused(of_members(members), tmp_path / "model", "repeats a name")
 
 
 def test_parameter_of_a_later_version_has_its_default(files, tmp_path):
     """A file of an earlier version does not have it; one of this version has all."""
-    document, members = archive.unpacked(files[0][0])
+    document, members = file_format.unpacked(files[0][0])
     del document["model"]["params"]["tol"]
     path = tmp_path / "model"
-    refused(archive.packed(document, members), path, "parameter 'tol'.*is missing")
-    path.write_bytes(archive.packed(document | {"skbayesnn": "0.0.9"}, members))
+    refused(file_format.packed(document, members), path, "parameter 'tol'.*is missing")
+    path.write_bytes(file_format.packed(document | {"skbayesnn": "0.0.9"}, members))
     assert skbayesnn.load(path).tol == MCDropoutRegressor().tol
 
 
@@ -222,10 +224,10 @@ def places(document, inside=()):
 
 def edited(change):
     def mutate(content, random):
-        document, members = archive.unpacked(content)
+        document, members = file_format.unpacked(content)
         document = copy.deepcopy(document)
         change(document, members, random)
-        return archive.packed(document, members)
+        return file_format.packed(document, members)
 
     mutate.__name__ = change.__name__
     return mutate
@@ -310,15 +312,15 @@ def another_header(document, members, random):
         document["format"] = 0
         return
     where = _one(found, random)
-    values = np.load(io.BytesIO(members.pop(where["member"] + archive.ARRAY)))
+    values = np.load(io.BytesIO(members.pop(where["member"] + file_format.ARRAY)))
     changed = [values.view("<i4"), values[None], values[:-1], values.T]
     changed += [values[..., 0]] if values.size else []
     changed = [
         one for one in changed if one.shape != values.shape or one.dtype.kind == "i"
     ]
-    member = arrays.as_member(_one(changed, random))
-    where["member"] = archive.digest_of(member)
-    members[where["member"] + archive.ARRAY] = member
+    member = file_format.as_member(_one(changed, random))
+    where["member"] = file_format.digest_of(member)
+    members[where["member"] + file_format.ARRAY] = member
 
 
 @edited
@@ -339,7 +341,7 @@ def another_member(document, members, random):
         where, other = _one(pairs, random)
         where["member"] = other["member"]
     else:
-        members[archive.digest_of(b"") + archive.ARRAY] = b""
+        members[file_format.digest_of(b"") + file_format.ARRAY] = b""
 
 
 MUTATIONS = [

@@ -17,7 +17,7 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import skbayesnn
 from skbayesnn import ConformalRegressor, MCDropoutRegressor
-from skbayesnn._persistence import archive, foreign
+from skbayesnn._persistence import file_format, foreign
 from tests.persistence.models import sized
 
 pytest.importorskip("skops.io")
@@ -168,12 +168,14 @@ def test_trusted_is_a_list(network, data):
 
 def with_part(stored, change):
     """A file whose only part of skops is changed, with its checksums."""
-    document, members = archive.unpacked(stored)
-    [name] = [name for name in members if name.endswith(archive.FOREIGN)]
+    document, members = file_format.unpacked(stored)
+    [name] = [name for name in members if name.endswith(file_format.FOREIGN)]
     part = change(members.pop(name))
-    digest = archive.digest_of(part)
-    text = json.dumps(document).replace(name.removesuffix(archive.FOREIGN), digest)
-    return archive.packed(json.loads(text), members | {digest + archive.FOREIGN: part})
+    digest = file_format.digest_of(part)
+    text = json.dumps(document).replace(name.removesuffix(file_format.FOREIGN), digest)
+    return file_format.packed(
+        json.loads(text), members | {digest + file_format.FOREIGN: part}
+    )
 
 
 def rewritten(part, change=lambda text: text, compression=zipfile.ZIP_STORED):

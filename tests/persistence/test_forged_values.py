@@ -19,7 +19,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
-from skbayesnn._persistence import archive, arrays
+from skbayesnn._persistence import file_format
 from tests.persistence import forgery, models
 from tests.persistence.models import sized
 
@@ -59,9 +59,9 @@ def stored(made_up):
 
 def with_another(content, change):
     """The file with another document."""
-    document, members = archive.unpacked(content)
+    document, members = file_format.unpacked(content)
     change(document)
-    return archive.packed(document, members)
+    return file_format.packed(document, members)
 
 
 def refused(content, match):
@@ -87,7 +87,7 @@ def test_one_wrong_number_is_refused_or_predicts_finite_numbers(made_up, seed):
         model, target = kinds[name]
         content = skbayesnn.dumps(model.fit(made_up.X, getattr(made_up, target)))
         expected = forgery.predictions(skbayesnn.loads(content), X, forgery.QUICK)
-        places = list(forgery.places(*archive.unpacked(content), random))
+        places = list(forgery.places(*file_format.unpacked(content), random))
         for _ in range(N_FORGED):
             place = places[random.integers(len(places))]
             value = forgery.VALUES[random.integers(len(forgery.VALUES))]
@@ -206,19 +206,19 @@ def test_generator_out_of_its_state(name, stored):
     ids=["zeros", "short", "dtype", "axes"],
 )
 def test_words_of_a_generator(key, stored):
-    document, members = archive.unpacked(stored)
+    document, members = file_format.unpacked(stored)
     state = document["model"]["params"]["random_state"]["random_state"]["dict"]
-    member = arrays.as_member(key)
+    member = file_format.as_member(key)
     old = state["state"]["dict"]["key"]["member"]
     state["state"]["dict"]["key"] = {
         "array": key.dtype.str,
         "shape": list(key.shape),
         "fortran": False,
-        "member": archive.digest_of(member),
+        "member": file_format.digest_of(member),
     }
-    del members[old + archive.ARRAY]
-    members[archive.digest_of(member) + archive.ARRAY] = member
-    refused(archive.packed(document, members), "state of a RandomState must be 624")
+    del members[old + file_format.ARRAY]
+    members[file_format.digest_of(member) + file_format.ARRAY] = member
+    refused(file_format.packed(document, members), "state of a RandomState must be 624")
 
 
 def test_generator_goes_on_where_it_was(stored):
@@ -322,7 +322,9 @@ def test_document_that_json_cannot_read(stored):
         members = {name: old.read(name) for name in old.namelist()}
     text = b"[" * 200_000 + b"]" * 200_000
     members["model.json"] = text
-    members["model.json.sha256"] = f"{archive.digest_of(text)}  model.json\n".encode()
+    members["model.json.sha256"] = (
+        f"{file_format.digest_of(text)}  model.json\n".encode()
+    )
     with zipfile.ZipFile(file := io.BytesIO(), "w") as new:
         for name, member in members.items():
             new.writestr(name, member)

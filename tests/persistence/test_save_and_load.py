@@ -25,7 +25,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
-from skbayesnn._persistence.table import KINDS
+from skbayesnn._persistence.schema import KINDS
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.networks import ConvNet
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
@@ -316,7 +316,7 @@ def test_failed_save_leaves_the_file_as_it_was(network, path, monkeypatch, fails
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"skbayesnn._persistence.archive.os.{fails}", full)
+        patched.setattr(f"skbayesnn._persistence.file_format.os.{fails}", full)
         with pytest.raises(OSError, match="no space"):
             skbayesnn.save(network.set_params(verbose=True), path)
     assert path.read_bytes() == before

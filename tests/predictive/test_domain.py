@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import FunctionTransformer, PowerTransformer
 
-from skbayesnn._distributions.gaussian import Gaussians
-from skbayesnn._predictive.domain import Domain
-from skbayesnn._predictive.mixture import MixturePredictive
+from skbayesnn._distributions.components import Gaussians
+from skbayesnn._predictive.mixture import Domain, MixturePredictive
 
 
 def _skewed(seed, sign=1.0):

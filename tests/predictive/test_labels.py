@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skbayesnn._predictive.labels import LabelPredictive
+from skbayesnn._predictive.classes import LabelPredictive
 
 DRAWS, ROWS = 4, 5
 

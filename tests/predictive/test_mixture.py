@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from scipy.stats import norm
 from sklearn.preprocessing import FunctionTransformer
 
-from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._distributions.components import Gaussians
 from skbayesnn._likelihoods.mixture import GaussianMixtures
 from skbayesnn._likelihoods.student_t import StudentTs
 from skbayesnn._predictive.mixture import MixturePredictive

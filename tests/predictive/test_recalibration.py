@@ -5,7 +5,7 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import norm
 
-from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._distributions.components import Gaussians
 from skbayesnn._predictive.recalibration import QuantileMap, likeliest_scale
 
 DRAWS, ROWS = 7, 50

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from skbayesnn._distributions.gaussian import gaussian_log_density
+from skbayesnn._distributions.components import gaussian_log_density
 from skbayesnn._predictive.summaries import (
     CLASSIFICATION_KINDS,
     REGRESSION_KINDS,

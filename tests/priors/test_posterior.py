@@ -5,8 +5,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from skbayesnn._priors import GaussianPrior, PosteriorPrior
-from skbayesnn._priors.posterior import Normal
+from skbayesnn._priors import GaussianPrior, Normal, PosteriorPrior
 
 DRAWS, MEMBERS, INPUTS, OUTPUTS = 7, 3, 4, 2
 LENGTH_SCALE = np.array([0.1, 1.0, 7.0])

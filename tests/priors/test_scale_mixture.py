@@ -5,8 +5,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from skbayesnn._priors import GaussianPrior, ScaleMixturePrior
-from skbayesnn._priors.scale_mixture import ScaleMixture
+from skbayesnn._priors import GaussianPrior, ScaleMixture, ScaleMixturePrior
 
 MEMBERS, INPUTS, OUTPUTS, DRAWS = 3, 4, 2, 7
 LENGTH_SCALE = np.array([0.3, 2.0, 1.0])

@@ -10,8 +10,8 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
-from skbayesnn._stacking import pool as default
-from skbayesnn._stacking.pool import Entry
+from skbayesnn._stacking import candidates
+from skbayesnn._stacking.candidates import Entry
 
 # The few epochs are not always enough, and some of the checks' data are pure noise.
 pytestmark = pytest.mark.filterwarnings(
@@ -56,7 +56,7 @@ def few_candidates(monkeypatch):
         kind = MCDropoutClassifier if of_classes else MCDropoutRegressor
         return [Entry("network", kind(**QUICK), GRID)]
 
-    monkeypatch.setattr(default, "default_pool", pool)
+    monkeypatch.setattr(candidates, "default_pool", pool)
 
 
 @parametrize_with_checks(ESTIMATORS)

@@ -10,7 +10,7 @@ from sklearn.linear_model import LassoCV, LogisticRegression, Ridge
 from sklearn.model_selection import KFold
 
 import skbayesnn
-from skbayesnn._meta.walk import open_predictive
+from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._stacking import linear
 from skbayesnn._stacking.linear import (
     LEAST_SHARE,

@@ -35,20 +35,22 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
-from skbayesnn._data.validate import Table
-from skbayesnn._distributions.gaussian import Gaussians
-from skbayesnn._meta.walk import open_predictive
+from skbayesnn._batch.jobs import network_of
+from skbayesnn._data.validation import Table
+from skbayesnn._distributions.components import Gaussians
+from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive import mixin
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._stacking import base
-from skbayesnn._stacking import pool as pools
+from skbayesnn._stacking import base, candidates
 from skbayesnn._stacking.candidates import Rows, candidates_of
-from skbayesnn._stacking.copies import warn_of_copies
-from skbayesnn._stacking.folds import folds_of
-from skbayesnn._stacking.mixture import best_factor, corrected
-from skbayesnn._stacking.starts import factor_with_starts, share_of_starts
+from skbayesnn._stacking.folds import folds_of, warn_of_copies
+from skbayesnn._stacking.weights import (
+    best_factor,
+    corrected,
+    factor_with_starts,
+    share_of_starts,
+)
 from skbayesnn.model_selection import BatchedGridSearchCV
-from skbayesnn.model_selection._jobs import network_of
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 pytestmark = pytest.mark.filterwarnings(
@@ -369,7 +371,7 @@ def test_ensembles_out_of_fold_have_their_starts_already(table):
 def test_networks_that_are_left_out_are_no_starts(table, monkeypatch):
     X, y = table
     monkeypatch.setattr(
-        "skbayesnn.estimators._diverged._absurd",
+        "skbayesnn.estimators._diagnostics._absurd",
         lambda fitted, among: np.arange(len(among)) == 1,
     )
     model = regressor(n_refits=3).fit(X, y)
@@ -485,12 +487,12 @@ def test_rows_of_weight_zero_are_in_no_fold(kind, labelled, table):
 
 
 def test_the_pool_follows_the_rows_that_have_weight(monkeypatch):
-    monkeypatch.setattr(pools, "WIDE_FROM", 50)
+    monkeypatch.setattr(candidates, "WIDE_FROM", 50)
     how = {"of_classes": False, "max_iter": 1}
     X = np.random.default_rng(0).random((90, 2))
-    for n_used, width in ((49, pools.WIDTHS[0]), (50, pools.WIDTHS[1])):
+    for n_used, width in ((49, candidates.WIDTHS[0]), (50, candidates.WIDTHS[1])):
         weights = np.repeat([2.0, 0.0], [n_used, 90 - n_used])
-        network = pools.default_pool(X, weights, **how)[1].estimator
+        network = candidates.default_pool(X, weights, **how)[1].estimator
         assert network.hidden_layer_sizes == (width, width)
 
 
@@ -623,10 +625,10 @@ def test_small_sparse_tables_are_dense(table):
 def test_many_rows_take_fewer_steps_at_the_higher_rate(monkeypatch, of_classes):
     X, weights = np.random.default_rng(0).random((50, 3)), np.ones(50)
     how = {"of_classes": of_classes, "max_iter": "auto"}
-    few = pools.default_pool(X, weights, **how)
-    monkeypatch.setattr(pools, "MANY_ROWS", 50)
-    many = pools.default_pool(X, weights, **how)
-    given = pools.default_pool(X, weights, **how | {"max_iter": 10})
+    few = candidates.default_pool(X, weights, **how)
+    monkeypatch.setattr(candidates, "MANY_ROWS", 50)
+    many = candidates.default_pool(X, weights, **how)
+    given = candidates.default_pool(X, weights, **how | {"max_iter": 10})
     assert [one.grid for one in given] == [one.grid for one in few]
     for before, after in zip(few, many, strict=True):
         assert len(ParameterGrid(before.grid)) == len(ParameterGrid(after.grid))
@@ -635,12 +637,12 @@ def test_many_rows_take_fewer_steps_at_the_higher_rate(monkeypatch, of_classes):
             continue
         if before.name == "encoded":
             widths = [one.estimator[0].estimator.n_bins for one in (before, after)]
-            assert widths == [*pools.MOST_BINS]
+            assert widths == [*candidates.MOST_BINS]
         lower, higher = after.grid
         assert lower == before.grid[0]
         [n_epochs] = (higher[key] for key in higher if key.endswith("max_iter"))
         all_epochs = network_of(before.estimator).max_iter
-        assert n_epochs == [math.ceil(pools.SHARE_OF_STEPS * all_epochs)]
+        assert n_epochs == [math.ceil(candidates.SHARE_OF_STEPS * all_epochs)]
         rates = (
             [grid[k] for k in grid if k.endswith("dropout")] for grid in after.grid
         )
@@ -653,11 +655,13 @@ def test_bins_are_for_columns_of_many_values():
     X = random.integers(2, size=(100, 92)).astype(float)
     X[:, 90:] = random.random((100, 2))
     how = {"of_classes": False, "max_iter": 1}
-    pool = pools.default_pool(X, np.ones(100), **how)
+    pool = candidates.default_pool(X, np.ones(100), **how)
     [encoded] = (entry.estimator for entry in pool if entry.name == "encoded")
     n_bins = encoded[0].estimator.n_bins_
-    assert n_bins.tolist() == [0] * 90 + [pools.MOST_BINS[0]] * 2
-    names = [entry.name for entry in pools.default_pool(X[:, :90], np.ones(50), **how)]
+    assert n_bins.tolist() == [0] * 90 + [candidates.MOST_BINS[0]] * 2
+    names = [
+        entry.name for entry in candidates.default_pool(X[:, :90], np.ones(50), **how)
+    ]
     assert names == ["network", "linear"]
 
 
@@ -669,11 +673,11 @@ def test_values_of_codes_have_a_feature():
     X = random.random((3000, 5))
     X[:, 1], X[:, 3] = random.permutation(codes), random.permutation(codes)
     how = {"of_classes": True, "max_iter": 1}
-    half = pools.MOST_VALUES // 2
+    half = candidates.MOST_VALUES // 2
     for n_columns, expected in [(3, [0, 100, 0]), (5, [0, half, 0, half, 0])]:
         for unit in (1.0, 1e-6, 30.0, 1 / 3):
             weights = np.full(3000, unit)
-            entry, *_ = pools.default_pool(X[:, :n_columns], weights, **how)
+            entry, *_ = candidates.default_pool(X[:, :n_columns], weights, **how)
             values = entry.estimator[0].estimator.values_
             assert [len(one) for one in values] == expected
 
@@ -1273,7 +1277,7 @@ def test_it_estimates_the_time_left(monkeypatch):
 def test_refits_take_longer_by_their_rows_and_networks(table):
     """What is expected of a refit before the first is trained."""
     pool = [("one", NETWORK), ("several", clone(NETWORK).set_params(n_estimators=3))]
-    kept = candidates_of(pools.given_pool(pool, 0))
+    kept = candidates_of(candidates.given_pool(pool, 0))
     settings = {one.name: {f"{one.path}n_estimators": 6} for one in kept}
     rows = Rows(*table, None)
     half = np.arange(len(table[1]) // 2)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from skbayesnn._distributions.gaussian import Gaussians
+from skbayesnn._distributions.components import Gaussians
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._stacking.starts import (
+from skbayesnn._stacking.weights import (
     LEAST_LEFT,
     factor_with_starts,
     share_of_starts,

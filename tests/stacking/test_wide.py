@@ -15,12 +15,11 @@ from skbayesnn import (
     BayesianStackingRegressor,
     MCDropoutRegressor,
 )
-from skbayesnn._data.validate import Table
+from skbayesnn._data.validation import Table
 from skbayesnn._stacking import candidates
-from skbayesnn._stacking import pool as pools
 from skbayesnn._stacking.candidates import Candidate
 from skbayesnn._stacking.linear import ShrunkLinearModel
-from skbayesnn._stacking.mixture import OutOfFold
+from skbayesnn._stacking.weights import OutOfFold
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -176,7 +175,7 @@ def _names(n_rows, n_columns, *, of_classes=False, sparse_x=False, weights=None)
     X = np.random.default_rng(0).normal(size=(n_rows, n_columns))
     X = sparse.csr_array(X) if sparse_x else X
     weights = np.ones(n_rows) if weights is None else weights
-    pool = pools.default_pool(
+    pool = candidates.default_pool(
         X, weights, of_classes=of_classes, max_iter=1, random_state=0
     )
     return {
@@ -224,7 +223,7 @@ def test_networks_of_classes_stay():
 
 
 def test_large_sparse_tables_are_not_made_dense(monkeypatch):
-    monkeypatch.setattr(pools, "SHRUNK_ENTRIES", 60 * 300)
+    monkeypatch.setattr(candidates, "SHRUNK_ENTRIES", 60 * 300)
     for n_columns, shrunk in ((300, True), (301, False)):
         [first, *_] = _names(60, n_columns, sparse_x=True)["linear"]
         assert isinstance(first.model, ShrunkLinearModel) == shrunk

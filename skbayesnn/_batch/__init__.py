@@ -1,0 +1,1 @@
+"""Fits many estimators, networks together in one program."""

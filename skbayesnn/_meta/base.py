@@ -1,0 +1,202 @@
+"""Fits on some rows, for what has to be learned from the others.
+
+The base of the meta-estimators that calibrate on rows their model has not seen.
+"""
+
+from inspect import signature
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import Pipeline
+from sklearn.utils import Bunch, get_tags, indexable
+from sklearn.utils.metadata_routing import (
+    MetadataRouter,
+    MethodMapping,
+    process_routing,
+)
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import (
+    check_consistent_length,
+    column_or_1d,
+)
+
+from skbayesnn._batch.cross_fit import fitted_to, held_out_folds
+from skbayesnn._data.validation import check_labels, check_numbers
+from skbayesnn._runtime import become
+from skbayesnn._sklearn_compat import (
+    BaseEstimator,
+    MetaEstimatorMixin,
+    check_sample_weight,
+    routing_enabled,
+)
+from skbayesnn._validation import random_source
+
+_SPLIT_AT_RANDOM = (
+    "cannot be kept together where the rows are split at random. Split them by "
+    "sklearn.model_selection.GroupShuffleSplit, fit a model to one part, and calibrate "
+    "FrozenEstimator(model) on the other; or, for a regressor, take method='cv+' and "
+    "cv=GroupKFold()."
+)
+
+
+class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
+    """A meta-estimator with the parameter ``estimator``, and perhaps these."""
+
+    estimator: Any
+    cv: Any = None
+    n_jobs: int | None = None
+    calibration_size: float = 0.25
+    random_state: Any = None
+
+    def _prepared(self, X, y, sample_weight, fit_params):
+        """Indexable X and y, weights (rows,), and what goes to whose method."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None."
+            )
+        X, y = indexable(X, y)
+        if routing_enabled():
+            routed = process_routing(
+                self, "fit", sample_weight=sample_weight, **fit_params
+            )
+        else:
+            if sample_weight is not None:
+                fit_params = {**fit_params, "sample_weight": sample_weight}
+            routed = self._without_routing(fit_params)
+        weights = check_sample_weight(
+            sample_weight, X, dtype=np.float64, ensure_non_negative=True
+        )
+        # Also of rows that only calibrate, which no estimator's `fit` looks at.
+        y = self._checked_target(y)
+        check_consistent_length(X, y)
+        return X, y, weights, routed
+
+    def _without_routing(self, fit_params) -> Bunch:
+        """Groups go to a splitter that was given, all else to the estimator's fit."""
+        to_fit = {name: v for name, v in fit_params.items() if v is not None}
+        to_split = {}
+        own_folds = self.cv is None or isinstance(self.cv, Integral)
+        if "groups" in to_fit and not own_folds:
+            to_split["groups"] = to_fit.pop("groups")
+        for name in to_fit:
+            self._check_takes(name)
+        return Bunch(estimator=Bunch(fit=to_fit), splitter=Bunch(split=to_split))
+
+    def _checked_target(self, y) -> np.ndarray:
+        """Numbers, finite, or labels, none of them missing."""
+        if is_classifier(self.estimator):
+            y = np.asarray(y)
+            return check_labels(y) if y.ndim == 1 else y
+        return check_numbers(self, y)
+
+    def _check_takes(self, name: str) -> None:
+        """Refuse a fit parameter that the estimator's fit does not take."""
+        taken = signature(self.estimator.fit).parameters.values()
+        by_name = any(parameter.name == name for parameter in taken)
+        # A search, for one, hands on whatever it gets; a Pipeline by names of steps.
+        handed_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken)
+        if isinstance(self.estimator, Pipeline):
+            handed_on = "__" in name
+        if by_name or handed_on:
+            return
+        if name == "groups":
+            raise ValueError(f"`groups` {self._way_out_of_groups()}")
+        way_out = (
+            " In a Pipeline it reaches the last step by metadata routing: "
+            "sklearn.set_config(enable_metadata_routing=True) and "
+            f"set_fit_request({name}=True) on that step."
+        )
+        raise TypeError(
+            f"`fit` of {type(self.estimator).__name__} takes no `{name}`."
+            f"{way_out if isinstance(self.estimator, Pipeline) else ''}"
+        )
+
+    def _way_out_of_groups(self) -> str:
+        splits = getattr(self, "method", None) == "split"
+        if "cv" in self.get_params(deep=False) and not splits:
+            return (
+                f"need a `cv` that keeps them together; got cv={self.cv!r}. Give "
+                "sklearn.model_selection.GroupKFold(), or another one of groups."
+            )
+        return _SPLIT_AT_RANDOM
+
+    def _cross_fit(self, X, y, routed) -> list[tuple]:
+        """A model fitted without each fold, and the rows of the fold."""
+        of_classes = is_classifier(self.estimator)
+        folds = held_out_folds(
+            self.cv, X, y, of_classes=of_classes, **routed.splitter.split
+        )
+        if not folds or any(len(test) == 0 for _, test in folds):
+            raise ValueError(
+                "`cv` must give folds that hold out some rows each; got "
+                f"{len(folds)} folds, of {[len(test) for _, test in folds]} rows."
+            )
+        models = Parallel(n_jobs=self.n_jobs)(
+            delayed(fitted_to)(self.estimator, X, y, train, routed.estimator.fit)
+            for train, _ in folds
+        )
+        return [(model, test) for model, (_, test) in zip(models, folds, strict=True)]
+
+    def _split_fit(self, X, y, routed) -> tuple:
+        """A model fitted to some rows, and the others; all, where it is frozen."""
+        if routed.splitter.split.get("groups") is not None:
+            raise ValueError(f"`groups` {_SPLIT_AT_RANDOM}")
+        rows = np.arange(len(y))
+        if isinstance(self.estimator, FrozenEstimator):
+            return self.estimator, rows
+        # Not stratified: rows chosen by their class are not exchangeable with new ones.
+        train, rest = train_test_split(
+            rows,
+            test_size=self.calibration_size,
+            random_state=random_source(self.random_state),
+        )
+        return fitted_to(self.estimator, X, y, train, routed.estimator.fit), rest
+
+    def _become(self, model, **fitted):
+        """Take fitted attributes, and what ``model`` knows of its columns.
+
+        Those of an earlier fit go; nothing is changed before all is known.
+        """
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(model, name):
+                fitted[name] = getattr(model, name)
+        become(self, fitted)
+        return self
+
+    def get_metadata_routing(self) -> Any:
+        """Which metadata goes where: to the estimator's fit, and to the splitter."""
+        return (
+            MetadataRouter(owner=type(self).__name__)
+            .add_self_request(self)
+            .add(
+                estimator=self.estimator,
+                method_mapping=MethodMapping().add(caller="fit", callee="fit"),
+            )
+            .add(
+                splitter=self.cv,
+                method_mapping=MethodMapping().add(caller="fit", callee="split"),
+            )
+        )
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.input_tags = inner.input_tags
+        tags.target_tags = inner.target_tags
+        tags.target_tags.multi_output = False
+        tags.non_deterministic = inner.non_deterministic
+        return tags
+
+
+def one_target(y, way_out: str) -> np.ndarray:
+    """y as (rows,); a column is taken with scikit-learn's warning."""
+    if y.ndim == 2 and y.shape[1] == 1:
+        return column_or_1d(y, warn=True)
+    if y.ndim != 1:
+        raise ValueError(f"`y` must have one target; got shape {y.shape}. {way_out}")
+    return y

@@ -1,0 +1,311 @@
+"""Whether the attributes of a fitted model fit together: shapes, sizes, networks.
+
+Each function raises ``ValueError``, or whatever error a network of the wrong shapes
+raises. They are called for models whose attributes follow their own rules. A size that
+the model states is compared with its arrays before anything of that size is allocated.
+"""
+
+import math
+
+import numpy as np
+import torch
+
+from skbayesnn import _validation
+from skbayesnn._engine.posterior import Posterior
+from skbayesnn._likelihoods.base import OfLabels
+from skbayesnn.estimators import _fitted
+from skbayesnn.estimators._base import BayesianNetwork
+
+# Attributes of scikit-learn's scalers.
+_PER_COLUMN = (
+    "center_",
+    "data_max_",
+    "data_min_",
+    "mean_",
+    "min_",
+    "quantiles_",
+    "scale_",
+)
+_CPU = torch.device("cpu")
+# Units of a network for one row: so many, and so many more per stored number. What an
+# image or a sequence takes may be many times what its kernels take.
+_UNITS, _UNITS_PER_NUMBER = 1 << 22, 256
+
+
+def agree(what: str, *values) -> None:
+    """Refuse values that are not all equal."""
+    if any(value != values[0] for value in values):
+        found = ", ".join(map(repr, values))
+        raise ValueError(f"its attributes must agree in {what}; got {found}.")
+
+
+def of_network(model: BayesianNetwork) -> None:
+    """A network, its likelihood, its parameters and the scaling of its columns."""
+    _validation.device_for_prediction(model.device)
+    if not hasattr(model, "parameters_"):
+        return
+    posterior = _fitted.posterior_of(model, _CPU, torch.float64)
+    likelihood, n_columns = posterior.likelihood, model.n_features_in_
+    described = _fitted.description_of(posterior.network, likelihood)
+    agree("what the network is", repr(described), repr(model.network_))
+    network = posterior.network
+    without = tuple(family.placed(None) for family in network.families)
+    agree("where masks are placed", network, network.with_families(without))
+    _check_groups(posterior, model.parameters_)
+    if hasattr(model, "replay_"):
+        _check_replay(model.replay_, n_columns)
+    if getattr(model, "pruning_", None) is None:
+        _check_moments(model.optimizer_, model.parameters_, len(posterior.layers))
+    agree("epochs", *(values.shape for values in model.history_.values()))
+    agree("columns", (n_columns,), model.x_mean_.shape, model.x_scale_.shape)
+    agree("the scaling of y", model.y_mean_.shape, model.y_scale_.shape)
+    agree("what is predicted", likelihood.of_classes, hasattr(model, "classes_"))
+    if isinstance(likelihood, OfLabels):
+        agree("classes", likelihood.n_labels, len(vars(model)["classes_"]))
+    else:
+        agree("targets", (_n_targets(likelihood),), model.y_mean_.shape)
+        of_one = _n_targets(likelihood) == 1 and model.y_ndim_ == 1
+        agree("axes of y", True, of_one or model.y_ndim_ == 2)
+    _check_predictions(model, posterior)
+
+
+def _check_predictions(model: BayesianNetwork, posterior: Posterior) -> None:
+    """One draw at the mean of the columns, and one standard deviation from it."""
+    at = torch.tensor([0.0, 1.0, -1.0], dtype=torch.float64, device=_CPU)
+    rows = at.view(1, -1, 1).expand(1, len(at), model.n_features_in_)
+    likelihood = posterior.likelihood
+    with torch.no_grad():
+        outputs = posterior.outputs(rows, range(1))
+        values = posterior.components(outputs)
+    agree("outputs", outputs.shape[-2:], (len(at), likelihood.n_outputs))
+    of_draws = (value.flatten(0, 1).numpy() for value in values)
+    components = likelihood.components_class(*of_draws)
+    if likelihood.of_classes:
+        predicted = [components.probability]
+    else:
+        moments = components.mean, components.variance
+        predicted = list(model._scaling.moments_from_network(*moments))
+        if not (predicted[1] > 0).all():
+            raise ValueError(
+                "its predictive variance must be > 0 at the mean of the columns; got "
+                f"{predicted[1].min()}."
+            )
+    if not all(np.isfinite(one).all() for one in predicted):
+        raise ValueError(
+            "its predictions must be finite at the mean of the columns and one "
+            "standard deviation from it; got NaN or infinite ones."
+        )
+
+
+def _check_groups(posterior: Posterior, arrays: dict[str, np.ndarray]) -> None:
+    """Names and shapes of all parameters, by those that a training starts with."""
+    network, n_members = posterior.network, posterior.n_members
+    n_stored = sum(values.size for values in arrays.values())
+    sizes = {
+        "weights": n_members * network.n_weights,
+        "outputs": posterior.likelihood.n_outputs,
+        "targets or classes": _n_targets(posterior.likelihood),
+    }
+    for what, size in sizes.items():
+        if not 0 < size <= n_stored + 1:  # K classes may have K - 1 cut points only.
+            raise ValueError(
+                f"{n_members} networks of {size} {what} must have as many parameters "
+                f"at least; got {n_stored}."
+            )
+    most = _UNITS + _UNITS_PER_NUMBER * n_stored
+    if n_members * network.live_units > most:
+        raise ValueError(
+            f"networks of {n_stored} parameters must have at most {most} units; got "
+            f"{n_members} networks of {network.live_units}."
+        )
+    agree("keep", arrays["keep"].shape, (len(network.families), n_members))
+    if not ((arrays["keep"] > 0) & (arrays["keep"] <= 1)).all():
+        raise ValueError(
+            "the probability that a unit is kept must be in (0, 1]; got "
+            f"{arrays['keep'].min()} to {arrays['keep'].max()}."
+        )
+    keep = tuple(torch.ones(n_members, device=_CPU) for _ in network.families)
+
+    def zeros(group: int, *shape: int) -> torch.Tensor:
+        return torch.zeros(n_members, *shape, device=_CPU)
+
+    start = network.init(zeros, keep)
+    wanted = {
+        f"layers/{i}/{name}": tuple(value.shape)
+        for i, group in enumerate(start)
+        for name, value in group.items()
+    }
+    for name, value in _start_of(posterior.likelihood, n_members).items():
+        wanted[f"likelihood/{name}"] = tuple(value.shape)
+    found = {name: values.shape for name, values in arrays.items() if name != "keep"}
+    for name in posterior.likelihood.noise_of_predictions:
+        # Only once it was made anew.
+        shape = wanted["likelihood/log_tau"]
+        agree("noise", shape, found.pop(f"likelihood/{name}", shape))
+    agree("parameters", sorted(found.items()), sorted(wanted.items()))
+
+
+def _check_replay(kept, n_columns: int) -> None:
+    """Rows of a stream that are kept: as many of each array, of so many columns."""
+    names = "X", "y", "sample_weight", "key"
+    agree("rows that are kept", *(len(kept[name]) for name in names))
+    agree("columns", n_columns, kept["X"].shape[1])
+
+
+def _check_moments(moments, parameters, n_layers: int) -> None:
+    """Shapes of the optimiser's moments: those of the parameters."""
+    for name, values in moments.items():
+        _, *place = name.split("/")
+        if place:
+            i, of_group = place
+            group = "likelihood" if int(i) == n_layers else f"layers/{i}"
+            agree(name, parameters[f"{group}/{of_group}"].shape, values.shape)
+
+
+def _start_of(likelihood, n_members: int):
+    """Parameters of a likelihood of two rows, or of a row of each class."""
+    n = _n_targets(likelihood)
+    y = np.arange(n) if likelihood.of_classes else np.outer([1.0, 2.0], np.ones(n))
+    statistics = likelihood.statistics(y, np.ones(len(y)))
+    of_members = torch.as_tensor(statistics).expand(n_members, -1)
+    n_taus = 1 if likelihood.of_classes else n
+    tau = torch.ones(n_members, n_taus, dtype=torch.float64, device=_CPU)
+    return likelihood.init(tau, of_members)
+
+
+def _n_targets(likelihood) -> int:
+    """Or classes."""
+    kind = "n_classes" if likelihood.of_classes else "n_targets"
+    return getattr(likelihood, kind)
+
+
+def of_linear_model(model) -> None:
+    """Draws of the weights, the columns that they are of, and the noise."""
+    if not hasattr(model, "coef_"):
+        return
+    n_draws, n_outputs, n_weights = model.coef_.shape
+    n_columns = model.n_features_in_
+    agree("weights", n_weights, len(model.columns_))
+    agree("intercepts", (n_draws, n_outputs), model.intercept_.shape)
+    agree("columns", (n_columns,), model.x_mean_.shape, model.x_scale_.shape)
+    if np.setdiff1d(model.columns_, np.arange(n_columns)).size or not n_draws:
+        raise ValueError(
+            f"it must have a draw at least, of weights of its {n_columns} columns; got "
+            f"{n_draws} draws, of the columns {model.columns_.tolist()}."
+        )
+    if hasattr(model, "classes_"):
+        n_classes = len(model.classes_)
+        agree("classes", n_outputs, n_classes if n_classes > 2 else 1)
+        noise = np.ones(1)
+    else:
+        noise = model.noise_variance_
+        agree("targets", (n_outputs,), noise.shape)
+        agree("axes of y", True, model.y_ndim_ == 2 or model.y_ndim_ == n_outputs)
+    weights = model.coef_, model.intercept_, noise, model.x_scale_
+    if not all(np.isfinite(values).all() for values in weights) or noise.min() <= 0:
+        raise ValueError(
+            "its weights and noise must be finite, and the noise positive."
+        )
+
+
+def of_encoder(model) -> None:
+    """The edges of each column's bins, and its values."""
+    if not hasattr(model, "bin_edges_"):
+        return
+    per_column = model.bin_edges_, model.n_bins_, model.values_
+    agree("columns", model.n_features_in_, *map(len, per_column))
+    agree("bins", [len(one) - 1 for one in model.bin_edges_], model.n_bins_.tolist())
+
+
+def of_scaler(model) -> None:
+    """A number for each column."""
+    own = [vars(model).get(name) for name in _PER_COLUMN]
+    columns = {values.shape[-1] for values in own if values is not None}
+    if hasattr(model, "n_features_in_"):
+        agree("columns", columns | {model.n_features_in_}, {model.n_features_in_})
+    if columns:  # Without them no array says that there are so many.
+        row = np.zeros((1, *columns))
+        transformed = model.transform(row)
+        agree("columns", transformed.shape, row.shape)
+        if not np.isfinite(transformed).all():
+            raise ValueError(f"it must transform zeros to numbers; got {transformed}.")
+
+
+def of_quantile_map(model) -> None:
+    """As many levels as shares, both from 0 to 1."""
+    agree("knots", len(model.level), len(model.share))
+    for values in (model.level, model.share):
+        agree("the first and last knot", [0.0, 1.0], values[[0, -1]].tolist())
+
+
+def of_abstainer(model) -> None:
+    """The label of rows that are refused, and the parameter."""
+    if not hasattr(model, "abstain_label_"):
+        return
+    given, label = model.abstain_label, model.abstain_label_
+    if isinstance(given, str) and given == "auto":
+        allowed = ["abstain", -1] if hasattr(model, "classes_") else [math.nan]
+    else:
+        allowed = [given]
+    agree("the label of refused rows", True, repr(label) in map(repr, allowed))
+
+
+def of_search(model) -> None:
+    """The best of the candidates is one of them."""
+    if hasattr(model, "best_index_"):
+        n_candidates = len(model.cv_results_["params"])
+        agree("candidates", True, model.best_index_ < n_candidates)
+
+
+def of_calibration(model) -> None:
+    """A map for each of the targets."""
+    maps = getattr(model, "quantile_maps_", None)
+    if maps is not None:
+        agree("targets", np.size(model.scale_), len(maps))
+
+
+def of_conformal(model) -> None:
+    """Rows that calibrate, of each model or of all."""
+    if not hasattr(model, "conformal_"):
+        return
+    scores = model.conformal_
+    if isinstance(scores, list):
+        agree("models", len(model.estimators_), len(scores))
+    of_all = sum(map(len, scores)) if isinstance(scores, list) else len(scores.alphas)
+    agree("rows that calibrate", model.n_calibration_, of_all)
+
+
+def of_monitor(model) -> None:
+    """Rows that each of the models has not seen."""
+    if not hasattr(model, "held_out_"):
+        return
+    agree("models", len(model.estimators_), len(model.held_out_))
+    agree("rows held out", sum(map(len, model.held_out_)), len(model.uncertainty_))
+
+
+def of_stack(model) -> None:
+    """The parts of a mixture, and of its folds."""
+    if not hasattr(model, "estimators_"):
+        return
+    n_parts = len(model.estimators_)
+    agree("candidates", n_parts, len(model.n_draws_))
+    of_classes, shape = hasattr(model, "classes_"), model.oof_prediction_.shape
+    if len(model.spread_factor_) != 1 or of_classes:
+        n_factors = 1 if of_classes else math.prod(shape[1:])
+        agree("factors of the spread", n_factors, len(model.spread_factor_))
+    if hasattr(model, "fold_estimators_"):
+        agree("candidates", n_parts, *map(len, model.fold_estimators_))
+        agree("folds", len(model.fold_estimators_), len(model.fold_scores_))
+
+
+def of_pipeline(model) -> None:
+    """Named steps, and no folder from which a fit would load pickles."""
+    if model.memory is not None:
+        raise ValueError(
+            f"a Pipeline must have memory=None; got {model.memory!r}. A fit loads "
+            "pickles from there: set it after loading."
+        )
+    for name, step in model.steps:
+        usable = step == "passthrough" or hasattr(step, "fit")
+        if not (isinstance(name, str) and usable):
+            raise ValueError(f"a Pipeline has named steps; got {name!r}, {step!r}.")

@@ -1,0 +1,779 @@
+"""The classes that a file may hold, and the rules for their attributes.
+
+Rules check types and values. Numbers must be finite unless a rule allows more.
+``RECORD`` and ``RECORDS`` allow any number: scores, times and curves, which no
+prediction depends on. A new estimator is one line of the table; the tests of stored
+models compare the table with the attributes of fitted estimators.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.util import find_spec
+from inspect import signature
+from numbers import Integral, Real
+from typing import Any, TypeVar
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from skbayesnn import scoring
+from skbayesnn._persistence import consistency
+from skbayesnn._predictive.recalibration import QuantileMap
+from skbayesnn._runtime import imported
+from skbayesnn._sklearn_compat import (
+    METADATA_REQUEST,
+    OUTPUT_CONFIG,
+    SCORER_TYPES,
+    STATE_VERSION,
+    TRAINING_DIM,
+    metrics_of,
+    scorers_of_search,
+)
+from skbayesnn._stacking.summary import Summary
+from skbayesnn._validation import LARGEST_N_DRAWS
+from skbayesnn.networks import NetworkDescription
+
+# ---- rules
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A property of a value, and that in words."""
+
+    what: str
+    holds: Callable[[Any], bool]
+
+
+Rules = Mapping[str, Rule]
+
+
+@dataclass(frozen=True)
+class Values:
+    """Which numbers are allowed, in words and as a test of every entry of an array."""
+
+    what: str
+    allowed: Callable[[np.ndarray], np.ndarray]
+
+
+ANY = Values("", lambda v: np.ones(v.shape, dtype=bool))
+FINITE = Values("finite", np.isfinite)
+POSITIVE = Values("finite and > 0", lambda v: np.isfinite(v) & (v > 0))
+NOT_NEGATIVE = Values("finite and >= 0", lambda v: np.isfinite(v) & (v >= 0))
+SHARE = Values("in [0, 1]", lambda v: (v >= 0) & (v <= 1))
+PROPER_SHARE = Values("in [0, 1)", lambda v: (v >= 0) & (v < 1))
+NOT_NAN = Values("not NaN", lambda v: ~np.isnan(v))
+# Of weights: a standard deviation of zero has the logarithm -inf.
+NOT_NAN_OR_INF = Values("neither NaN nor inf", lambda v: v < np.inf)
+
+
+def is_number(value) -> bool:
+    """A real number, no bool."""
+    return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+
+
+def is_fitted(value) -> bool:
+    """A fitted estimator."""
+    try:
+        check_is_fitted(value)
+    except (TypeError, NotFittedError):
+        return False
+    return True
+
+
+# ---- numbers and arrays
+
+
+def number(values: Values = FINITE) -> Rule:
+    """A real number."""
+
+    def holds(value):
+        if not is_number(value):
+            return False
+        try:
+            return bool(values.allowed(np.asarray(float(value))))
+        except OverflowError:  # of an integer
+            return False
+
+    return Rule(f"a number{_that_is(values)}", holds)
+
+
+def integer(low: int, high: int | None = None) -> Rule:
+    """An integer, at least ``low`` and at most ``high``."""
+    bounds = f">= {low}" if high is None else f"from {low} to {high}"
+
+    def holds(value):
+        is_integer = is_number(value) and isinstance(value, Integral)
+        return is_integer and low <= value and (high is None or value <= high)
+
+    return Rule(f"an integer {bounds}", holds)
+
+
+def floats(values: Values = FINITE, ndim: int | None = None) -> Rule:
+    """An array of floating-point numbers."""
+    return _array("floating-point numbers", "f", values, ndim)
+
+
+def numbers(values: Values = FINITE, ndim: int | None = None) -> Rule:
+    """An array of integers or floating-point numbers."""
+    return _array("numbers", "iuf", values, ndim)
+
+
+def integers(values: Values = NOT_NEGATIVE, ndim: int | None = 1) -> Rule:
+    """An array of integers."""
+    return _array("integers", "i", values, ndim)
+
+
+def _array(what: str, kinds: str, values: Values, ndim: int | None) -> Rule:
+    axes = {None: "", 1: " with one axis"}[ndim]
+
+    def holds(value):
+        return (
+            isinstance(value, np.ndarray)
+            and value.dtype.kind in kinds
+            and ndim in (None, value.ndim)
+            and bool(values.allowed(value).all())
+        )
+
+    return Rule(f"an array of {what}{axes}{_that_is(values)}", holds)
+
+
+def _that_is(values: Values) -> str:
+    return f", {values.what}" if values.what else ""
+
+
+# ---- rules made of others
+
+
+def none_or(rule: Rule) -> Rule:
+    """None, too."""
+    return Rule(f"None or {rule.what}", lambda v: v is None or rule.holds(v))
+
+
+def either(first: Rule, second: Rule) -> Rule:
+    """One of two rules."""
+    what = f"{first.what} or {second.what}"
+    return Rule(what, lambda v: first.holds(v) or second.holds(v))
+
+
+def both(first: Rule, second: Rule) -> Rule:
+    """Two rules; the second is asked only of what follows the first."""
+    what = f"{first.what}, {second.what}"
+    return Rule(what, lambda v: first.holds(v) and second.holds(v))
+
+
+def list_of(rule: Rule) -> Rule:
+    """A list, each of whose entries follows the rule."""
+    return Rule(
+        f"a list, each {rule.what}",
+        lambda v: isinstance(v, list) and all(map(rule.holds, v)),
+    )
+
+
+def dict_of(rule: Rule) -> Rule:
+    """A dict of names, each of whose values follows the rule."""
+    return Rule(
+        f"a dict by name, each {rule.what}",
+        lambda v: (
+            isinstance(v, dict)
+            and all(isinstance(key, str) and rule.holds(one) for key, one in v.items())
+        ),
+    )
+
+
+def one_or_each(values: Values) -> Rule:
+    """A parameter: None, a string, a number, or a sequence or array of numbers."""
+
+    def holds(value):
+        try:
+            found = np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError, OverflowError):
+            return isinstance(value, str)
+        return value is None or bool(values.allowed(found).all())
+
+    return Rule(f"a string, or numbers{_that_is(values)}", holds)
+
+
+def of_type(kind: type) -> Rule:
+    """An object of a class."""
+    return Rule(f"a {kind.__name__}", lambda v: isinstance(v, kind))
+
+
+def with_attribute(name: str, rule: Rule) -> Rule:
+    """An object, an attribute of which follows the rule."""
+    what = f"an object whose `{name}` is {rule.what}"
+    return Rule(what, lambda v: rule.holds(getattr(v, name, None)))
+
+
+def _rises(value: np.ndarray) -> bool:
+    return bool((np.diff(value) > 0).all())
+
+
+def _does_not_fall(value: np.ndarray) -> bool:
+    return bool((np.diff(value, axis=0) >= 0).all())
+
+
+def _are_distinct(value: np.ndarray) -> bool:
+    labels = value.tolist()
+    are_finite = all(not is_number(one) or math.isfinite(one) for one in labels)
+    return are_finite and len(set(labels)) == len(labels)
+
+
+FLAG = Rule("True or False", lambda v: isinstance(v, bool | np.bool_))
+TEXT = Rule("a string", lambda v: isinstance(v, str))
+DICT = Rule("a dict", lambda v: isinstance(v, dict))
+NONE = Rule("None", lambda v: v is None)
+FUNCTION = Rule("a function", callable)
+ESTIMATOR = Rule("an estimator", lambda v: hasattr(v, "fit"))
+FITTED = Rule("a fitted estimator", is_fitted)
+
+COUNT, POSITIVE_COUNT = integer(0), integer(1)
+NUMBER, POSITIVE_NUMBER = number(), number(POSITIVE)
+FLOATS, FLOATS_1D = floats(), floats(ndim=1)
+POSITIVE_FLOATS, POSITIVE_FLOATS_1D = floats(POSITIVE), floats(POSITIVE, ndim=1)
+SHARES_1D = floats(SHARE, ndim=1)
+# What is written down, and may be NaN or infinite.
+RECORD, RECORDS, RECORDS_1D = number(ANY), floats(ANY), floats(ANY, ndim=1)
+
+SCALE = either(POSITIVE_NUMBER, POSITIVE_FLOATS)
+RATE = either(number(SHARE), floats(SHARE))
+SIZE = either(number(NOT_NEGATIVE), floats(NOT_NEGATIVE))
+LABELS = both(
+    Rule(
+        "an array of labels with one axis",
+        lambda v: (
+            isinstance(v, np.ndarray) and v.ndim == 1 and v.dtype.kind in "biufUSO"
+        ),
+    ),
+    Rule("finite and each only once", _are_distinct),
+)
+_ARRAY_OF_NAMES = Rule(
+    "an array of strings with one axis",
+    lambda v: (
+        isinstance(v, np.ndarray)
+        and v.dtype.kind == "O"
+        and v.ndim == 1
+        and all(type(name) is str for name in v)
+    ),
+)
+# A meta-estimator has those of the estimator inside, which may be another package's.
+NAMES = either(_ARRAY_OF_NAMES, list_of(TEXT))
+SEEDS = both(
+    integers(),
+    Rule("of 64 bits", lambda v: v.dtype.itemsize == 8),
+)
+# A generator is checked where it is read.
+SEED = either(
+    none_or(integer(0, 2**32 - 1)),
+    of_type(np.random.RandomState),
+)
+EDGES = both(FLOATS_1D, Rule("rising", _rises))
+SORTED = Rule("not falling", _does_not_fall)
+
+
+# ---- kinds of classes
+
+T = TypeVar("T")
+# What an interrupted fit has left behind, and what a file says once for all.
+_NOT_KEPT = {"_unfinished", STATE_VERSION, METADATA_REQUEST}
+
+
+def checked(value: Any, kind: type[T]) -> T:
+    """``value``, if it is of a type.
+
+    Raises
+    ------
+    ValueError
+    """
+    if not isinstance(value, kind):
+        raise ValueError(f"there must be a {kind.__name__}; got {value!r}.")
+    return value
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A class, what a fitted object of it has, and whether that fits together.
+
+    Parameters
+    ----------
+    module, class_name : str
+        Where users import it from.
+    fitted : rules by name
+        Attributes that all fitted ones have.
+    others : rules by name
+        Attributes that they may have, and parameters that have a rule.
+    agrees : callable
+        Raises an error for attributes that do not fit together.
+    derived : dict of str to callable
+        Attributes that follow from the others, and are in no file.
+    has_state : bool
+        Whether there are attributes beside the parameters.
+    """
+
+    module: str
+    class_name: str
+    fitted: Rules = field(default_factory=dict)
+    others: Rules = field(default_factory=dict)
+    agrees: Callable[[Any], None] | None = None
+    derived: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    has_state: bool = True
+
+    @property
+    def name(self) -> str:
+        """In files: with the package, if that is another."""
+        root = self.module.partition(".")[0]
+        return self.class_name if root == "skbayesnn" else f"{root}.{self.class_name}"
+
+    @cached_property
+    def type(self) -> Any:
+        """The class itself; a constant of this file is imported."""
+        return getattr(imported(self.module), self.class_name)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its package is installed."""
+        return find_spec(self.module.partition(".")[0]) is not None
+
+    @cached_property
+    def params(self) -> tuple[str, ...]:
+        """Of the constructor, which does no more than to store them."""
+        return tuple(signature(self.type).parameters)
+
+    def may_have(self, name: str) -> bool:
+        """Whether a fitted object may have an attribute."""
+        return self.has_state and (name in self.fitted or name in self.others)
+
+    def kept(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Attributes of a state that a file keeps, without the parameters."""
+        others = {*self.params, *self.derived, *_NOT_KEPT}
+        return {name: value for name, value in state.items() if name not in others}
+
+    def fill(self, model, state: dict[str, Any], sklearn_version: str) -> None:
+        """Give a constructed object its fitted attributes, as unpickling does."""
+        missing = self.fitted.keys() - state.keys()
+        if missing:
+            raise ValueError(f"{self.name} has no attribute {min(missing)!r}.")
+        if self.module.startswith("sklearn."):
+            state = state | {STATE_VERSION: sklearn_version}
+        if hasattr(model, "__setstate__"):
+            model.__setstate__(vars(model) | state)
+        else:
+            vars(model).update(state)
+        for name, follows in self.derived.items():
+            setattr(model, name, follows(model))
+
+    def check(self, model) -> None:
+        """Refuse attributes that no rule is for, break theirs, or do not fit together.
+
+        Raises
+        ------
+        ValueError
+            And whatever a network of the wrong shapes raises.
+        """
+        state = model.__getstate__() or {}
+        unknown = [
+            n for n in self.kept(state) if self.has_state and not self.may_have(n)
+        ]
+        if unknown:
+            raise ValueError(f"{self.name} has no {unknown[0]!r}.")
+        for name, rule in {**self.fitted, **self.others}.items():
+            value = state.get(name, rule)
+            if value is not rule and not rule.holds(value):
+                raise ValueError(
+                    f"`{name}` of {self.name} must be {rule.what}; got {value!r:.200}."
+                )
+        if self.agrees is not None:
+            self.agrees(model)
+
+
+# ---- table of all classes
+
+_COLUMNS = {"feature_names_in_": NAMES, "n_features_in_": POSITIVE_COUNT}
+_AROUND = {**_COLUMNS, "estimator": ESTIMATOR, "random_state": SEED}
+_OUTPUT = {OUTPUT_CONFIG: DICT}
+_NETWORK = {
+    "network_": DICT,
+    "parameters_": dict_of(floats(NOT_NAN_OR_INF)),
+    "seeds_": SEEDS,
+    "x_mean_": FLOATS_1D,
+    "x_scale_": POSITIVE_FLOATS_1D,
+    "y_mean_": FLOATS_1D,
+    "y_scale_": POSITIVE_FLOATS_1D,
+    "tau_": SCALE,
+    "dropout_": RATE,
+    "length_scale_": SIZE,
+    "weight_decay_": SIZE,
+    "optimizer_": dict_of(numbers(NOT_NAN)),
+    "history_": dict_of(RECORDS),
+    "loss_curve_": list_of(RECORD),
+    "n_iter_": COUNT,
+    "elbo_": RECORD,
+    "prior_": none_or(list_of(dict_of(FLOATS))),
+    "row_noise_std_": none_or(SCALE),
+    "n_epochs_seen_": COUNT,
+    "total_weight_": POSITIVE_NUMBER,
+    "n_features_in_": POSITIVE_COUNT,
+}
+# Parameters of networks, as `fit` checks them.
+_SETTINGS = {
+    "dropout": one_or_each(PROPER_SHARE),
+    "learning_rate_init": POSITIVE_NUMBER,
+    "length_scale": one_or_each(NOT_NEGATIVE),
+    "n_draws": integer(1, LARGEST_N_DRAWS),
+    "n_estimators": POSITIVE_COUNT,
+    "n_training_draws": POSITIVE_COUNT,
+    "network": none_or(of_type(NetworkDescription)),
+    "random_state": SEED,
+    "tau": one_or_each(POSITIVE),
+    "tol": number(NOT_NEGATIVE),
+}
+_OF_NETWORK = {
+    **_COLUMNS,
+    **_SETTINGS,
+    "pruning_": none_or(DICT),
+    "replay_": dict_of(either(numbers(), NUMBER)),
+    # Files of the first versions lack these.
+    "elbo_std_error_": RECORD,
+    "tau_training_": SCALE,
+    "weight_decay_training_": SIZE,
+}
+_AXES = integer(1, 2)
+_OF_NUMBERS = {"y_ndim_": _AXES}
+_OF_CLASSES = {"classes_": LABELS}
+_DRAWS = Values(
+    f"from 1 to {LARGEST_N_DRAWS}", lambda v: (v >= 1) & (v <= LARGEST_N_DRAWS)
+)
+_PATH = {"taus_": POSITIVE_FLOATS, "scores_": RECORDS, "best_score_": RECORD}
+_MODELS = {"estimators_": list_of(FITTED)}
+_STACK = {
+    **_MODELS,
+    "n_draws_": integers(_DRAWS),
+    "weights_": dict_of(dict_of(RECORD)),
+    "spread_factor_": POSITIVE_FLOATS_1D,
+    "summary_": of_type(Summary),
+    "oof_prediction_": RECORDS,
+    "oof_log_density_": RECORDS_1D,
+    "fitted_to_sparse_": none_or(FLAG),
+    "n_iter_": COUNT,
+}
+_OF_STACK = {
+    **_COLUMNS,
+    "random_state": SEED,
+    # Stacks of earlier versions have none.
+    "spread_bound_": POSITIVE_NUMBER,
+}
+_LINEAR = {
+    "columns_": integers(ndim=1),
+    "coef_": FLOATS,
+    "intercept_": FLOATS,
+    "x_mean_": FLOATS_1D,
+    "x_scale_": POSITIVE_FLOATS_1D,
+    "total_weight_": POSITIVE_NUMBER,
+    "n_features_in_": POSITIVE_COUNT,
+}
+_OF_FOLDS = {
+    "fold_estimators_": list_of(list_of(FITTED)),
+    "fold_scores_": list_of(floats(NOT_NEGATIVE)),
+    "oof_std_": RECORDS,
+}
+_SEARCH = {
+    "cv_results_": DICT,
+    "multimetric_": FLAG,
+    "n_splits_": POSITIVE_COUNT,
+}
+_OF_SEARCH = {
+    **_AROUND,
+    "best_estimator_": FITTED,
+    "best_index_": COUNT,
+    "best_params_": DICT,
+    "best_score_": RECORD,
+    "refit_time_": RECORD,
+}
+_SCORES = either(list_of(FLOATS_1D), with_attribute("alphas", FLOATS_1D))
+# Of crepes; without Mondrian categories, for which there is no parameter.
+_CREPES = {
+    "alphas": FLOATS_1D,
+    "bins": NONE,
+    "binned_alphas": NONE,
+    "fitted": FLAG,
+    "fitted_": FLAG,
+    "mondrian": FLAG,
+    "normalized": none_or(FLAG),
+    "seed": NONE,
+    "time_evaluate": none_or(RECORD),
+    "time_fit": none_or(RECORD),
+    "time_predict": none_or(RECORD),
+}
+_SCALE = none_or(POSITIVE_FLOATS)
+_SCALERS = {
+    "MinMaxScaler": {
+        "data_max_": FLOATS,
+        "data_min_": FLOATS,
+        "data_range_": FLOATS,
+        "min_": FLOATS,
+        "scale_": _SCALE,
+    },
+    "QuantileTransformer": {"quantiles_": both(FLOATS, SORTED)},
+    "RobustScaler": {"center_": none_or(FLOATS), "scale_": _SCALE},
+    "StandardScaler": {
+        "mean_": none_or(FLOATS),
+        "scale_": _SCALE,
+        "var_": none_or(floats(NOT_NEGATIVE)),
+    },
+}
+_OF_SCALER = {
+    "n_samples_seen_": either(number(NOT_NEGATIVE), numbers(NOT_NEGATIVE)),
+    "n_quantiles_": POSITIVE_COUNT,
+    "references_": both(SHARES_1D, SORTED),
+    "clip": FLAG,
+    "with_centering": FLAG,
+    "with_mean": FLAG,
+    "with_scaling": FLAG,
+    "with_std": FLAG,
+}
+_SPLITTERS = (
+    "GroupKFold",
+    "GroupShuffleSplit",
+    "KFold",
+    "LeaveOneGroupOut",
+    "LeaveOneOut",
+    "ShuffleSplit",
+    "StratifiedGroupKFold",
+    "StratifiedKFold",
+    "StratifiedShuffleSplit",
+    "TimeSeriesSplit",
+)
+
+
+def _networks() -> Iterator[Kind]:
+    """The single estimators, and those that find their tau."""
+    for method in ("AnchoredEnsemble", "BBB", "MCDropout", "VariationalDropout"):
+        for role, own in (("Regressor", _OF_NUMBERS), ("Classifier", _OF_CLASSES)):
+            yield _network("skbayesnn", method + role, own)
+            if method != "AnchoredEnsemble":
+                own = {**own, **_PATH}
+                yield _network("skbayesnn.model_selection", f"{method}{role}CV", own)
+    yield _network("skbayesnn", "VariationalGPRegressor", _OF_NUMBERS)
+
+
+def _network(module: str, name: str, own) -> Kind:
+    fitted = {**_NETWORK, **own}
+    return Kind(module, name, fitted, _OF_NETWORK, consistency.of_network)
+
+
+def _stacks() -> Iterator[Kind]:
+    regressor = Kind(
+        "skbayesnn",
+        "BayesianStackingRegressor",
+        _STACK,
+        {**_OF_STACK, **_OF_FOLDS},
+        consistency.of_stack,
+    )
+    yield regressor
+    yield replace(
+        regressor,
+        class_name="BayesianStackingClassifier",
+        fitted={**_STACK, **_OF_CLASSES},
+        others=_OF_STACK,
+    )
+    for role, own in (
+        ("Regressor", {**_OF_NUMBERS, "noise_variance_": POSITIVE_FLOATS_1D}),
+        ("Classifier", _OF_CLASSES),
+    ):
+        yield Kind(
+            "skbayesnn._stacking.linear",
+            f"ShrunkLinear{role}",
+            {**_LINEAR, **own},
+            {
+                **_COLUMNS,
+                "n_draws": integer(1, LARGEST_N_DRAWS),
+                "random_state": SEED,
+            },
+            consistency.of_linear_model,
+        )
+    said = {"log_density": RECORD, "error": RECORD, "others": dict_of(RECORD)}
+    module = "skbayesnn._stacking.summary"
+    yield Kind(module, "Summary", others=said, has_state=False)
+
+
+def _recalibration() -> Iterator[Kind]:
+    yield Kind(
+        "skbayesnn",
+        "CalibratedUncertaintyRegressor",
+        {"estimator_": FITTED, "scale_": SCALE},
+        {**_AROUND, "quantile_maps_": list_of(of_type(QuantileMap))},
+        consistency.of_calibration,
+    )
+    yield Kind(
+        "skbayesnn._predictive.recalibration",
+        "QuantileMap",
+        others={"level": EDGES, "share": EDGES},
+        agrees=consistency.of_quantile_map,
+        has_state=False,
+    )
+
+
+def _conformal() -> Iterator[Kind]:
+    models = {"conformal_": _SCORES, "n_calibration_": POSITIVE_COUNT}
+    yield Kind(
+        "skbayesnn",
+        "ConformalRegressor",
+        {**_MODELS, **models},
+        _AROUND,
+        consistency.of_conformal,
+    )
+    yield Kind(
+        "skbayesnn",
+        "ConformalClassifier",
+        {"estimator_": FITTED, **models, **_OF_CLASSES},
+        _AROUND,
+        consistency.of_conformal,
+    )
+    for name in ("ConformalRegressor", "ConformalClassifier"):
+        yield Kind("crepes", name, _CREPES)
+
+
+def _decisions() -> Iterator[Kind]:
+    label, kind = either(RECORD, TEXT), none_or(TEXT)
+    # Infinite ones accept all rows, or none.
+    threshold = number(NOT_NAN)
+    yield Kind(
+        "skbayesnn",
+        "Abstainer",
+        {"estimator_": FITTED, "threshold_": threshold, "abstain_label_": label},
+        {
+            **_AROUND,
+            **_OF_CLASSES,
+            "coverage_": number(SHARE),
+            "error_": RECORD,
+            "kind": kind,
+        },
+        consistency.of_abstainer,
+    )
+    fitted = {
+        **_MODELS,
+        "held_out_": list_of(integers()),
+        "offset_": NUMBER,
+        "uncertainty_": FLOATS_1D,
+    }
+    yield Kind(
+        "skbayesnn.inspection",
+        "DriftMonitor",
+        fitted,
+        {"kind": kind, "one_way_columns_": FLOATS, "random_state": SEED},
+        consistency.of_monitor,
+    )
+
+
+def _searches() -> Iterator[Kind]:
+    derived = {"scorer_": lambda search: metrics_of(scorers_of_search(search)[0])}
+    for name in ("BatchedGridSearchCV", "BatchedRandomizedSearchCV"):
+        module = "skbayesnn.model_selection"
+        yield Kind(
+            module, name, _SEARCH, _OF_SEARCH, consistency.of_search, derived=derived
+        )
+
+
+def _descriptions() -> Iterator[Kind]:
+    for name in ("MLP", "ConvNet", "RecurrentNet"):
+        yield Kind("skbayesnn.networks", name)
+
+
+def _transformers() -> Iterator[Kind]:
+    flag = FLAG
+    of_columns = list_of(EDGES)
+    edges = {"bin_edges_": of_columns, "n_bins_": integers()}
+    yield Kind(
+        "skbayesnn.preprocessing",
+        "PiecewiseLinearEncoder",
+        edges | {"values_": of_columns, "n_features_in_": POSITIVE_COUNT},
+        {**_COLUMNS, **_OUTPUT, "keep_columns": flag, "sparse_output": flag},
+        consistency.of_encoder,
+    )
+
+
+def _of_scikit_learn() -> Iterator[Kind]:
+    """Of attributes that are plain arrays; what is fitted with them calls nothing."""
+    yield Kind(
+        "sklearn.pipeline", "Pipeline", others=_OUTPUT, agrees=consistency.of_pipeline
+    )
+    yield Kind("sklearn.frozen", "FrozenEstimator", others={"estimator": FITTED})
+    yield Kind(
+        "sklearn.compose",
+        "TransformedTargetRegressor",
+        {"regressor_": FITTED, "transformer_": ESTIMATOR, TRAINING_DIM: _AXES},
+        _COLUMNS,
+    )
+    functions = dict.fromkeys(("func", "inverse_func"), none_or(FUNCTION))
+    yield Kind(
+        "sklearn.preprocessing",
+        "FunctionTransformer",
+        others={**_COLUMNS, **_OUTPUT, **functions},
+    )
+    for name, fitted in _SCALERS.items():
+        others = {**_COLUMNS, **_OUTPUT, **_OF_SCALER}
+        yield Kind("sklearn.preprocessing", name, fitted, others, consistency.of_scaler)
+    for name in _SPLITTERS:
+        yield Kind("sklearn.model_selection", name, has_state=False)
+
+
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kinds in (
+        _networks,
+        _stacks,
+        _recalibration,
+        _conformal,
+        _decisions,
+        _searches,
+        _descriptions,
+        _transformers,
+        _of_scikit_learn,
+    )
+    for kind in kinds()
+}
+
+
+# By name; of inputs and outputs that are arrays, of which nothing can go wrong.
+FUNCTIONS: dict[str, Callable] = {
+    f"numpy.{name}": getattr(np, name)
+    for name in (
+        "arcsinh",
+        "cbrt",
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log10",
+        "log1p",
+        "log2",
+        "sinh",
+        "sqrt",
+        "square",
+    )
+}
+
+
+def function_name(value) -> str | None:
+    """The name of one of ``FUNCTIONS``; None for all else."""
+    return next((name for name, one in FUNCTIONS.items() if one is value), None)
+
+
+def trusted_names() -> list[str]:
+    """Full names of the types of the list, and of scorers and what they are made of."""
+    types = [kind.type for kind in KINDS.values() if kind.is_there]
+    listed = [getattr(scoring, name) for name in scoring.__all__]
+    scorers = [one.function for one in listed if isinstance(one, scoring.Scorer)]
+    named = {*types, *scorers, scoring.Scorer, *SCORER_TYPES}
+    return sorted(f"{one.__module__}.{one.__qualname__}" for one in named)
+
+
+def kind_of(value) -> Kind | None:
+    """Of an object of exactly one of the classes; None for all others."""
+    kind = type(value)
+    root = kind.__module__.partition(".")[0]
+    name = kind.__name__ if root == "skbayesnn" else f"{root}.{kind.__name__}"
+    found = KINDS.get(name)
+    return found if found is not None and found.type is kind else None

@@ -1,0 +1,348 @@
+"""Priors over the weights and biases of one affine map, and their table.
+
+Each prior has a part ``weight`` and a part ``bias`` with what families need: ``energy``
+and ``spread`` (closed forms, normal priors), ``log_density``. The fields of a prior are
+tensors with the members axis in front; they may differ between members.
+
+The log-uniform prior p(log |w|) = const [KSW15] under N(theta, alpha theta^2) has a KL
+that depends on alpha alone and has no closed form:
+
+    KL(alpha) = -1/2 log alpha + E log |1 + sqrt(alpha) e| + C,  e standard normal,
+
+where C is such that it goes to 0 as alpha goes to infinity: C = (log 2 + gamma) / 2,
+gamma Euler's constant. Two approximations are in use.
+
+Anchored ensembles draw an anchor per member from N(0, 1 / l^2) [PLB20]. The member is
+pulled to its anchor as strongly as the prior pulls to zero. In a linear model the
+members are then draws from the posterior.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+# ---- normal priors, and a posterior that became a prior
+
+
+@dataclass(frozen=True)
+class Normal:
+    """N(centre, 1 / precision) on every element of an array, members first.
+
+    Parameters
+    ----------
+    centre, precision : tensor
+        (members, ...), of the array's shape or with axes of length 1. Precision 0
+        is the flat (improper) density; its infinite normaliser is left out.
+    """
+
+    centre: torch.Tensor
+    precision: torch.Tensor
+
+    def energy(
+        self, mean: torch.Tensor, variance: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """E_q[-log p] up to the normaliser: precision / 2 E (w - centre)^2, summed.
+
+        mean, variance : (members, ...), E_q w and Var_q w, whatever q is; no
+            variance is a point
+        returns : (members,), nats
+        """
+        squares = (mean - self.centre).square()
+        if variance is not None:
+            squares = squares + variance
+        return _sum(0.5 * self.precision * squares)
+
+    def spread(self, variance: torch.Tensor) -> torch.Tensor:
+        """KL(N(centre, variance) || p): 1/2 sum(r - log r - 1), r = variance precision.
+
+        With ``energy`` of its mean it is a normal distribution's whole KL.
+
+        returns : (members,), nats
+        """
+        ratio = variance * self.precision
+        return _sum(0.5 * (ratio - variance.log() - _log(self.precision) - 1))
+
+    def log_scale(self, like: torch.Tensor) -> torch.Tensor:
+        """1/2 sum(log precision) over an array like this one, (members,)."""
+        return _sum(0.5 * _log(self.precision).expand_as(like))
+
+    def score(self, values: torch.Tensor) -> torch.Tensor:
+        """d log p / d values, of their shape."""
+        return self.precision * (self.centre - values)
+
+    def log_density(self, values: torch.Tensor) -> torch.Tensor:
+        """log p(values), (..., members, *array) -> (..., members), nats."""
+        squares = self.precision * (values - self.centre).square()
+        terms = 0.5 * (_log(self.precision) - math.log(2 * math.pi) - squares)
+        return terms.flatten(1 - self.centre.ndim).sum(-1)
+
+
+@dataclass(frozen=True)
+class GaussianPrior:
+    """Independent N(0, 1 / l^2) on every weight and bias, l the prior length scale.
+
+    Parameters
+    ----------
+    length_scale : tensor of shape (members,)
+        l, in the units of the standardised inputs; 0 is the flat (improper) prior.
+    """
+
+    length_scale: torch.Tensor
+
+    @cached_property
+    def weight(self) -> Normal:
+        """The prior of weights (members, inputs, outputs)."""
+        return _isotropic(self.length_scale, 2)
+
+    @cached_property
+    def bias(self) -> Normal:
+        """The prior of biases (members, outputs)."""
+        return _isotropic(self.length_scale, 1)
+
+
+@dataclass(frozen=True)
+class PosteriorPrior:
+    """A mean-field posterior as the prior of what comes next.
+
+    Parameters
+    ----------
+    mean, std : tensor of shape (members, inputs, outputs)
+    bias_mean, bias_std : tensor of shape (members, outputs)
+    """
+
+    mean: torch.Tensor
+    std: torch.Tensor
+    bias_mean: torch.Tensor
+    bias_std: torch.Tensor
+
+    @cached_property
+    def weight(self) -> Normal:
+        """The prior of weights (members, inputs, outputs)."""
+        return Normal(self.mean, self.std.square().reciprocal())
+
+    @cached_property
+    def bias(self) -> Normal:
+        """The prior of biases (members, outputs)."""
+        return Normal(self.bias_mean, self.bias_std.square().reciprocal())
+
+
+def _isotropic(length_scale: torch.Tensor, n_axes: int) -> Normal:
+    precision = length_scale.square().view(-1, *(1,) * n_axes)
+    return Normal(torch.zeros_like(precision), precision)
+
+
+def _sum(terms: torch.Tensor) -> torch.Tensor:
+    """Over all axes but the members'."""
+    return terms.flatten(1).sum(1)
+
+
+def _log(precision: torch.Tensor) -> torch.Tensor:
+    """log precision, and 0 where there is none."""
+    return torch.where(precision > 0, precision, torch.ones_like(precision)).log()
+
+
+# ---- scale mixture [BBB15 eq. 7]: a narrow and a wide normal distribution
+
+
+@dataclass(frozen=True)
+class ScaleMixture:
+    """pi N(0, s1^2 / l^2) + (1 - pi) N(0, s2^2 / l^2) on every element of an array.
+
+    All parameters are (members, 1, ...), of as many axes as the array. It has no
+    closed form against a normal posterior.
+    """
+
+    pi: torch.Tensor
+    std_1: torch.Tensor
+    std_2: torch.Tensor
+
+    def score(self, values: torch.Tensor) -> torch.Tensor:
+        """d log p / d values, of their shape."""
+        precision_1, precision_2 = self.std_1**-2, self.std_2**-2
+        odds = (self.pi * self.std_2).log() - ((1 - self.pi) * self.std_1).log()
+        squares = values.square()
+        odds = torch.addcmul(odds, squares, 0.5 * (precision_2 - precision_1))
+        # Both shares on their own: 1 - share would lose digits, times (s1 / s2)^2.
+        precision = precision_2 * odds.neg().sigmoid_()
+        precision.addcmul_(precision_1, odds.sigmoid_())
+        return precision.mul_(values).neg_()
+
+    def log_density(self, values: torch.Tensor) -> torch.Tensor:
+        """log p(values), (..., members, *array) -> (..., members), nats."""
+        terms = torch.logaddexp(
+            self.pi.log() + _log_normal(values, self.std_1),
+            (-self.pi).log1p() + _log_normal(values, self.std_2),
+        )
+        return terms.flatten(1 - self.pi.ndim).sum(-1)
+
+
+@dataclass(frozen=True)
+class ScaleMixturePrior:
+    """The mixture on weights; biases have the Gaussian prior N(0, 1 / l^2).
+
+    Parameters
+    ----------
+    length_scale : tensor of shape (members,)
+        l scales the whole prior; [BBB15] has l = 1.
+    pi : tensor of shape (members,)
+        Weight of the first component, in (0, 1).
+    s1, s2 : tensor of shape (members,)
+        Standard deviations of the components under l = 1.
+    """
+
+    length_scale: torch.Tensor
+    pi: torch.Tensor
+    s1: torch.Tensor
+    s2: torch.Tensor
+
+    @cached_property
+    def weight(self) -> ScaleMixture:
+        """The prior of weights (members, inputs, outputs)."""
+        return ScaleMixture(
+            *(
+                value.view(-1, 1, 1)
+                for value in (
+                    self.pi,
+                    self.s1 / self.length_scale,
+                    self.s2 / self.length_scale,
+                )
+            )
+        )
+
+    @cached_property
+    def bias(self) -> Normal:
+        """The prior of biases (members, outputs)."""
+        return GaussianPrior(self.length_scale).bias
+
+
+def _log_normal(values: torch.Tensor, std: torch.Tensor) -> torch.Tensor:
+    """log N(values; 0, std^2), element by element."""
+    squares = (values / std).square()
+    return -0.5 * (squares + math.log(2 * math.pi)) - std.log()
+
+
+# ---- log-uniform prior [KSW15]
+
+# C: E log |e| = -(log 2 + gamma) / 2 for a standard normal e.
+EULER_GAMMA = 0.5772156649015329
+CONSTANT = 0.5 * (math.log(2) + EULER_GAMMA)
+
+
+@dataclass(frozen=True)
+class LogUniformPrior:
+    """Scale-free on weights; biases have the Gaussian prior N(0, 1 / l^2).
+
+    Parameters
+    ----------
+    length_scale : tensor of shape (members,)
+        l of the biases.
+    """
+
+    length_scale: torch.Tensor
+
+    @cached_property
+    def weight(self) -> Normal:
+        """For weights without noise, which see a flat prior (members, inputs, outputs).
+
+        Under noise the KL is one of the functions below.
+        """
+        return GaussianPrior(torch.zeros_like(self.length_scale)).weight
+
+    @cached_property
+    def bias(self) -> Normal:
+        """The prior of biases (members, outputs)."""
+        return GaussianPrior(self.length_scale).bias
+
+
+def kingma(log_alpha: torch.Tensor) -> torch.Tensor:
+    """KL for alpha <= 1, element by element [KSW15 eq. 14]; nats."""
+    alpha = log_alpha.exp()
+    polynomial = alpha * (1.16145124 + alpha * (-1.50204118 + alpha * 0.58629921))
+    return CONSTANT - 0.5 * log_alpha - polynomial
+
+
+def kingma_slope(log_alpha: torch.Tensor) -> torch.Tensor:
+    """d kingma / d log alpha."""
+    alpha = log_alpha.exp()
+    slope = 1.16145124 + alpha * (-2 * 1.50204118 + alpha * 3 * 0.58629921)
+    return -0.5 - alpha * slope
+
+
+def molchanov(log_alpha: torch.Tensor) -> torch.Tensor:
+    """KL for all alpha, element by element [MAV17 eq. 14]; nats."""
+    rise = 0.63576 * torch.sigmoid(-(1.87320 + 1.48695 * log_alpha))
+    return rise + 0.5 * torch.nn.functional.softplus(-log_alpha)
+
+
+def molchanov_slope(log_alpha: torch.Tensor) -> torch.Tensor:
+    """d molchanov / d log alpha."""
+    share = torch.sigmoid(1.87320 + 1.48695 * log_alpha)
+    rise = -0.63576 * 1.48695 * share * (1 - share)
+    return rise - 0.5 * torch.sigmoid(-log_alpha)
+
+
+# ---- anchors [PLB20]
+
+
+@dataclass(frozen=True)
+class AnchoredPrior:
+    """N(a, 1 / l^2) on every weight and bias, the anchor a drawn from N(0, 1 / l^2).
+
+    Parameters
+    ----------
+    length_scale : tensor of shape (members,)
+        l of the weights, > 0.
+    bias_length_scale : tensor of shape (members,)
+        That of the biases, > 0.
+    numbers : tensor of shape (members, inputs, outputs)
+        Standard normal; anchors of the weights, times l.
+    bias_numbers : tensor of shape (members, outputs)
+        Likewise, of the biases.
+    """
+
+    length_scale: torch.Tensor
+    bias_length_scale: torch.Tensor
+    numbers: torch.Tensor
+    bias_numbers: torch.Tensor
+
+    @cached_property
+    def weight(self) -> Normal:
+        """The prior of weights (members, inputs, outputs)."""
+        return _about(self.numbers, self.length_scale)
+
+    @cached_property
+    def bias(self) -> Normal:
+        """The prior of biases (members, outputs)."""
+        return _about(self.bias_numbers, self.bias_length_scale)
+
+
+def _about(numbers: torch.Tensor, length_scale: torch.Tensor) -> Normal:
+    length_scale = length_scale.view(-1, *(1,) * (numbers.ndim - 1))
+    return Normal(numbers / length_scale, length_scale.square())
+
+
+# ---- table of priors
+
+Prior = (
+    GaussianPrior | PosteriorPrior | ScaleMixturePrior | LogUniformPrior | AnchoredPrior
+)
+
+PRIORS: dict[str, type] = {
+    "gaussian": GaussianPrior,
+    "scale_mixture": ScaleMixturePrior,
+    "log_uniform": LogUniformPrior,
+    "previous": PosteriorPrior,
+    "anchored": AnchoredPrior,
+}
+
+__all__ = [
+    "PRIORS",
+    "AnchoredPrior",
+    "GaussianPrior",
+    "LogUniformPrior",
+    "PosteriorPrior",
+    "Prior",
+    "ScaleMixturePrior",
+]
