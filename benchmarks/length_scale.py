@@ -26,7 +26,7 @@ from study import REGRESSION, RESOURCES
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._meta.functions import open_predictive
-from skbayesnn._stacking.candidates import Entry, Rows, candidates_of, refitted
+from skbayesnn._stacking.candidates import CandidateSpec, Rows, candidates_of, refitted
 
 HIDDEN = (50, 50)
 ROWS = (20, 30, 60, 100, 150, 300)
@@ -72,7 +72,7 @@ def scores(X, y, X_test, y_test):
     found = rules(*X.shape)
     scales = [(1 + 1e-7 * i) * scale for i, scale in enumerate(found.values())]
     network = MCDropoutRegressor(HIDDEN, random_state=0, n_draws=50)
-    pool = [Entry("network", network, {"length_scale": scales})]
+    pool = [CandidateSpec("network", network, {"length_scale": scales})]
     candidates, fitted = candidates_of(pool), {}
     settings = {one.name: {} for one in candidates}
     for _ in refitted(candidates, settings, Rows(X, y, None), fitted, RESOURCES):

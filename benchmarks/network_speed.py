@@ -17,7 +17,7 @@ from common import CLOCKS, command_line, environment, interleaved, ratio, table
 from torch import nn
 
 from skbayesnn._engine.random import initial_normal
-from skbayesnn._engine.training_random import TrainingNoise
+from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import Bernoulli
 from skbayesnn._networks import Convolutional, Recurrent
 
@@ -104,7 +104,7 @@ def our_step(network, members, device, x):
         return torch.as_tensor(numbers).to(device, torch.float32)
 
     layers = network.init(normal, keep)
-    noise = TrainingNoise(seeds, torch.device(device), torch.float32)
+    noise = TrainingRandom(seeds, torch.device(device), torch.float32)
     noise.start_epoch(0, 1 << 20)
 
     def step():

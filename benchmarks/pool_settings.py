@@ -34,7 +34,7 @@ from skbayesnn import (
 )
 from skbayesnn._batch.jobs import network_of, path_of_network
 from skbayesnn._networks.activations import ACTIVATIONS, Activation
-from skbayesnn._stacking.candidates import Entry, default_pool
+from skbayesnn._stacking.candidates import CandidateSpec, default_pool
 
 PLAIN, DEFAULT = "plain", "the default pool"
 
@@ -75,13 +75,13 @@ def plain(pool):
     entries = []
     for name, estimator, grids in pool:
         if name == "linear":
-            entries.append(Entry(name, estimator, grids))
+            entries.append(CandidateSpec(name, estimator, grids))
             continue
         path, grid = path_of_network(estimator), {}
         for key in ("length_scale", "dropout"):
             values = [value for one in grids for value in one[path + key]]
             grid[path + key] = list(dict.fromkeys(values))
-        entries.append(Entry(name, estimator, grid))
+        entries.append(CandidateSpec(name, estimator, grid))
     return with_params(activation="relu", learning_rate_init=0.01)(entries, None)
 
 
@@ -93,7 +93,7 @@ def with_params(**params):
         for name, estimator, grid in pool:
             estimator = clone(estimator)
             network_of(estimator).set_params(**params)
-            entries.append(Entry(name, estimator, grid))
+            entries.append(CandidateSpec(name, estimator, grid))
         return entries
 
     return changed
@@ -129,7 +129,7 @@ def with_grid(**values):
         for name, estimator, grid in pool:
             path = path_of_network(estimator)
             others = {path + key: value for key, value in values.items()}
-            entries.append(Entry(name, estimator, grid | others))
+            entries.append(CandidateSpec(name, estimator, grid | others))
         return entries
 
     return changed
@@ -153,7 +153,7 @@ def of_kind(regressor, classifier, **params):
             else:
                 estimator = other
             grid = {f"{path}length_scale": [1.0, "fan_in"]}
-            entries.append(Entry(name, estimator, grid))
+            entries.append(CandidateSpec(name, estimator, grid))
         return entries
 
     return changed

@@ -30,7 +30,7 @@ from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._batch.executor import Resources
 from skbayesnn._meta.functions import open_predictive
 from skbayesnn._stacking.candidates import (
-    Entry,
+    CandidateSpec,
     Rows,
     candidates_of,
     held_out,
@@ -154,16 +154,18 @@ def wide_pool(X, *, of_classes, steps, width):
     network = kind(**common)
     rates = [0.0, 0.05, 0.2] if of_classes else [0.0, 0.01]
     scales = [1.0, 3.0, 10.0, "fan_in"] if of_classes else [0.3, 1.0, 3.0, "fan_in"]
-    pool = [Entry("raw", network, {"length_scale": scales, "dropout": rates})]
+    pool = [CandidateSpec("raw", network, {"length_scale": scales, "dropout": rates})]
     # What a network costs goes with the number of its inputs.
     n_bins = min(16, 256 // X.shape[1])
     if n_bins >= 4:
         encoder = PiecewiseLinearEncoder(n_bins=n_bins, keep_columns=True).fit(X)
         encoded = Pipeline([("encoder", FrozenEstimator(encoder)), ("net", network)])
         grid = {"net__length_scale": [1.0, 3.0, "fan_in"], "net__dropout": rates}
-        pool.append(Entry("encoded", encoded, grid))
+        pool.append(CandidateSpec("encoded", encoded, grid))
     linear = kind(**common | {"hidden_layer_sizes": (), "dropout": 0.0})
-    pool.append(Entry("linear", linear, {"length_scale": [1.0, 3.0, 10.0, 30.0]}))
+    pool.append(
+        CandidateSpec("linear", linear, {"length_scale": [1.0, 3.0, 10.0, 30.0]})
+    )
     return pool
 
 

@@ -50,10 +50,10 @@ def some_of(name, n_rows, seed):
 def open_task(network, X, y):
     """The task of a network that leaves the length open, whatever it is."""
     kind = type(network)
-    below = kind._chooses_length_below
-    kind._chooses_length_below = np.inf
+    below = kind._selects_epochs_below
+    kind._selects_epochs_below = np.inf
     task = task_of(network, prepare(network, X, y))
-    kind._chooses_length_below = below
+    kind._selects_epochs_below = below
     return task
 
 

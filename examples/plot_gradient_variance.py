@@ -30,7 +30,7 @@ from sklearn.datasets import load_digits
 from torch.nn import functional
 
 from skbayesnn import BBBClassifier
-from skbayesnn._engine.training_random import TrainingNoise
+from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import MeanField
 from skbayesnn.estimators import _fitted
 from skbayesnn.gradient_estimators import (
@@ -262,7 +262,7 @@ class Layer:
         pieces = []
         for start in range(0, REPETITIONS, chunk):
             seeds = np.arange(start, min(start + chunk, REPETITIONS))
-            noise = TrainingNoise(seeds, CPU, torch.float32)
+            noise = TrainingRandom(seeds, CPU, torch.float32)
             noise.start_epoch(epoch)
             rows = torch.randint(ROWS, (len(seeds), n_rows), generator=self.random)
             members = {
@@ -312,7 +312,7 @@ def of_batch(q, rows, family, n_rows):
     ]
     X, of_classes = rows
     chosen = torch.randint(len(X), (BATCHES, n_rows), generator=random)
-    noise = TrainingNoise(np.arange(BATCHES), CPU, torch.float32)
+    noise = TrainingRandom(np.arange(BATCHES), CPU, torch.float32)
     noise.start_epoch(0)
     outputs, pullback = network.vjp(layers, q.keep, X[chosen], noise)
     of_outputs = (outputs.softmax(-1) - of_classes[chosen]) / n_rows

@@ -99,7 +99,7 @@ def _is_between(filename: str) -> bool:
 _DEVICES = ("cpu", "cuda", "mps")
 
 
-def undisturbed(function: Callable[P, R]) -> Callable[P, R]:
+def default_settings(function: Callable[P, R]) -> Callable[P, R]:
     """A function that does not see what its caller has set.
 
     NumPy answers to errors as it does by itself: a probability that underflows is zero,
@@ -133,32 +133,35 @@ def imported(name: str) -> ModuleType:
 # ---- atomic updates of fitted attributes
 
 
-def twin_of(estimator):
+def snapshot(estimator):
     """The estimator as it is now, with attributes of its own."""
     twin = object.__new__(type(estimator))
     vars(twin).update(vars(estimator))
     return twin
 
 
-def prediction(method: Callable[P, R]) -> Callable[P, R]:
-    """A method that sees neither other threads' fits nor what its caller has set."""
+def on_snapshot(method: Callable[P, R]) -> Callable[P, R]:
+    """Run a method on a snapshot of the fitted attributes, with default settings.
 
-    @undisturbed
+    Fits of other threads and the caller's settings of NumPy and torch have no effect.
+    """
+
+    @default_settings
     @wraps(method)
     def of_one_fit(*args: P.args, **kwargs: P.kwargs) -> R:
         estimator, *others = args
-        return method(twin_of(estimator), *others, **kwargs)  # type: ignore[arg-type]
+        return method(snapshot(estimator), *others, **kwargs)  # type: ignore[arg-type]
 
     return of_one_fit
 
 
 @contextmanager
-def changed_at_once(estimator) -> Iterator[Any]:
-    """A twin to be fitted.
+def atomic_update(estimator) -> Iterator[Any]:
+    """A copy to be fitted, whose changes the estimator gets at the end.
 
-    In the end the estimator takes over what has changed of it; after an error nothing.
+    After an error the estimator is as it was.
     """
-    twin = twin_of(estimator)
+    twin = snapshot(estimator)
     before = dict(vars(twin))
     yield twin
     after = vars(twin)
@@ -166,7 +169,7 @@ def changed_at_once(estimator) -> Iterator[Any]:
     _replace(estimator, before.keys() - after.keys(), changed)
 
 
-def become(estimator, fitted: Mapping[str, Any]) -> None:
+def replace_fitted(estimator, fitted: Mapping[str, Any]) -> None:
     """Fitted attributes in the place of those of an earlier fit."""
     earlier = {name for name in vars(estimator) if name.endswith("_")}
     _replace(estimator, earlier, fitted)

@@ -196,7 +196,7 @@ __all__ = [
     "OutlierMixin",
     "RandomizedSearchCV",
     "RegressorMixin",
-    "SearchOverKnown",
+    "SearchOverStored",
     "ShowsSummary",
     "TransformerMixin",
     "available_if",
@@ -235,7 +235,7 @@ def routed_fit_params(search, params: dict):
     return search._get_routed_params_for_fit(params)
 
 
-class SearchOverKnown(BaseSearchCV):
+class SearchOverStored(BaseSearchCV):
     """The loop of a search, over what a subclass knows already."""
 
     # That of a grid, here of grids of one point each.

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
 from skbayesnn._distributions.components import Gaussians
-from skbayesnn._predictive.mixin import OpenPredictive, RegressionPredictiveMixin
+from skbayesnn._predictive.mixin import PredictiveBlocks, RegressionPredictiveMixin
 from skbayesnn._predictive.mixture import MixturePredictive
 
 
@@ -48,7 +48,7 @@ class LinearGaussian(RegressionPredictiveMixin, RegressorMixin, BaseEstimator):
 
     def _open_predictive(self, X):
         X = np.asarray(X, dtype=float)
-        return OpenPredictive(len(X), lambda rows: self._predictive(X[rows]))
+        return PredictiveBlocks(len(X), lambda rows: self._predictive(X[rows]))
 
     def _predictive(self, X):
         std = self.factor * self.std_ * np.exp(self.uneven * X[:, :1])

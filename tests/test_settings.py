@@ -17,7 +17,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
-from skbayesnn._runtime import undisturbed
+from skbayesnn._runtime import default_settings
 from skbayesnn.metrics import mixture_crps, mixture_log_density
 
 
@@ -128,7 +128,7 @@ def test_a_callers_settings_change_nothing(rows, usual, setting, said):
 
 @OF_EVERY_SETTING
 def test_they_are_as_before_after_a_call(setting):
-    @undisturbed
+    @default_settings
     def state():
         return (
             torch.is_autocast_enabled("cpu"),
@@ -146,7 +146,7 @@ def test_they_are_as_before_after_a_call(setting):
 
 
 def test_name_signature_and_errors_pass_through():
-    @undisturbed
+    @default_settings
     def function(a, *, b=2):
         """Says."""
         raise KeyError(a + b)

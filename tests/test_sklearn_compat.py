@@ -346,7 +346,7 @@ def test_search_over_known(data):
     """The loop takes what it is given, and the results the candidates as they are."""
     X, y, _ = data
 
-    class Known(_sklearn_compat.SearchOverKnown, GridSearchCV):
+    class Known(_sklearn_compat.SearchOverStored, GridSearchCV):
         def add_times(self, results):
             for result in results:
                 result["fit_time"] = 7.0

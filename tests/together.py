@@ -3,7 +3,7 @@
 from itertools import repeat
 
 from skbayesnn.estimators import _fit, _job
-from skbayesnn.estimators._training_data import Prepared
+from skbayesnn.estimators._training_data import TrainingData
 
 
 def fit_together(estimators, table, rows, validation=None, classes=None):
@@ -13,7 +13,7 @@ def fit_together(estimators, table, rows, validation=None, classes=None):
     """
     of_y = {} if classes is None else {"classes_": classes}
     tasks = [
-        _job.task_of(estimator, Prepared(table, of_one, held_out, of_y))
+        _job.task_of(estimator, TrainingData(table, of_one, held_out, of_y))
         for estimator, of_one, held_out in zip(
             estimators, rows, validation or repeat(None), strict=False
         )

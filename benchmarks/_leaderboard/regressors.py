@@ -28,11 +28,11 @@ def held_out(n_rows: int, seed: int) -> np.ndarray:
 def constant_noise(predict, std: float):
     """Means with the same noise for every row."""
 
-    def with_noise(X):
+    def with_predictive_params(X):
         mean = np.asarray(predict(X), dtype=np.float64).ravel()
         return {"mean": mean, "std": np.full_like(mean, std)}
 
-    return with_noise
+    return with_predictive_params
 
 
 def root_mean_square(errors) -> float:

@@ -24,7 +24,7 @@ from skbayesnn._engine.resources import is_out_of_memory, torch_threads
 from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import check_method_params, safe_split
 from skbayesnn.estimators import _fit
-from skbayesnn.estimators._base import adopt
+from skbayesnn.estimators._base import set_fitted
 
 # ---- group jobs by what one program can hold
 
@@ -240,7 +240,7 @@ def _trained(job: Job, fitted: _fit.Fitted, seconds: float) -> Outcome:
     try:
         if fitted.trained.failed.all():
             raise _fit.all_failed(job.task.plan, fitted.trained)
-        adopt(job.network, job.prepared, fitted)
+        set_fitted(job.network, job.prepared, fitted)
     except Exception as error:
         return Outcome(without_frames(error), seconds=seconds)
     n_epochs = job.network.n_iter_

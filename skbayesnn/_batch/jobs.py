@@ -20,8 +20,8 @@ from skbayesnn._sklearn_compat import (
     safe_split,
 )
 from skbayesnn.estimators._base import BayesianNetwork
-from skbayesnn.estimators._job import Task, task_of
-from skbayesnn.estimators._training_data import Prepared, prepare
+from skbayesnn.estimators._job import TrainingJob, task_of
+from skbayesnn.estimators._training_data import TrainingData, prepare
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Job:
     key: Key
     estimator: BaseEstimator
     network: BayesianNetwork
-    prepared: Prepared
-    task: Task
+    prepared: TrainingData
+    task: TrainingJob
 
 
 class JobBuilder:
@@ -60,8 +60,9 @@ class JobBuilder:
         Of the estimator's ``fit``; those with an entry per row are cut.
     X, y : the rows of all folds
     splits : sequence of (train, test)
-    noise_from : str, optional
-        As in :class:`skbayesnn._engine.config.Plan`; by default as by ``fit``.
+    variance_source : str, optional
+        As in :class:`skbayesnn._engine.config.TrainingConfig`; by default that of
+        ``fit``.
     """
 
     def __init__(
@@ -72,15 +73,17 @@ class JobBuilder:
         y,
         splits: Sequence[tuple],
         *,
-        noise_from: str | None = None,
+        variance_source: str | None = None,
     ):
         self._estimator, self._fit_params = estimator, fit_params
-        self._noise_from = noise_from
+        self._noise_from = variance_source
         self._X, self._y, self._splits = X, y, splits
         self._path = path_of_network(estimator)
         # What arrives at the network: per setting of the steps before it, and for
         # each fold with and without early stopping, which takes rows of its own.
-        self._arrived: dict[str, dict[tuple[int, bool], _Arrived | Exception]] = {}
+        self._arrived: dict[
+            str, dict[tuple[int, bool], TransformedFold | Exception]
+        ] = {}
 
     @property
     def most_rows(self) -> int:
@@ -97,7 +100,7 @@ class JobBuilder:
                     del self._arrived[setting]
                     continue
                 for arrived in self._arrived[setting].values():
-                    if isinstance(arrived, _Arrived):
+                    if isinstance(arrived, TransformedFold):
                         # One for each candidate's own rows.
                         arrived.prepared.forget_scalings()
 
@@ -125,13 +128,13 @@ class JobBuilder:
         place = key[1], bool(network.early_stopping)
         if place not in arrived:
             try:
-                arrived[place] = self._arrive(clone(prototype), key[1])
+                arrived[place] = self._fit_preprocessing(clone(prototype), key[1])
             except Exception as error:
                 arrived[place] = without_frames(error)
         rows = arrived[place]
         if isinstance(rows, Exception):
             raise rows.with_traceback(None)
-        network = rows.columns_told(copy(network))
+        network = rows.copy_feature_names(copy(network))
         # A generator has a state.
         network.random_state = clone(network.random_state, safe=False)
         task = task_of(network, rows.prepared)
@@ -139,13 +142,13 @@ class JobBuilder:
             task.plan,
             # An interruption is the search's, also with `warm_start`.
             keep_interrupted=False,
-            noise_from=self._noise_from or task.plan.noise_from,
+            variance_source=self._noise_from or task.plan.variance_source,
         )
         task = replace(task, plan=plan)
         estimator = _with_network(rows.estimator, network)
         return Job(key, estimator, network, rows.prepared, task)
 
-    def _arrive(self, estimator, fold: int) -> "_Arrived":
+    def _fit_preprocessing(self, estimator, fold: int) -> "TransformedFold":
         """Fit what stands before the network, and check what arrives there."""
         train = self._splits[fold][0]
         params = check_method_params(self._X, self._fit_params, indices=train)
@@ -153,7 +156,7 @@ class JobBuilder:
         recorder = _Recorder(network_of(estimator))
         estimator = _with_network(estimator, recorder)
         estimator.fit(X, y, **params)
-        return _Arrived(estimator, recorder.network, recorder.prepared_)
+        return TransformedFold(estimator, recorder.network, recorder.prepared_)
 
     def _setting(self, candidate: dict) -> str:
         """Hash of the parameters that are not the network's own."""
@@ -164,7 +167,7 @@ class JobBuilder:
 
 
 @dataclass(frozen=True)
-class _Arrived:
+class TransformedFold:
     """What the steps before a network, fitted to a fold, have made of its rows.
 
     Parameters
@@ -178,9 +181,9 @@ class _Arrived:
 
     estimator: Any
     network: BayesianNetwork
-    prepared: Prepared
+    prepared: TrainingData
 
-    def columns_told(self, network: BayesianNetwork) -> BayesianNetwork:
+    def copy_feature_names(self, network: BayesianNetwork) -> BayesianNetwork:
         """A network of another candidate that knows the columns."""
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.network, name):

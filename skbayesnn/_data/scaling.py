@@ -94,7 +94,7 @@ def is_outlier(values: np.ndarray) -> np.ndarray:
     return np.any((values < low) | (values > high), axis=1)
 
 
-def swamped(values: np.ndarray) -> np.ndarray:
+def dominated_by_outliers(values: np.ndarray) -> np.ndarray:
     """Columns whose standard deviation is that of a few values, (columns,), bool."""
     values = divided(values, magnitude(values))
     low, high = common_range(values)
@@ -111,7 +111,7 @@ def ordinary_rows(*tables) -> np.ndarray:
     kept = np.ones(tables[0].shape[0], dtype=bool)
     for values in tables:
         if values.ndim == 2 and not sparse.issparse(values):
-            kept &= ~is_outlier(values[:, swamped(values)])
+            kept &= ~is_outlier(values[:, dominated_by_outliers(values)])
     return kept if kept.any() else ~kept
 
 

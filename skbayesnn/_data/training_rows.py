@@ -23,7 +23,7 @@ _NUMBERS_AT_ONCE = 1 << 19
 
 
 @dataclass(frozen=True)
-class Share:
+class RowSubset:
     """What one estimator's members see of the table.
 
     Parameters
@@ -43,7 +43,7 @@ class Share:
     validation: np.ndarray
     scaling: Scaling
 
-    def shifted(self, start: int) -> "Share":
+    def shifted(self, start: int) -> "RowSubset":
         """The same rows of a table that begins with ``start`` others."""
         if start == 0:
             return self
@@ -81,7 +81,7 @@ class _Held(NamedTuple):
         return _Held(*(chosen(part) for part in self))
 
 
-class Design:
+class TrainingRows:
     """The rows of all members of one program (`_inference.plan.Rows`).
 
     Members that see the same rows in the same scale and order are served by one
@@ -100,7 +100,7 @@ class Design:
     def __init__(
         self,
         table: Table,
-        shares: Sequence[Share],
+        shares: Sequence[RowSubset],
         device: torch.device,
         dtype: torch.dtype,
         seen: float = 0.0,
@@ -195,7 +195,7 @@ class Design:
         y = _rescale(y.view(*index.shape, *y.shape[1:]), held.y_affine)
         return x, y
 
-    def _hold(self, table: Table, shares: Sequence[Share]) -> _Held:
+    def _hold(self, table: Table, shares: Sequence[RowSubset]) -> _Held:
         """Bring the table to the device, in the finest scale of the shares.
 
         Each share's own scale is reached from there at each gather. In the finest
@@ -243,10 +243,10 @@ class Design:
         return tensor_of(values).to(self._device, self._dtype)
 
 
-def _distinct(shares: Sequence[Share]) -> tuple[list[Share], np.ndarray]:
+def _distinct(shares: Sequence[RowSubset]) -> tuple[list[RowSubset], np.ndarray]:
     """Shares that differ in what they see, and the number among them of each one."""
     numbers: dict[tuple, int] = {}
-    distinct: list[Share] = []
+    distinct: list[RowSubset] = []
     of_share: list[int] = []
     for share in shares:
         scaling = share.scaling

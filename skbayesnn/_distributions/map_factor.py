@@ -29,7 +29,7 @@ def map_factor(density, weights, low: float, high: float, outlier: float) -> flo
         return -(weights @ np.maximum(density(log_factor), least) + prior)
 
     # Finer than rows can tell, and the same whatever the order of sums.
-    return float(np.exp(np.round(lowest(loss, np.log(low), np.log(high)), 3)))
+    return float(np.exp(np.round(minimise_on_grid(loss, np.log(low), np.log(high)), 3)))
 
 
 def least_density(values, weights, outlier: float) -> float:
@@ -55,7 +55,7 @@ def median(values, weights) -> float:
     return values[order[np.searchsorted(below, below[-1] / 2)]]
 
 
-def lowest(loss, low: float, high: float) -> float:
+def minimise_on_grid(loss, low: float, high: float) -> float:
     """Where a loss is lowest, in the valley of the lowest point of a grid.
 
     A mixture of sharp and wide draws has several valleys.

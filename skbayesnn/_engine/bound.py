@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from skbayesnn._engine.config import Members, Plan, Rows
+from skbayesnn._engine.config import MemberParams, Rows, TrainingConfig
 from skbayesnn._engine.objective import Batch, priors_of
 from skbayesnn._engine.posterior import Posterior
-from skbayesnn._engine.step import Perturbation
-from skbayesnn._engine.training_random import TrainingNoise
+from skbayesnn._engine.step import RowPerturbation
+from skbayesnn._engine.training_random import TrainingRandom
 
 # Share of the cost of the training. Cost is counted in units of the layers, three times
 # as many for a step with its gradient; what else a step costs, in units; bounds.
@@ -78,7 +78,7 @@ class _Draws:
     chunk: int
 
     @classmethod
-    def of(cls, plan: Plan, n_rows: int, n_epochs: int) -> "_Draws":
+    def of(cls, plan: TrainingConfig, n_rows: int, n_epochs: int) -> "_Draws":
         """Of a member that is trained on so many rows, for so many epochs."""
         network = plan.network
         per_step = _UNITS_OF_STEP + 3 * plan.batch_rows(n_rows) * network.n_units
@@ -101,11 +101,11 @@ class _Draws:
 
 
 def bound_of(
-    plan: Plan,
-    members: Members,
+    plan: TrainingConfig,
+    members: MemberParams,
     rows: Rows,
     posterior: Posterior,
-    perturbation: Perturbation | None = None,
+    perturbation: RowPerturbation | None = None,
 ) -> Bound:
     """Of a trained posterior, with the noise of y that it was trained with.
 
@@ -165,7 +165,7 @@ def _of_passes(posterior, batch: Batch, mean_weight, draws: _Draws, group, i: in
         one = posterior.select(group[part])
         x, y, weights = (_of(values, group[part]) for values in batch[:3])
         y = y.repeat_interleave(n_copies, 1)
-        noise = TrainingNoise(one.seeds, one.device, one.dtype)
+        noise = TrainingRandom(one.seeds, one.device, one.dtype)
         for k in range(draws.n_passes):
             noise.start_epoch(_FIRST_EPOCH + i * draws.n_passes + k, 0)
             copies = x.repeat_interleave(n_copies, 1)
@@ -185,10 +185,10 @@ def _of(values: torch.Tensor | None, members: np.ndarray):
     return values[torch.as_tensor(members, device=values.device)]
 
 
-def _kl(plan: Plan, members: Members, posterior: Posterior):
+def _kl(plan: TrainingConfig, members: MemberParams, posterior: Posterior):
     """KL(q || p) and its standard error, by several draws where it is estimated."""
     priors = priors_of(plan, members, posterior)
-    noise = TrainingNoise(members.seeds, posterior.device, posterior.dtype)
+    noise = TrainingRandom(members.seeds, posterior.device, posterior.dtype)
     values: list[np.ndarray] = []
     most = 2 if plan.horizon else _GROUPS
     while len(values) < most:

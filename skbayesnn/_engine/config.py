@@ -50,7 +50,7 @@ def kl_weight(weighting: str, batch: int, n_batches: int) -> float:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingConfig:
     """What the members of one program share.
 
     Parameters
@@ -83,7 +83,7 @@ class Plan:
         Draws of the noise in every step, whose gradients are averaged.
     perturbed : bool
         Whether every member has its own noise on the rows.
-    noise_from : {"residuals", "held_out", "training"}
+    variance_source : {"residuals", "held_out", "training"}
         What makes a learned noise anew once the weights are trained: residuals of the
         training rows, where that is for them to say; rows without which an estimator
         has other networks trained; or nothing.
@@ -108,7 +108,7 @@ class Plan:
     gradient: str = "pathwise"
     n_training_draws: int = 1
     perturbed: bool = False
-    noise_from: str = "residuals"
+    variance_source: str = "residuals"
     dtype: torch.dtype = torch.float64
     hooks: tuple[Callable[[], Hook], ...] = ()
 
@@ -121,7 +121,7 @@ class Plan:
         seen, and bear no noise of the members' own.
         """
         return (
-            self.noise_from == "residuals"
+            self.variance_source == "residuals"
             and self.network.quadratic_kl
             and self.patience is None
             and self.horizon is None
@@ -147,7 +147,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Members:
+class MemberParams:
     """What may differ between the members of one program.
 
     Parameters
@@ -176,7 +176,7 @@ class Members:
     learns_noise: np.ndarray
 
     @classmethod
-    def concatenate(cls, parts: "list[Members]") -> "Members":
+    def concatenate(cls, parts: "list[MemberParams]") -> "MemberParams":
         """All members of the parts, one after the other."""
         by_member = {
             field.name: np.concatenate([getattr(part, field.name) for part in parts])
@@ -195,7 +195,7 @@ class Members:
             **by_member,
         )
 
-    def select(self, index: np.ndarray) -> "Members":
+    def select(self, index: np.ndarray) -> "MemberParams":
         """Some of the members, by index; the same one several times, if asked for."""
         by_member = {
             field.name: getattr(self, field.name)[index]
@@ -206,7 +206,7 @@ class Members:
             {name: values[index] for name, values in of_layer.items()}
             for of_layer in self.prior
         ]
-        return Members(keep=self.keep[:, index], prior=prior, **by_member)
+        return MemberParams(keep=self.keep[:, index], prior=prior, **by_member)
 
 
 class Rows(Protocol):

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 
 import torch
 
-from skbayesnn._engine.config import Members, Plan
+from skbayesnn._engine.config import MemberParams, TrainingConfig
 from skbayesnn._engine.objective import Batch
 from skbayesnn._engine.step import Step, StepNumbers
-from skbayesnn._engine.training_random import TrainingNoise, UnequalNoise
-from skbayesnn._families import Noise
+from skbayesnn._engine.training_random import PaddedRandom, TrainingRandom
+from skbayesnn._families import RandomSource
 
 # ---- random numbers that are generated before a step requests them
 
@@ -25,11 +25,11 @@ Request = tuple[Callable[..., torch.Tensor], tuple]
 class _Requests:
     """What is asked of a noise: passed on, noted, or answered from before."""
 
-    def __init__(self, noise: Noise, replayed: "ReplayedNoise"):
+    def __init__(self, noise: RandomSource, replayed: "RecordedRandom"):
         self._noise, self._replayed = noise, replayed
 
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
-        """See ``Noise``, as all that follow."""
+        """See ``RandomSource``, as all that follow."""
         return self._replayed.answer(self._noise.bernoulli, probability, *shape)
 
     def normal(self, *shape: int) -> torch.Tensor:
@@ -43,7 +43,7 @@ class _Requests:
         return _Requests(self._noise.of_weights, self._replayed)
 
 
-class ReplayedNoise(_Requests):
+class RecordedRandom(_Requests):
     """The noise of steps that ask for the same, each in the same order.
 
     What one step has asked for can be made for another one beforehand, and always into
@@ -51,13 +51,13 @@ class ReplayedNoise(_Requests):
 
     Parameters
     ----------
-    noise : TrainingNoise or UnequalNoise
+    noise : TrainingRandom or PaddedRandom
         Where the numbers come from.
     """
 
-    def __init__(self, noise: TrainingNoise | UnequalNoise):
+    def __init__(self, noise: TrainingRandom | PaddedRandom):
         super().__init__(noise, self)
-        self._noise: TrainingNoise | UnequalNoise = noise
+        self._noise: TrainingRandom | PaddedRandom = noise
         self._requests: list[Request] = []
         self._values: list[torch.Tensor] = []
         self._recording = False
@@ -116,7 +116,9 @@ _WARM_UP = 3
 _FEWEST_STEPS = 50
 
 
-def step_class(plan: Plan, members: Members, device: torch.device) -> type[Step]:
+def step_class(
+    plan: TrainingConfig, members: MemberParams, device: torch.device
+) -> type[Step]:
     """The fastest step: captured where the steps are many and all alike.
 
     Other gradients than the pathwise one ask for second derivatives or many draws.
@@ -124,17 +126,17 @@ def step_class(plan: Plan, members: Members, device: torch.device) -> type[Step]
     n_steps = int(members.n_epochs.max()) * plan.n_batches
     if device.type != "cuda" or plan.gradient != "pathwise" or n_steps < _FEWEST_STEPS:
         return Step
-    return CapturedStep
+    return CudaGraphStep
 
 
-class CapturedStep(Step):
+class CudaGraphStep(Step):
     """:class:`Step` as a CUDA graph.
 
     What differs from step to step is copied to where the graph looks for it: the batch,
     the schedule's numbers, and the noise, which is made outside.
     """
 
-    noise: ReplayedNoise
+    noise: RecordedRandom
     # What the graph sees of every step.
     _batch: Batch
     _step_numbers: StepNumbers
@@ -144,7 +146,7 @@ class CapturedStep(Step):
         self._graph = Graph(self.parameters.values.device)
 
     def _noise_of(self, *args):
-        return ReplayedNoise(super()._noise_of(*args))
+        return RecordedRandom(super()._noise_of(*args))
 
     def _move(self, batch: Batch, numbers: StepNumbers) -> torch.Tensor:
         if self._n_done == 0:

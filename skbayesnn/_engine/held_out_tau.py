@@ -27,7 +27,11 @@ from functools import partial
 import numpy as np
 import torch
 
-from skbayesnn._distributions.map_factor import least_density, lowest, without_outliers
+from skbayesnn._distributions.map_factor import (
+    least_density,
+    minimise_on_grid,
+    without_outliers,
+)
 from skbayesnn._engine.config import Hook, Rows
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.training import validation_draws
@@ -79,7 +83,7 @@ def _log_factor(density, weights) -> float:
         return -(weights @ np.maximum(density(log_factor), least) + log_factor)
 
     # Finer than rows can tell, and the same whatever the order of sums.
-    return float(np.round(lowest(loss, *np.log(_FACTORS)), 2))
+    return float(np.round(minimise_on_grid(loss, *np.log(_FACTORS)), 2))
 
 
 def draws_together(networks: np.ndarray) -> np.ndarray:

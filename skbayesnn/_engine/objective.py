@@ -26,11 +26,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from skbayesnn._engine.config import Members, Plan
+from skbayesnn._engine.config import MemberParams, TrainingConfig
 from skbayesnn._engine.optimizer import FlatParameters
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.random import anchor_normal
-from skbayesnn._families import Noise, Params
+from skbayesnn._families import Params, RandomSource
 from skbayesnn._likelihoods import Likelihood
 from skbayesnn._priors import PRIORS, AnchoredPrior, Prior
 from skbayesnn.gradient_estimators import leave_one_out
@@ -107,11 +107,11 @@ class Objective:
             return nll
         return row_weights * nll / self.mean_weight.unsqueeze(1)
 
-    def kl(self, q: Posterior, noise: Noise) -> torch.Tensor:
+    def kl(self, q: Posterior, noise: RandomSource) -> torch.Tensor:
         """KL(q || p) per row: divided by N; (members,), nats."""
         return q.network.kl(q.layers, q.keep, self.prior, noise) / self.total_weight
 
-    def kl_gradient(self, q: Posterior, noise: Noise) -> list[Params]:
+    def kl_gradient(self, q: Posterior, noise: RandomSource) -> list[Params]:
         """Gradients of KL(q || p) itself: to be multiplied by ``kl_scale``."""
         with torch.no_grad():
             return q.network.kl_gradient(q.layers, q.keep, self.prior, noise)
@@ -129,7 +129,9 @@ def weight_decay(keep, length_scale, n_rows, tau):
 # ---- the prior of every group of parameters
 
 
-def priors_of(plan: Plan, members: Members, posterior: Posterior) -> tuple[Prior, ...]:
+def priors_of(
+    plan: TrainingConfig, members: MemberParams, posterior: Posterior
+) -> tuple[Prior, ...]:
     """The prior of every group.
 
     posterior : of the members; its values do not matter, their shapes do
@@ -209,7 +211,11 @@ class Penalty:
     """
 
     def __init__(
-        self, flat: FlatParameters, q: Posterior, objective: Objective, noise: Noise
+        self,
+        flat: FlatParameters,
+        q: Posterior,
+        objective: Objective,
+        noise: RandomSource,
     ):
         self._flat, self._q, self._objective, self._noise = flat, q, objective, noise
         # 1 / (N tau) per parameter, or 2 lambda where the KL is quadratic.
@@ -256,14 +262,14 @@ class Penalty:
 # ---- gradients of the expected negative log-likelihood, three ways [Gal16 3.1]
 
 Gradients = tuple[torch.Tensor, list[Params], Params]
-DataGradient = Callable[[Objective, Posterior, Batch, Noise], Gradients]
+DataGradient = Callable[[Objective, Posterior, Batch, RandomSource], Gradients]
 
 # Weight draws of one step with the score function; it needs at least two.
 SCORE_DRAWS = 8
 
 
 def pathwise(
-    objective: Objective, q: Posterior, batch: Batch, noise: Noise
+    objective: Objective, q: Posterior, batch: Batch, noise: RandomSource
 ) -> Gradients:
     """Through the network, noise per row or as the families have it.
 
@@ -282,7 +288,9 @@ def pathwise(
     return nll, to_layers(of_outputs), of_likelihood
 
 
-def score(objective: Objective, q: Posterior, batch: Batch, noise: Noise) -> Gradients:
+def score(
+    objective: Objective, q: Posterior, batch: Batch, noise: RandomSource
+) -> Gradients:
     """By the score function: nll needs no derivative in W.
 
     E_q[nll] has the gradient E_q[nll d log q(W)]. All rows of the batch share a draw of
@@ -307,7 +315,7 @@ def score(objective: Objective, q: Posterior, batch: Batch, noise: Noise) -> Gra
 
 
 def characteristic(
-    objective: Objective, q: Posterior, batch: Batch, noise: Noise
+    objective: Objective, q: Posterior, batch: Batch, noise: RandomSource
 ) -> Gradients:
     """By the theorems of Bonnet and Price, for normal weights and smooth networks.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from skbayesnn._engine.random import DrawNoise
+from skbayesnn._engine.random import DrawRandom
 from skbayesnn._engine.resources import is_out_of_memory, keep_freed_memory
 from skbayesnn._families import Draw, Params
 from skbayesnn._likelihoods import Likelihood
@@ -105,7 +105,7 @@ class Posterior:
         return int(max(n * float((1 - p).max()) for n, p in pairs))
 
     def _noise(self, draws: range):
-        return DrawNoise(self.seeds, draws, self.device, self.dtype)
+        return DrawRandom(self.seeds, draws, self.device, self.dtype)
 
     def bytes_of(self, n_draws: int, apart: bool = False) -> int:
         """What ``drawn`` keeps of so many draws: weights, or what draws do not share.
@@ -144,7 +144,7 @@ class Posterior:
 
         Some at a time: hidden layers are larger than what comes out.
         """
-        units = self.n_members * x.shape[1] * self.network.live_units
+        units = self.n_members * x.shape[1] * self.network.peak_activation_size
         at_once = max(1, _LIVE_UNITS // units)
         draws = range(self.distinct_draws(n_draws))
         parts = [draws[start : start + at_once] for start in draws[::at_once]]
@@ -165,10 +165,12 @@ class Posterior:
             seeds=self.seeds[members],
         )
 
-    def with_noise(self, noise: Mapping[str, np.ndarray | torch.Tensor]) -> "Posterior":
+    def with_predictive_params(
+        self, noise: Mapping[str, np.ndarray | torch.Tensor]
+    ) -> "Posterior":
         """With a noise of predictions that is not that of the training.
 
-        noise : the likelihood's ``noise_of_predictions``, (members or 1, targets) each
+        noise : the likelihood's ``predictive_params``, (members or 1, targets) each
         """
         of_members = {
             name: torch.as_tensor(values)
@@ -176,7 +178,9 @@ class Posterior:
             .expand(self.n_members, -1)
             for name, values in noise.items()
         }
-        params = self.likelihood.with_noise(self.likelihood_params, of_members)
+        params = self.likelihood.with_predictive_params(
+            self.likelihood_params, of_members
+        )
         return replace(self, likelihood_params=params)
 
     def with_noise_of(self, other: "Posterior") -> "Posterior":
@@ -222,7 +226,7 @@ _BYTES_OF_INPUT = 16
 _BLOCK_BYTES = 1 << 24
 
 
-class OpenPosterior:
+class PosteriorPredictor:
     """Predictions of the draws of a posterior, some rows after the other.
 
     The drawn weights are held where they fit, few of them for other rows too, and drawn
@@ -352,7 +356,7 @@ def chunk_sizes(
     """
     network, quarter = posterior.network, budget // 4
     item = posterior.keep[0].element_size() * posterior.n_members
-    per_row = item * network.live_units
+    per_row = item * network.peak_activation_size
     most_rows = n_rows
     if not is_sparse:
         most = min(quarter, _MOST_BYTES if held else _MOST_HELD_BYTES)
@@ -376,8 +380,8 @@ def chunk_sizes(
 # ---- mean weights: every random number is replaced by its mean
 
 
-class MeanNoise:
-    """A :class:`Noise` of one draw with the means of what is asked for.
+class ExpectedRandom:
+    """A :class:`RandomSource` of one draw with the means of what is asked for.
 
     Families whose weights are linear in their noise draw E W from it.
 
@@ -391,7 +395,7 @@ class MeanNoise:
         self._like = like
 
     @property
-    def of_weights(self) -> "MeanNoise":
+    def of_weights(self) -> "ExpectedRandom":
         """Itself: all of it is."""
         return self
 
@@ -413,11 +417,11 @@ class MeanNoise:
 
 
 @dataclass(frozen=True)
-class MeanWeights(Posterior):
+class MeanWeightPosterior(Posterior):
     """A posterior all of whose draws are E W and E b."""
 
     @classmethod
-    def of(cls, posterior: Posterior) -> "MeanWeights":
+    def of(cls, posterior: Posterior) -> "MeanWeightPosterior":
         """Of another's."""
         names = [field.name for field in fields(Posterior) if field.init]
         return cls(**{name: getattr(posterior, name) for name in names})
@@ -427,9 +431,9 @@ class MeanWeights(Posterior):
         return 1
 
     def _noise(self, draws):
-        return MeanNoise(self.keep[0])
+        return ExpectedRandom(self.keep[0])
 
 
 def mean_weights(posterior: Posterior) -> list[Draw]:
     """E W and E b of every group, as one draw."""
-    return MeanWeights.of(posterior).draw(range(1))
+    return MeanWeightPosterior.of(posterior).draw(range(1))

@@ -1,11 +1,11 @@
 """Random numbers as a function of (seed, place), never of what runs beside.
 
-Two sources, both of the :class:`skbayesnn._families.Noise` protocol:
+Two sources, both of the :class:`skbayesnn._families.RandomSource` protocol:
 
-- :class:`skbayesnn._engine.training_random.TrainingNoise`: noise per row, made on the
+- :class:`skbayesnn._engine.training_random.TrainingRandom`: noise per row, made on the
   training device. A function of (seed, epoch, step, layer). Members with the same seed
   share it (common random numbers), and share the order of the batches too.
-- :class:`DrawNoise`: the weights' noise of the posterior draws, made on the CPU by a
+- :class:`DrawRandom`: the weights' noise of the posterior draws, made on the CPU by a
   counter-based generator, so that draw t of a fitted network is the same on every
   device, alone or among others, whichever chunk it is asked for in.
 
@@ -64,7 +64,7 @@ def threshold_of(probability: torch.Tensor) -> torch.Tensor:
     return (dropped + lowest).clamp(max=-lowest - 1).to(torch.int16)
 
 
-class DrawNoise:
+class DrawRandom:
     """Noise of whole networks for the posterior draws ``draws``.
 
     A family asks layer by layer, in the order of the layers; the n-th request is
@@ -91,7 +91,7 @@ class DrawNoise:
         self._requests = 0
 
     @property
-    def of_weights(self) -> "DrawNoise":
+    def of_weights(self) -> "DrawRandom":
         """Itself: all of it is."""
         return self
 

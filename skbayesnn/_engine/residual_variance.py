@@ -24,7 +24,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from skbayesnn._engine.config import Plan, Rows
+from skbayesnn._engine.config import Rows, TrainingConfig
 from skbayesnn._engine.posterior import Posterior, mean_weights
 from skbayesnn._families import Params
 
@@ -49,8 +49,11 @@ _LARGEST_TRACE = 1e10
 _NUMBERS = 1 << 22
 
 
-def with_residual_noise(
-    plan: Plan, rows: Rows, posterior: Posterior, curvature: list[Params] | None
+def with_residual_variance(
+    plan: TrainingConfig,
+    rows: Rows,
+    posterior: Posterior,
+    curvature: list[Params] | None,
 ) -> Posterior:
     """The posterior with the noise of the residuals, where they say it.
 
@@ -65,7 +68,7 @@ def with_residual_noise(
     if not (
         plan.asks_residuals
         and likelihood.gaussian_targets
-        and likelihood.noise_of_predictions
+        and likelihood.predictive_params
         and curvature is not None
     ):
         return posterior
@@ -75,7 +78,9 @@ def with_residual_noise(
     factor = (squares + of_y / level) / (n_rows - gamma + 1)
     # Weights that are far from their mode leave residuals that are no noise.
     factor = torch.minimum(factor, torch.maximum(of_y / level, squares / n_rows))
-    return posterior.with_noise({"log_factor": factor.nan_to_num(1.0).log()})
+    return posterior.with_predictive_params(
+        {"log_factor": factor.nan_to_num(1.0).log()}
+    )
 
 
 def _some_rows(rows: Rows, most: int | np.ndarray):
@@ -131,7 +136,7 @@ def _of(values: torch.Tensor, members: np.ndarray) -> torch.Tensor:
     return values if len(values) == 1 else values[torch.as_tensor(members)]
 
 
-def _residuals(plan: Plan, rows: Rows, posterior: Posterior):
+def _residuals(plan: TrainingConfig, rows: Rows, posterior: Posterior):
     """sum_n w_n (y_n - E f_n)^2 / v_n, the mean of v, and the variance of y.
 
     v is the variance of the noise so far. What a mean of few draws adds to the squares
@@ -167,10 +172,10 @@ def _effective_parameters(
     """gamma of every member and target, (members, targets)."""
     n_targets = posterior.likelihood.gaussian_targets
     most = (_ROWS_TIMES_TRACED // rows.n_rows).clip(_FEWEST_TRACED, _MOST_TRACED)
-    n_slopes = posterior.network.n_slopes
-    x, _, weights = _some_rows(rows, most.clip(max=max(1, _SLOPES // n_slopes)))
+    jacobian_size = posterior.network.jacobian_size
+    x, _, weights = _some_rows(rows, most.clip(max=max(1, _SLOPES // jacobian_size)))
     together = min(n_targets, _MOST_TRACED // x.shape[1])
-    together = max(1, min(together, _SLOPES // (x.shape[1] * n_slopes)))
+    together = max(1, min(together, _SLOPES // (x.shape[1] * jacobian_size)))
     groups = [
         slice(start, min(start + together, n_targets))
         for start in range(0, n_targets, together)

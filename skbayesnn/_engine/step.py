@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from skbayesnn._engine.config import Members, Plan, Rows
+from skbayesnn._engine.config import MemberParams, Rows, TrainingConfig
 from skbayesnn._engine.objective import (
     DATA_GRADIENTS,
     Batch,
@@ -27,7 +27,7 @@ from skbayesnn._engine.objective import (
 from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON, Adam, FlatParameters
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.random import ROWS, philox
-from skbayesnn._engine.training_random import TrainingNoise, UnequalNoise, noise_of
+from skbayesnn._engine.training_random import PaddedRandom, TrainingRandom, noise_of
 from skbayesnn._families import Params
 
 # ---- schedules of step size and KL weight, as tensors
@@ -65,7 +65,7 @@ class Schedule:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: TrainingConfig,
         n_epochs: np.ndarray,
         first_step: np.ndarray,
         member_of: torch.Tensor,
@@ -132,7 +132,7 @@ class Schedule:
 # ---- perturbed rows: randomised maximum a posteriori
 
 
-class Perturbation:
+class RowPerturbation:
     """Noise of every member and row, the same in all epochs.
 
     Parameters
@@ -144,7 +144,7 @@ class Perturbation:
         Other rows of the same members, as those of a stream, have another.
     """
 
-    def __init__(self, plan: Plan, seeds: np.ndarray, rows: Rows, place: int):
+    def __init__(self, plan: TrainingConfig, seeds: np.ndarray, rows: Rows, place: int):
         n_targets = plan.likelihood.gaussian_targets
         self._on_y = n_targets > 0
         weights = np.ones((len(seeds), int(rows.n_rows.max())))
@@ -201,8 +201,8 @@ class Step:
 
     def __init__(
         self,
-        plan: Plan,
-        members: Members,
+        plan: TrainingConfig,
+        members: MemberParams,
         rows: Rows,
         posterior: Posterior,
         optimizer_state: dict[str, np.ndarray] | None = None,
@@ -344,7 +344,10 @@ class Batches:
     """
 
     def __init__(
-        self, rows: Rows, plan: Plan, perturbation: Perturbation | None = None
+        self,
+        rows: Rows,
+        plan: TrainingConfig,
+        perturbation: RowPerturbation | None = None,
     ):
         self._rows, self._n, self._perturbation = rows, plan.n_batches, perturbation
         own = plan.batch_rows(rows.n_rows)
@@ -355,7 +358,7 @@ class Batches:
             share = present * (self.n_rows / own[:, None])
             self._padding = torch.as_tensor(share).to(rows.mean_weight)
 
-    def of_epoch(self, noise: TrainingNoise | UnequalNoise) -> Iterator[Batch]:
+    def of_epoch(self, noise: TrainingRandom | PaddedRandom) -> Iterator[Batch]:
         """One batch after the other."""
         order = noise.order(self._rows.n_rows, self._n)
         rows = self._rows.batches(order, self.n_rows)

@@ -14,20 +14,20 @@ import numpy as np
 import torch
 
 from skbayesnn._engine.bound import Bound, bound_of
-from skbayesnn._engine.config import Hook, Members, Plan, Rows
+from skbayesnn._engine.config import Hook, MemberParams, Rows, TrainingConfig
 from skbayesnn._engine.cuda_graph import step_class
 from skbayesnn._engine.objective import at_anchors, priors_of
 from skbayesnn._engine.optimizer import FlatParameters
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.random import initial_normal
-from skbayesnn._engine.residual_variance import with_residual_noise
+from skbayesnn._engine.residual_variance import with_residual_variance
 from skbayesnn._engine.resources import keep_freed_memory, torch_threads
-from skbayesnn._engine.step import Batches, Perturbation, Step, select_state
+from skbayesnn._engine.step import Batches, RowPerturbation, Step, select_state
 
 # ---- history of each member: losses, failures, best epoch
 
 
-class Record:
+class TrainingHistory:
     """What happened in each epoch, per member; kept on the device until asked for."""
 
     def __init__(self, n_members: int):
@@ -63,7 +63,7 @@ class Record:
         return nll, kl, torch.stack(self.validation).double().cpu().numpy()
 
 
-class Best:
+class BestWeights:
     """Which parameters are kept: the last epoch's, or each member's best ones.
 
     Parameters
@@ -93,7 +93,7 @@ class Best:
         self.n_epochs = np.zeros(n_members, dtype=int)
         self._kept = flat.values.clone()
 
-    def update(self, record: Record) -> bool:
+    def update(self, record: TrainingHistory) -> bool:
         """After an epoch; returns whether no member is left to be trained."""
         running = ~self.stopped & (record.failed == 0)
         self.n_epochs[running] += 1
@@ -104,7 +104,9 @@ class Best:
         self.stopped |= self.n_epochs == self._most_epochs
         return bool(self.stopped[record.failed == 0].all())
 
-    def _stop_early(self, running: np.ndarray, record: Record, patience: int) -> None:
+    def _stop_early(
+        self, running: np.ndarray, record: TrainingHistory, patience: int
+    ) -> None:
         score = record.validation[-1].double().cpu().numpy()
         better = running & (score > self._score + self._tol)
         self._keep(better)
@@ -231,7 +233,7 @@ class Trained:
         )
 
 
-def start(plan: Plan, members: Members, device, dtype) -> Posterior:
+def start(plan: TrainingConfig, members: MemberParams, device, dtype) -> Posterior:
     """The untrained posterior: start values, or anchors, from the members' seeds."""
 
     def normal(group: int, *shape: int) -> torch.Tensor:
@@ -255,8 +257,8 @@ def start(plan: Plan, members: Members, device, dtype) -> Posterior:
 
 
 def train(
-    plan: Plan,
-    members: Members,
+    plan: TrainingConfig,
+    members: MemberParams,
     rows: Rows,
     posterior: Posterior,
     optimizer_state: dict[str, np.ndarray] | None = None,
@@ -293,8 +295,8 @@ def train(
         )
         kind = step_class(plan, members, rows.mean_weight.device)
         step = kind(plan, members, rows, posterior, optimizer_state)
-        record = Record(len(members.seeds))
-        best = Best(step.parameters, members.n_epochs, plan.patience, plan.tol)
+        record = TrainingHistory(len(members.seeds))
+        best = BestWeights(step.parameters, members.n_epochs, plan.patience, plan.tol)
         run = _Run(plan, members, rows, batches, step, record, best)
         interrupted = False
         try:
@@ -310,25 +312,25 @@ def train(
         return run.outcome(bound, interrupted, hooks)
 
 
-def _perturbation(plan, members, rows, first_epoch) -> Perturbation | None:
+def _perturbation(plan, members, rows, first_epoch) -> RowPerturbation | None:
     """Of rows that are there for the first time, or as they were before."""
     if not plan.perturbed:
         return None
     place = 0 if plan.horizon is None else first_epoch
-    return Perturbation(plan, members.seeds, rows, place)
+    return RowPerturbation(plan, members.seeds, rows, place)
 
 
 @dataclass
 class _Run:
     """A training and what it has come to."""
 
-    plan: Plan
-    members: Members
+    plan: TrainingConfig
+    members: MemberParams
     rows: Rows
     batches: Batches
     step: Step
-    record: Record
-    best: Best
+    record: TrainingHistory
+    best: BestWeights
 
     def epochs(self, first_epoch: int, hooks: Sequence[Hook]) -> None:
         """Until every member has ended, stopped or failed."""
@@ -374,7 +376,7 @@ class _Run:
         for hook in hooks:
             posterior = hook.training_end(posterior)
         curvature = self.step.penalty.curvature
-        posterior = with_residual_noise(self.plan, self.rows, posterior, curvature)
+        posterior = with_residual_variance(self.plan, self.rows, posterior, curvature)
         nll, kl, validation = record.history()
         return Trained(
             posterior=posterior,

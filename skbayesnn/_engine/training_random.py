@@ -161,7 +161,7 @@ def _suits_generators(device: torch.device) -> bool:
     return device.type == "cpu"
 
 
-class TrainingNoise:
+class TrainingRandom:
     """Noise per row for one training step after the other.
 
     An epoch of a seed is a stream of its own, whose generator is seeded by 32 bits:
@@ -235,7 +235,7 @@ class TrainingNoise:
         return torch.cat([order, order[:, :missing]], dim=1)
 
     @property
-    def of_weights(self) -> "TrainingNoise":
+    def of_weights(self) -> "TrainingRandom":
         """Itself: all members have equally many rows, which need no padding."""
         return self
 
@@ -391,15 +391,15 @@ def noise_of(
     n_batches: int,
     device: torch.device,
     dtype: torch.dtype,
-) -> "TrainingNoise | UnequalNoise":
+) -> "TrainingRandom | PaddedRandom":
     """Noise of members with so many rows, (members,), in so many batches."""
     if (n_rows == n_rows[0]).all():
-        return TrainingNoise(seeds, device, dtype)
-    return UnequalNoise(seeds, n_rows, n_batches, device, dtype)
+        return TrainingRandom(seeds, device, dtype)
+    return PaddedRandom(seeds, n_rows, n_batches, device, dtype)
 
 
-class UnequalNoise:
-    """As :class:`TrainingNoise`; each size of the members' rows has one of its own.
+class PaddedRandom:
+    """As :class:`TrainingRandom`; each size of the members' rows has one of its own.
 
     A request of noise for the rows of the largest batch is one for those of its own
     batch in each, with zeros below: padding rows, whose weight is zero.
@@ -424,7 +424,7 @@ class UnequalNoise:
         members = [np.flatnonzero(of_member == i) for i in range(len(sizes))]
         self._batch_rows = [-(-int(size) // n_batches) for size in sizes]
         self._members = [torch.as_tensor(own).to(device) for own in members]
-        self._noises = [TrainingNoise(seeds[own], device, dtype) for own in members]
+        self._noises = [TrainingRandom(seeds[own], device, dtype) for own in members]
         # From members of one size after the other to their own order.
         place = np.argsort(np.concatenate(members))
         self._place = torch.as_tensor(place).to(device)
@@ -432,7 +432,7 @@ class UnequalNoise:
         self.of_weights = _OfWeights(self)
 
     def start_epoch(self, epoch: int, n_steps: int = 1) -> None:
-        """See ``TrainingNoise``."""
+        """See ``TrainingRandom``."""
         for noise in self._noises:
             noise.start_epoch(epoch, n_steps)
 
@@ -442,7 +442,7 @@ class UnequalNoise:
             noise.next_step()
 
     def order(self, n_rows: np.ndarray, n_batches: int) -> torch.Tensor:
-        """As ``TrainingNoise.order``, each batch with zeros below its own rows."""
+        """As ``TrainingRandom.order``, each batch with zeros below its own rows."""
 
         def of_group(i, noise):
             own = noise.order(n_rows[self._members[i].cpu().numpy()], n_batches)
@@ -508,7 +508,7 @@ class UnequalNoise:
 class _OfWeights:
     """Requests that are not per row: every size's noise has the shape asked for."""
 
-    def __init__(self, noise: UnequalNoise):
+    def __init__(self, noise: PaddedRandom):
         self._noise = noise
 
     @property

@@ -26,9 +26,9 @@ from skbayesnn._families.base import (
     Family,
     MaskLayout,
     Needed,
-    Noise,
     Params,
     Pullback,
+    RandomSource,
 )
 from skbayesnn._families.dropout import Bernoulli, Concrete, Gaussian
 from skbayesnn._families.mean_field import FixedWidth, MeanField
@@ -82,10 +82,10 @@ __all__ = [
     "MaskLayout",
     "MeanField",
     "Needed",
-    "Noise",
     "Params",
     "Point",
     "Pullback",
+    "RandomSource",
     "describe_family",
     "family_from",
 ]

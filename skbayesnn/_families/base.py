@@ -71,7 +71,7 @@ def per_input(
     return drawn.expand(-1, *layout.spread).reshape(-1, *x.shape[1:])
 
 
-class Noise(Protocol):
+class RandomSource(Protocol):
     """Source of random numbers; ``lead`` axes are put in front of ``shape``.
 
     In training lead is ``(members or 1,)``, at prediction ``(draws, members)``. In
@@ -80,7 +80,7 @@ class Noise(Protocol):
     """
 
     @property
-    def of_weights(self) -> "Noise":
+    def of_weights(self) -> "RandomSource":
         """The same source for what all rows of a member share."""
 
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
@@ -131,7 +131,7 @@ class Family(ABC):
         params: Params,
         keep: torch.Tensor,
         x: torch.Tensor,
-        noise: Noise,
+        noise: RandomSource,
         layout: MaskLayout | None = None,
     ) -> torch.Tensor:
         """One stochastic affine map, noise per row (training).
@@ -142,11 +142,11 @@ class Family(ABC):
         """
 
     @abstractmethod
-    def draw(self, params: Params, keep: torch.Tensor, noise: Noise) -> Draw:
+    def draw(self, params: Params, keep: torch.Tensor, noise: RandomSource) -> Draw:
         """Weights and biases, one draw serves all rows (prediction)."""
 
     def held(
-        self, params: Params, keep: torch.Tensor, noise: Noise, n_rows: int
+        self, params: Params, keep: torch.Tensor, noise: RandomSource, n_rows: int
     ) -> Draw:
         """A draw for training that a network uses in several places of a row.
 
@@ -166,7 +166,7 @@ class Family(ABC):
 
     @abstractmethod
     def kl(
-        self, params: Params, keep: torch.Tensor, prior: Prior, noise: Noise
+        self, params: Params, keep: torch.Tensor, prior: Prior, noise: RandomSource
     ) -> torch.Tensor:
         """KL(q || prior), or an unbiased estimate of it, (members,), nats.
 
@@ -234,7 +234,7 @@ class Family(ABC):
         params: Params,
         keep: torch.Tensor,
         x: torch.Tensor,
-        noise: Noise,
+        noise: RandomSource,
         layout: MaskLayout | None = None,
     ) -> tuple[torch.Tensor, Pullback]:
         """``linear`` and what takes gradients back through it; without autograd.
@@ -257,7 +257,7 @@ class Family(ABC):
         return outputs.detach(), pullback
 
     def kl_gradient(
-        self, params: Params, keep: torch.Tensor, prior: Prior, noise: Noise
+        self, params: Params, keep: torch.Tensor, prior: Prior, noise: RandomSource
     ) -> Params:
         """Gradient of ``kl``, summed over members, by name; without autograd.
 

@@ -26,8 +26,8 @@ from skbayesnn._families.base import (
     Draw,
     Family,
     Needed,
-    Noise,
     Params,
+    RandomSource,
     binary_entropy,
     per_input,
     per_member,
@@ -81,7 +81,9 @@ class InputNoise(Masked):
     quadratic_kl = True
 
     @abstractmethod
-    def mask(self, keep: torch.Tensor, noise: Noise, *shape: int) -> torch.Tensor:
+    def mask(
+        self, keep: torch.Tensor, noise: RandomSource, *shape: int
+    ) -> torch.Tensor:
         """z, (lead, *shape); lead is that of the noise."""
 
     def mask_of(self, x, layout, keep, noise):

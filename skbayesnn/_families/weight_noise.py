@@ -27,7 +27,13 @@ from skbayesnn._families.affine import (
     product_of_rows,
     spread,
 )
-from skbayesnn._families.base import Family, Needed, Noise, binary_entropy, per_member
+from skbayesnn._families.base import (
+    Family,
+    Needed,
+    RandomSource,
+    binary_entropy,
+    per_member,
+)
 
 # ---- local reparameterisation
 
@@ -42,7 +48,7 @@ def sample(
     variance: torch.Tensor,
     bias: torch.Tensor,
     bias_variance: torch.Tensor,
-    noise: Noise,
+    noise: RandomSource,
     mask: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Activations of one layer, (members, rows, outputs).
@@ -72,7 +78,7 @@ def sample_vjp(
     variance: torch.Tensor,
     bias: torch.Tensor,
     bias_variance: torch.Tensor,
-    noise: Noise,
+    noise: RandomSource,
     mask: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, Callable[[torch.Tensor, Needed], Gradients]]:
     """``sample`` and its pullback, by hand: (gradient, needed) -> Gradients."""

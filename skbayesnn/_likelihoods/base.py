@@ -85,11 +85,11 @@ class Likelihood(ABC):
         return 0
 
     @property
-    def noise_of_predictions(self) -> tuple[str, ...]:
-        """Parameters of its noise that may be made anew once the weights are trained.
+    def predictive_params(self) -> tuple[str, ...]:
+        """Parameters of the noise that are estimated once the weights are trained.
 
-        They are of predictions alone, and are there after ``with_noise``: one number
-        per target, of residuals about the first outputs.
+        Only predictions use them, after ``with_predictive_params``: one number per
+        target, of residuals about the first outputs.
         """
         return ()
 
@@ -183,35 +183,35 @@ class Likelihood(ABC):
         returns : tensors (draws, members, rows, targets or classes[, ...])
         """
 
-    def with_noise(self, params: Params, noise: Params) -> Params:
+    def with_predictive_params(self, params: Params, noise: Params) -> Params:
         """Params whose predictions have a noise of their own; training has its own.
 
-        noise : what ``likeliest_noise`` has estimated, (members, targets) each
+        noise : what ``fit_predictive_params`` has estimated, (members, targets) each
         """
         return params | noise
 
     def in_training(self, params: Params) -> Params:
-        """Params as training knows them: without what ``with_noise`` says."""
-        predicted = self.noise_of_predictions
+        """Params of the training, without those of ``with_predictive_params``."""
+        predicted = self.predictive_params
         return {name: v for name, v in params.items() if name not in predicted}
 
     def with_noise_of(self, params: Params, others: Params) -> Params:
         """Params with the noise of others' predictions, if that is one of their own."""
         return params | {
-            name: others[name] for name in self.noise_of_predictions if name in others
+            name: others[name] for name in self.predictive_params if name in others
         }
 
     def held_out_draws(
         self, params: Params, outputs: torch.Tensor, y: torch.Tensor
     ) -> torch.Tensor:
-        """What ``likeliest_noise`` needs of held-out rows, from every posterior draw.
+        """What ``fit_predictive_params`` needs of held-out rows and posterior draws.
 
         outputs : (draws, members, rows, n_outputs); y : (members or 1, rows, targets)
         returns : (members, rows, ..., targets)
         """
         raise NotImplementedError(f"{type(self).__name__} has no noise of its own.")
 
-    def likeliest_noise(
+    def fit_predictive_params(
         self, draws: np.ndarray, weights: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Estimate the noise of predictions by the density of held-out rows.
@@ -224,7 +224,7 @@ class Likelihood(ABC):
         draws : (rows, ..., targets), of ``held_out_draws``
         weights : (rows,)
         returns : log densities (rows, targets), nats, bounded for outliers; and arrays
-            (targets,) for ``with_noise``
+            (targets,) for ``with_predictive_params``
         """
         raise NotImplementedError(f"{type(self).__name__} has no noise of its own.")
 

@@ -63,11 +63,11 @@ class ScaledPrecision(Precision):
     """See the module."""
 
     @property
-    def noise_of_predictions(self):
+    def predictive_params(self):
         """The factor, where the noise is learned."""
         return ("log_factor",) if self.learned else ()
 
-    def with_noise(self, params, noise):
+    def with_predictive_params(self, params, noise):
         """noise : log of a factor on the variance, or of the variance itself
 
         "log_factor" or "log_variance", (members, targets).
@@ -84,10 +84,10 @@ class ScaledPrecision(Precision):
         if "log_factor" not in others:
             return params
         log_factor = self.log_tau(params) - self.predictive_log_tau(others)
-        return self.with_noise(params, {"log_factor": log_factor[:, 0]})
+        return self.with_predictive_params(params, {"log_factor": log_factor[:, 0]})
 
     def log_noise_factor(self, params: Params) -> torch.Tensor | float:
-        """Log of what ``with_noise`` says, (members, 1, targets), or 0."""
+        """Log of what ``with_predictive_params`` says, (members, 1, targets), or 0."""
         return params["log_factor"].unsqueeze(1) if "log_factor" in params else 0.0
 
     def predictive_log_tau(self, params):
@@ -104,7 +104,7 @@ class ScaledPrecision(Precision):
         fields = torch.stack([y - mean, variance, level])
         return fields.permute(2, 3, 0, 1, 4)
 
-    def likeliest_noise(self, draws, weights):
+    def fit_predictive_params(self, draws, weights):
         """draws : residuals, noise variances and levels, (rows, 3, draws, targets)"""
         densities, log_variance = [], []
         for residual, variance, level in draws.transpose(3, 1, 2, 0):

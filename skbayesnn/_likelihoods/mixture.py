@@ -24,7 +24,11 @@ from scipy.special import logsumexp, ndtr
 
 from skbayesnn._distributions.components import Components, labels_at
 from skbayesnn._distributions.crps import HALF_LOG_2PI, gaussian_mixture_crps
-from skbayesnn._distributions.map_factor import least_density, lowest, without_outliers
+from skbayesnn._distributions.map_factor import (
+    least_density,
+    minimise_on_grid,
+    without_outliers,
+)
 from skbayesnn._distributions.quantiles import mixture_cdf, mixture_quantile
 from skbayesnn._likelihoods.base import SMALLEST_NOISE, Precision, check_same_shape
 from skbayesnn._likelihoods.gaussian import LARGEST_LOG_PRECISION, bounded
@@ -186,7 +190,7 @@ class Mixture(Precision):
         return -density.logsumexp(-1).sum(-1)
 
     @property
-    def noise_of_predictions(self):
+    def predictive_params(self):
         """A variance that is added to that of every Gaussian, where tau is learned."""
         return ("log_added",) if self.learned else ()
 
@@ -215,7 +219,7 @@ class Mixture(Precision):
         fields = torch.stack([weight, y.unsqueeze(-1) - location, scale])
         return fields.permute(2, 3, 0, 1, 5, 4)
 
-    def likeliest_noise(self, draws, weights):
+    def fit_predictive_params(self, draws, weights):
         """draws : of ``held_out_draws``, (rows, 3, draws, K, targets)"""
         densities, log_added = [], []
         for of_target in draws.transpose(4, 1, 2, 3, 0):
@@ -240,7 +244,7 @@ def _likeliest_added(density, draws: np.ndarray, weights: np.ndarray) -> float:
     def loss(log_added):
         return -(weights @ np.maximum(density(log_added), bound))
 
-    return round(lowest(loss, math.log(least), math.log(most)), 3)
+    return round(minimise_on_grid(loss, math.log(least), math.log(most)), 3)
 
 
 def _log_density_widened(draws: np.ndarray, log_added: float) -> np.ndarray:

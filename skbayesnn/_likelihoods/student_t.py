@@ -140,7 +140,7 @@ class StudentT(Precision):
         return params
 
     @property
-    def noise_of_predictions(self):
+    def predictive_params(self):
         """Precision and degrees of freedom, those that are learned."""
         return tuple(f"predictive_{name}" for name in self.trainable)
 
@@ -186,7 +186,7 @@ class StudentT(Precision):
         mean, scale, df = self.components(params, outputs)
         return torch.stack([y - mean, scale, df]).permute(2, 3, 0, 1, 4)
 
-    def likeliest_noise(self, draws, weights):
+    def fit_predictive_params(self, draws, weights):
         """draws : residuals, scales and dfs, (rows, 3, draws, targets)"""
         densities, estimates = [], []
         for of_target in draws.transpose(3, 1, 2, 0):
@@ -195,7 +195,7 @@ class StudentT(Precision):
             estimates.append(log_noise)
         log_df, log_variance = np.transpose(estimates)
         known = {"predictive_log_tau": -log_variance, "predictive_log_df": log_df}
-        noise = {name: known[name] for name in self.noise_of_predictions}
+        noise = {name: known[name] for name in self.predictive_params}
         return np.stack(densities, axis=1), noise
 
     def _likeliest_of_target(self, draws, weights):

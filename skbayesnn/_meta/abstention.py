@@ -14,7 +14,7 @@ from skbayesnn._meta import functions
 from skbayesnn._meta.base import BaseHeldOutMetaEstimator, one_target
 from skbayesnn._predictive.classes import check_known
 from skbayesnn._predictive.summaries import CLASSIFICATION_KINDS, REGRESSION_KINDS
-from skbayesnn._runtime import one_call, prediction, warn
+from skbayesnn._runtime import on_snapshot, one_call, warn
 from skbayesnn._sklearn_compat import available_if, safe_indexing
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._validation import check_number, check_option
@@ -154,7 +154,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
             found["classes_"] = model.classes_
         return self._become(model, estimator_=model, abstain_label_=label, **found)
 
-    @prediction
+    @on_snapshot
     def accepts(self, X: MatrixLike) -> Array:
         """Whether the model is sure enough of each row.
 
@@ -164,7 +164,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         """
         return self.predict_uncertainty(X) <= self.threshold_
 
-    @prediction
+    @on_snapshot
     def predict(self, X: MatrixLike) -> Array:
         """Predictions of the accepted rows, ``abstain_label_`` for the others.
 
@@ -199,7 +199,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
-    @prediction
+    @on_snapshot
     def report(
         self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> dict[str, float]:
@@ -228,7 +228,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
             "n_accepted": int(accepted.sum()),
         }
 
-    @prediction
+    @on_snapshot
     def score(
         self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> float:

@@ -26,7 +26,7 @@ from sklearn.utils.validation import (
 
 from skbayesnn._batch.cross_fit import fitted_to, held_out_folds
 from skbayesnn._data.validation import check_labels, check_numbers
-from skbayesnn._runtime import become
+from skbayesnn._runtime import replace_fitted
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     MetaEstimatorMixin,
@@ -165,7 +165,7 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(model, name):
                 fitted[name] = getattr(model, name)
-        become(self, fitted)
+        replace_fitted(self, fitted)
         return self
 
     def get_metadata_routing(self) -> Any:

@@ -17,7 +17,7 @@ from skbayesnn._predictive.mixin import (
     mean_and_covariance,
 )
 from skbayesnn._predictive.recalibration import QuantileMap, likeliest_scale
-from skbayesnn._runtime import prediction, undisturbed
+from skbayesnn._runtime import default_settings, on_snapshot
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._validation import check_one_of_std_and_cov
@@ -94,7 +94,7 @@ class CalibratedUncertaintyRegressor(
         self.cv = cv
         self.n_jobs = n_jobs
 
-    @undisturbed
+    @default_settings
     def fit(
         self,
         X: MatrixLike,
@@ -171,7 +171,7 @@ class CalibratedUncertaintyRegressor(
     def predict(
         self, X: MatrixLike, return_std: bool = False, return_cov: bool = False
     ) -> Array | tuple[Array, Array]: ...
-    @prediction
+    @on_snapshot
     def predict(self, X, return_std=False, return_cov=False):
         """Prediction of the estimator, and the recalibrated total std.
 
@@ -215,7 +215,7 @@ class CalibratedUncertaintyRegressor(
         ).target_tags.multi_output
         return tags
 
-    @prediction
+    @on_snapshot
     def _open_predictive(self, X):
         check_is_fitted(self)
         inner = open_predictive(self.estimator_, X)

@@ -23,7 +23,7 @@ from skbayesnn._meta.cross_conformal import (
 from skbayesnn._meta.functions import predict_with_std
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.summaries import checked_coverages
-from skbayesnn._runtime import imported, prediction, undisturbed
+from skbayesnn._runtime import default_settings, imported, on_snapshot
 from skbayesnn._sklearn_compat import ClassifierMixin, RegressorMixin, safe_indexing
 from skbayesnn._typing import Array, MatrixLike
 
@@ -106,7 +106,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    @undisturbed
+    @default_settings
     def fit(
         self,
         X: MatrixLike,
@@ -181,7 +181,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
     def predict(
         self, X: MatrixLike, return_std: bool = False
     ) -> Array | tuple[Array, Array]: ...
-    @prediction
+    @on_snapshot
     def predict(self, X, return_std=False):
         """Mean prediction of the fitted models, and what they say its spread is.
 
@@ -206,7 +206,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         means, stds = map(np.stack, zip(*predicted, strict=True))
         return means.mean(0), np.sqrt(np.square(stds).mean(0) + means.var(0))
 
-    @prediction
+    @on_snapshot
     def predict_interval(
         self,
         X: MatrixLike,
@@ -319,7 +319,7 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
         self.calibration_size = calibration_size
         self.random_state = random_state
 
-    @undisturbed
+    @default_settings
     def fit(
         self,
         X: MatrixLike,
@@ -375,7 +375,7 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
             n_calibration_=len(rows),
         )
 
-    @prediction
+    @on_snapshot
     def predict(self, X: MatrixLike) -> Array:
         """The likeliest label, as the estimator inside says it."""
         check_is_fitted(self)
@@ -386,7 +386,7 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
-    @prediction
+    @on_snapshot
     def predict_set(
         self, X: MatrixLike, coverage: float | Sequence[float] = 0.9
     ) -> Array:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skbayesnn._predictive.mixin import OpenPredictive
+from skbayesnn._predictive.mixin import PredictiveBlocks
 from skbayesnn._runtime import warn
 
 # Rows of which the ends of all calibrating rows are held at once.
@@ -23,7 +23,7 @@ def too_few(n_rows: int, coverage: float) -> bool:
     return few
 
 
-def not_below_zero(interval: np.ndarray, opened: OpenPredictive) -> np.ndarray:
+def not_below_zero(interval: np.ndarray, opened: PredictiveBlocks) -> np.ndarray:
     """Of counts, whose predictive says that they are: with lower bounds of 0 at least.
 
     interval : (..., 2); opened : the predictive of rows that are predicted

@@ -1,8 +1,9 @@
-"""Through meta-estimators to the predictive inside: a line of a table for each.
+"""Find the predictive distribution inside meta-estimators: a line of a table for each.
 
-``INWARD`` has those that only change X or hand it on (of other libraries they are known
-by what they have), ``OPENED`` those whose predictive is made of what is inside,
-``REFUSED`` those that have none, with the way out.
+``PASS_THROUGH`` lists those that only change X or pass it on (those of other libraries
+are recognised by their attributes). ``COMBINED`` lists those whose predictive
+distribution is computed from the estimators inside. ``UNSUPPORTED`` lists those that
+have none, with the way out.
 """
 
 import copy
@@ -41,8 +42,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.semi_supervised import SelfTrainingClassifier
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from skbayesnn._predictive.classes import LabelPredictive
-from skbayesnn._predictive.mixin import OpenPredictive, PredictiveMixin
+from skbayesnn._predictive.classes import ClassPredictive
+from skbayesnn._predictive.mixin import PredictiveBlocks, PredictiveMixin
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._sklearn_compat import BaseSearchCV, target_dimensions
 
@@ -65,7 +66,7 @@ def inside(model):
     return model
 
 
-def open_predictive(model, X) -> OpenPredictive:
+def open_predictive(model, X) -> PredictiveBlocks:
     """The predictive of a model on the rows of X, in the units of its target.
 
     X goes through the transformers once, and every network inside is opened once.
@@ -77,8 +78,8 @@ def open_predictive(model, X) -> OpenPredictive:
     """
     model, X = unwrap(model, X)
     if isinstance(model, PredictiveMixin):
-        return OpenPredictive.mapped([model._open_predictive(X)], _in_units_of_target)
-    opened = _of_class(OPENED, model)
+        return PredictiveBlocks.mapped([model._open_predictive(X)], _in_units_of_target)
+    opened = _of_class(COMBINED, model)
     if opened is None:
         raise TypeError(_refusal(model))
     return opened(_fitted(model), X)
@@ -145,7 +146,7 @@ def _best_of_search(search):
     return search.best_estimator_
 
 
-INWARD: dict[type, Inward] = {
+PASS_THROUGH: dict[type, Inward] = {
     Pipeline: Inward(lambda model: model.steps[-1][1], _through_steps),
     BaseSearchCV: Inward(_best_of_search),
     FrozenEstimator: Inward(lambda model: model.estimator),
@@ -174,7 +175,7 @@ def _inward(model) -> Inward | None:
     """The way inside: by the table, or for other libraries by what a model has."""
     if isinstance(model, PredictiveMixin):
         return None
-    way = _of_class(INWARD, model)
+    way = _of_class(PASS_THROUGH, model)
     if way is not None:
         return way
     if hasattr(model, OF_DASK_ML):
@@ -188,27 +189,27 @@ def _inward(model) -> Inward | None:
 # ---- opened
 
 
-def _of_target_transform(model, X) -> OpenPredictive:
+def _of_target_transform(model, X) -> PredictiveBlocks:
     flat = target_dimensions(model) == 1
-    return OpenPredictive.mapped(
+    return PredictiveBlocks.mapped(
         [open_predictive(model.regressor_, X)],
         lambda one: one.behind(model.transformer_, flat=flat),
     )
 
 
-def _of_targets(model, X) -> OpenPredictive:
+def _of_targets(model, X) -> PredictiveBlocks:
     members = [open_predictive(member, X) for member in model.estimators_]
-    return OpenPredictive.mapped(
+    return PredictiveBlocks.mapped(
         members, lambda *parts: MixturePredictive.side_by_side(parts)
     )
 
 
-def _of_stacked_classifier(model, X) -> OpenPredictive:
+def _of_stacked_classifier(model, X) -> PredictiveBlocks:
     final = open_predictive(model.final_estimator_, model.transform(X))
-    return OpenPredictive.mapped([final], lambda one: one.labelled(model.classes_))
+    return PredictiveBlocks.mapped([final], lambda one: one.labelled(model.classes_))
 
 
-def _of_bagging(model, X) -> OpenPredictive:
+def _of_bagging(model, X) -> PredictiveBlocks:
     """The equal-weight mixture of the members, each on its own columns."""
     X = _as_array(model, X)
     columns = zip(model.estimators_, model.estimators_features_, strict=True)
@@ -216,7 +217,7 @@ def _of_bagging(model, X) -> OpenPredictive:
     return _mixture(model, members)
 
 
-def _of_vote(model, X) -> OpenPredictive:
+def _of_vote(model, X) -> PredictiveBlocks:
     """The mixture of the members, by the weights of the vote."""
     if isinstance(model, VotingClassifier) and model.voting == "hard":
         raise TypeError(
@@ -251,7 +252,7 @@ def _copies(weights: np.ndarray) -> np.ndarray:
     return copies.astype(int)
 
 
-def _mixture(model, members, copies=None) -> OpenPredictive:
+def _mixture(model, members, copies=None) -> PredictiveBlocks:
     """Of the members of an ensemble, those of classifiers with numbers for labels."""
     copies = np.ones(len(members), int) if copies is None else copies
 
@@ -260,19 +261,19 @@ def _mixture(model, members, copies=None) -> OpenPredictive:
         if not each[0].of_classes:
             return MixturePredictive.pooled(each)
         labelled = [part.labelled(model.classes_) for part in each]
-        return LabelPredictive.pooled(labelled, model.classes_)
+        return ClassPredictive.pooled(labelled, model.classes_)
 
-    return OpenPredictive.mapped(members, pooled)
+    return PredictiveBlocks.mapped(members, pooled)
 
 
-def _of_calibrated(model, X) -> OpenPredictive:
+def _of_calibrated(model, X) -> PredictiveBlocks:
     members = [_calibrated(member, X) for member in model.calibrated_classifiers_]
-    return OpenPredictive.mapped(
-        members, lambda *parts: LabelPredictive.pooled(parts, model.classes_)
+    return PredictiveBlocks.mapped(
+        members, lambda *parts: ClassPredictive.pooled(parts, model.classes_)
     )
 
 
-def _calibrated(member, X) -> OpenPredictive:
+def _calibrated(member, X) -> PredictiveBlocks:
     """Every draw's probabilities, sent through the calibrators of one fold."""
 
     def through(one):
@@ -281,9 +282,9 @@ def _calibrated(member, X) -> OpenPredictive:
         n_draws, n_rows, n_classes = one.probability.shape
         calibrated = on_draws.predict_proba(one.probability.reshape(-1, n_classes))
         probability = calibrated.reshape(n_draws, n_rows, -1)
-        return LabelPredictive(probability, member.classes)
+        return ClassPredictive(probability, member.classes)
 
-    return OpenPredictive.mapped([open_predictive(member.estimator, X)], through)
+    return PredictiveBlocks.mapped([open_predictive(member.estimator, X)], through)
 
 
 class _Probabilities(ClassifierMixin, BaseEstimator):
@@ -296,7 +297,7 @@ class _Probabilities(ClassifierMixin, BaseEstimator):
         return X
 
 
-OPENED = {
+COMBINED = {
     TransformedTargetRegressor: _of_target_transform,
     BaggingRegressor: _of_bagging,
     BaggingClassifier: _of_bagging,
@@ -314,7 +315,7 @@ _ONE_BY_ONE = "ask its `estimators_` one by one, each of one target"
 _ALL_CLASSES = "a network takes all classes at once, without it"
 _BAGGING = "take Bagging or `n_estimators`, whose members weigh alike"
 
-REFUSED = {
+UNSUPPORTED = {
     MultiOutputClassifier: _ONE_BY_ONE,
     ClassifierChain: "take MultiOutputClassifier, and " + _ONE_BY_ONE,
     RegressorChain: "a network takes several targets at once, without it",
@@ -339,11 +340,11 @@ REFUSED_OF = {
 def _refusal(model) -> str:
     name = type(model).__name__
     library = type(model).__module__.partition(".")[0]
-    way_out = _of_class(REFUSED, model) or REFUSED_OF.get(library)
+    way_out = _of_class(UNSUPPORTED, model) or REFUSED_OF.get(library)
     if way_out is not None:
         return f"{name} has no predictive that could be had from inside: {way_out}."
     named = Pipeline, BaseSearchCV
-    others = [kind for kind in (*INWARD, *OPENED) if kind not in named]
+    others = [kind for kind in (*PASS_THROUGH, *COMBINED) if kind not in named]
     passed = ", ".join(kind.__name__ for kind in others)
     return (
         "a predictive can be had from the networks of skbayesnn, alone or inside of "

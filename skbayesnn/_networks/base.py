@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, cast
 
 import torch
 
-from skbayesnn._families import Draw, Family, Noise, Params
+from skbayesnn._families import Draw, Family, Params, RandomSource
 from skbayesnn._priors import Prior
 
 # Per group (members,): the probability that an input is kept.
@@ -86,16 +86,16 @@ class Network(ABC):
 
     @property
     @abstractmethod
-    def live_units(self) -> int:
+    def peak_activation_size(self) -> int:
         """Numbers of one row that ``apply`` holds at once, its inputs apart."""
 
     @property
-    def n_slopes(self) -> int:
+    def jacobian_size(self) -> int:
         """Numbers that ``tangent_kernel`` holds of a row and output."""
         return self.n_weights
 
     @property
-    def alike_inputs(self) -> tuple[tuple[int, ...], int] | None:
+    def input_groups(self) -> tuple[tuple[int, ...], int] | None:
         """A shape of a row of inputs, and the axis along which they are of one kind.
 
         None: each is of its own kind.
@@ -132,7 +132,7 @@ class Network(ABC):
 
     @abstractmethod
     def vjp(
-        self, layers: list[Params], keep: Keep, x: torch.Tensor, noise: Noise
+        self, layers: list[Params], keep: Keep, x: torch.Tensor, noise: RandomSource
     ) -> tuple[torch.Tensor, NetworkPullback]:
         """One stochastic pass, noise per row, and its pullback to the parameters.
 
@@ -157,7 +157,7 @@ class Network(ABC):
         """The same maps with other families."""
         return replace(cast(Any, self), families=families)
 
-    def draw(self, layers: list[Params], keep: Keep, noise: Noise) -> list[Draw]:
+    def draw(self, layers: list[Params], keep: Keep, noise: RandomSource) -> list[Draw]:
         """Weights (draws, members, inputs, outputs) and biases of every group.
 
         Groups without randomness have one draw, which stands for all.
@@ -166,7 +166,7 @@ class Network(ABC):
         return [family.draw(params, p, noise) for family, params, p in groups]
 
     def drawn(
-        self, layers: list[Params], keep: Keep, noise: Noise, n_draws: int
+        self, layers: list[Params], keep: Keep, noise: RandomSource, n_draws: int
     ) -> Callable[[torch.Tensor], torch.Tensor]:
         """``apply`` of ``draw``, from noise of so many draws."""
         return partial(self.apply, self.draw(layers, keep, noise))
@@ -206,7 +206,11 @@ class Network(ABC):
         return torch.stack(terms).sum(0)
 
     def kl(
-        self, layers: list[Params], keep: Keep, prior: Sequence[Prior], noise: Noise
+        self,
+        layers: list[Params],
+        keep: Keep,
+        prior: Sequence[Prior],
+        noise: RandomSource,
     ) -> torch.Tensor:
         """KL(q || p) of all weights and biases, (members,), nats.
 
@@ -231,7 +235,11 @@ class Network(ABC):
         return torch.stack(terms).sum(0)
 
     def kl_gradient(
-        self, layers: list[Params], keep: Keep, prior: Sequence[Prior], noise: Noise
+        self,
+        layers: list[Params],
+        keep: Keep,
+        prior: Sequence[Prior],
+        noise: RandomSource,
     ) -> list[Params]:
         """Gradients of ``kl``, summed over members, of every group's parameters."""
         groups = zip(self.families, layers, keep, prior, strict=True)

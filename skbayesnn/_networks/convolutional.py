@@ -18,11 +18,11 @@ from torch.nn import functional
 from skbayesnn._families import Draw, Family, Params, describe_family, family_from
 from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn._networks.base import Keep, Network, StartNormal, start_values
-from skbayesnn._networks.wired import Wired, affine
+from skbayesnn._networks.wired import AutogradNetwork, affine
 
 
 @dataclass(frozen=True)
-class Convolutional(Wired):
+class Convolutional(AutogradNetwork):
     """Convolution, activation and pooling in turn, then layers of linear maps.
 
     Convolutions keep the size of their image, with zeros around it.
@@ -89,7 +89,7 @@ class Convolutional(Wired):
         )
 
     @property
-    def alike_inputs(self) -> tuple[tuple[int, ...], int]:
+    def input_groups(self) -> tuple[tuple[int, ...], int]:
         """All pixels of a channel."""
         n_channels, height, width = self.image_shape
         return (n_channels, height * width), 1
@@ -111,7 +111,7 @@ class Convolutional(Wired):
         return max(math.prod(self.image_shape), *self._convolved, *self.sizes)
 
     @property
-    def live_units(self) -> int:
+    def peak_activation_size(self) -> int:
         """An image before and after it is convolved, and as it is copied there."""
         seen = map(math.prod, self.images[:-1])
         steps = [2 * a + 2 * b for a, b in zip(seen, self._convolved, strict=True)]

@@ -21,8 +21,8 @@ from skbayesnn._families import (
     Draw,
     Family,
     Needed,
-    Noise,
     Params,
+    RandomSource,
     describe_family,
     family_from,
 )
@@ -205,7 +205,7 @@ class MLP(Network):
         return len(self.sizes) == 2 or ACTIVATIONS[self.activation].smooth
 
     @property
-    def n_slopes(self) -> int:
+    def jacobian_size(self) -> int:
         """By hand: units, not weights."""
         return self.n_units
 
@@ -215,7 +215,7 @@ class MLP(Network):
         return max(self.sizes)
 
     @property
-    def live_units(self) -> int:
+    def peak_activation_size(self) -> int:
         """Of two neighbouring layers, at most."""
         return sum(sorted(self.sizes[1:])[-2:])
 
@@ -246,7 +246,7 @@ class MLP(Network):
         )
 
     def vjp(
-        self, layers: list[Params], keep: Keep, x: torch.Tensor, noise: Noise
+        self, layers: list[Params], keep: Keep, x: torch.Tensor, noise: RandomSource
     ) -> tuple[torch.Tensor, NetworkPullback]:
         """One stochastic pass, and its pullback to the parameters.
 

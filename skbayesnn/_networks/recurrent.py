@@ -14,7 +14,7 @@ import torch
 from skbayesnn._families import Draw, Family, Params, describe_family, family_from
 from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn._networks.base import Keep, StartNormal, start_values
-from skbayesnn._networks.wired import Wired, affine
+from skbayesnn._networks.wired import AutogradNetwork, affine
 
 State = tuple[torch.Tensor, ...]
 
@@ -56,7 +56,7 @@ CELLS = {"rnn": Cell(1, 1, _rnn), "gru": Cell(3, 1, _gru), "lstm": Cell(4, 2, _l
 
 
 @dataclass(frozen=True)
-class Recurrent(Wired):
+class Recurrent(AutogradNetwork):
     """A cell that goes through the steps, then layers of linear maps of its last state.
 
     Maps, in their order: of the inputs to the gates, of the state to the gates, and of
@@ -120,7 +120,7 @@ class Recurrent(Wired):
         )
 
     @property
-    def alike_inputs(self) -> tuple[tuple[int, ...], int]:
+    def input_groups(self) -> tuple[tuple[int, ...], int]:
         """An input at all steps."""
         return (self.n_steps, self.n_inputs), 0
 
@@ -142,7 +142,7 @@ class Recurrent(Wired):
         return max(inputs, self._n_sums, *self.sizes)
 
     @property
-    def live_units(self) -> int:
+    def peak_activation_size(self) -> int:
         """What the inputs add at every step, and some sums; or two layers."""
         sums = (self.n_steps + 4) * self._n_sums
         return max(sums, *(a + b for a, b in pairwise(self.sizes)))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from skbayesnn._families import Draw, Noise, Params
+from skbayesnn._families import Draw, Params, RandomSource
 from skbayesnn._networks.base import Keep, Network, NetworkPullback
 
 # Of the widest layer's: these stay in a core's cache.
@@ -14,7 +14,7 @@ _NUMBERS_AT_ONCE = 1 << 21
 _ROWS_AT_ONCE = 32
 
 
-class Wired(Network):
+class AutogradNetwork(Network):
     """One function says how the maps are wired, in training and at prediction.
 
     In training the weights are a draw of the step, or masks are each row's own (see
@@ -36,7 +36,7 @@ class Wired(Network):
         """
 
     def vjp(
-        self, layers: list[Params], keep: Keep, x: torch.Tensor, noise: Noise
+        self, layers: list[Params], keep: Keep, x: torch.Tensor, noise: RandomSource
     ) -> tuple[torch.Tensor, NetworkPullback]:
         """One pass with what is held of each family, and its pullback."""
         leaves = [

@@ -158,7 +158,7 @@ class Graph:
         helper = self._onnx.helper
         outside, self._nodes = self._nodes, []
         state = [Tensor(self, self._fresh("state")) for _ in start]
-        go_on, *after = body(*state)
+        resume, *after = body(*state)
         number, before = self._fresh("step"), self._fresh("go_on")
         inputs = [
             self._described(number, np.int64, []),
@@ -166,7 +166,7 @@ class Graph:
             *(self._described(one.name, np.float64, None) for one in state),
         ]
         outputs = [
-            self._described(go_on.name, np.bool_, []),
+            self._described(resume.name, np.bool_, []),
             *(self._described(one.name, np.float64, None) for one in after),
         ]
         inside = helper.make_graph(self._nodes, self._fresh("body"), inputs, outputs)

@@ -113,10 +113,10 @@ def _check_groups(posterior: Posterior, arrays: dict[str, np.ndarray]) -> None:
                 f"at least; got {n_stored}."
             )
     most = _UNITS + _UNITS_PER_NUMBER * n_stored
-    if n_members * network.live_units > most:
+    if n_members * network.peak_activation_size > most:
         raise ValueError(
             f"networks of {n_stored} parameters must have at most {most} units; got "
-            f"{n_members} networks of {network.live_units}."
+            f"{n_members} networks of {network.peak_activation_size}."
         )
     agree("keep", arrays["keep"].shape, (len(network.families), n_members))
     if not ((arrays["keep"] > 0) & (arrays["keep"] <= 1)).all():
@@ -138,7 +138,7 @@ def _check_groups(posterior: Posterior, arrays: dict[str, np.ndarray]) -> None:
     for name, value in _start_of(posterior.likelihood, n_members).items():
         wanted[f"likelihood/{name}"] = tuple(value.shape)
     found = {name: values.shape for name, values in arrays.items() if name != "keep"}
-    for name in posterior.likelihood.noise_of_predictions:
+    for name in posterior.likelihood.predictive_params:
         # Only once it was made anew.
         shape = wanted["likelihood/log_tau"]
         agree("noise", shape, found.pop(f"likelihood/{name}", shape))

@@ -13,7 +13,7 @@ from skbayesnn._predictive.summaries import (
 
 
 @dataclass(frozen=True)
-class LabelPredictive:
+class ClassPredictive:
     """The predictive of a classification, all draws held.
 
     Parameters

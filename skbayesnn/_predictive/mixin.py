@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from skbayesnn._predictive.classes import check_known
 from skbayesnn._predictive.summaries import checked_coverages, chosen, framed
-from skbayesnn._runtime import undisturbed
+from skbayesnn._runtime import default_settings
 from skbayesnn._sklearn_compat import num_samples
 from skbayesnn._typing import Array, MatrixLike, RandomState
 from skbayesnn._validation import numpy_random_state
@@ -23,12 +23,12 @@ from skbayesnn._validation import numpy_random_state
 # Rows of which all draws are held at once.
 BLOCK = 512
 
-# A MixturePredictive or a LabelPredictive.
+# A MixturePredictive or a ClassPredictive.
 Predictive = Any
 
 
 @dataclass(frozen=True)
-class OpenPredictive:
+class PredictiveBlocks:
     """A predictive on the rows of some X, with its draws fixed and held.
 
     Parameters
@@ -45,7 +45,9 @@ class OpenPredictive:
     block: int = BLOCK
 
     @classmethod
-    def mapped(cls, inner: Sequence["OpenPredictive"], function) -> "OpenPredictive":
+    def mapped(
+        cls, inner: Sequence["PredictiveBlocks"], function
+    ) -> "PredictiveBlocks":
         """``function`` of what the inner ones say of the same rows."""
         return cls(
             inner[0].n_rows,
@@ -54,10 +56,10 @@ class OpenPredictive:
         )
 
     @classmethod
-    def in_parts(cls, n_rows: int, opened, n_at_once: int) -> "OpenPredictive":
+    def in_parts(cls, n_rows: int, opened, n_at_once: int) -> "PredictiveBlocks":
         """Of rows that are opened some at a time, since what is held of each is large.
 
-        opened : callable, slice of rows -> their ``OpenPredictive``
+        opened : callable, slice of rows -> their ``PredictiveBlocks``
         n_at_once : rows
         """
         first = opened(slice(0, min(n_rows, n_at_once)))
@@ -94,7 +96,7 @@ class OpenPredictive:
             yield rows, self.of_rows(rows)
 
 
-def mean_and_covariance(opened: OpenPredictive) -> tuple[np.ndarray, np.ndarray]:
+def mean_and_covariance(opened: PredictiveBlocks) -> tuple[np.ndarray, np.ndarray]:
     """Of all rows, (rows[, targets]) and (rows, targets, targets)."""
     parts = [(one.mean(), one.covariance()) for _, one in opened.blocks()]
     means, covariances = zip(*parts, strict=True)
@@ -104,7 +106,7 @@ def mean_and_covariance(opened: OpenPredictive) -> tuple[np.ndarray, np.ndarray]
 class PredictiveMixin:
     """What the predictives of numbers and of classes have."""
 
-    def _open_predictive(self, X) -> OpenPredictive:
+    def _open_predictive(self, X) -> PredictiveBlocks:
         raise NotImplementedError
 
     @overload
@@ -128,7 +130,7 @@ class PredictiveMixin:
         kind: str | list[str] | tuple[str, ...] | None = None,
         as_frame: bool = False,
     ) -> Any: ...
-    @undisturbed
+    @default_settings
     def predict_uncertainty(self, X, kind=None, as_frame=False):
         """How uncertain the predictions are (eq. 6, eq. 7).
 
@@ -161,7 +163,7 @@ class PredictiveMixin:
         values = chosen(kind, kinds, compute)
         return framed(values, kind, X) if as_frame else values
 
-    @undisturbed
+    @default_settings
     def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
         """Log density (classes and counts: log probability) of y (eq. 8).
 
@@ -188,7 +190,7 @@ class PredictiveMixin:
 
         return self._at(X, y, density)
 
-    @undisturbed
+    @default_settings
     def sample_f(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
@@ -197,7 +199,7 @@ class PredictiveMixin:
             X, n_samples, random_state, lambda one, draws, _: one.sample_f(draws)
         )
 
-    @undisturbed
+    @default_settings
     def sample_y(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
@@ -255,7 +257,7 @@ class PredictiveMixin:
 class RegressionPredictiveMixin(PredictiveMixin):
     """What only the predictives of numbers have."""
 
-    @undisturbed
+    @default_settings
     def predict_quantile(self, X: MatrixLike, q: float | Sequence[float]) -> Array:
         """Quantiles of the predictive mixture of all draws.
 
@@ -282,7 +284,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
         )
         return result if np.ndim(q) else result[..., 0]
 
-    @undisturbed
+    @default_settings
     def predict_interval(
         self,
         X: MatrixLike,
@@ -312,7 +314,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
         result = np.concatenate([one.interval(coverages, kind) for _, one in blocks])
         return result if np.ndim(coverage) else result[..., 0, :]
 
-    @undisturbed
+    @default_settings
     def predictive_cdf(self, X: MatrixLike, y: ArrayLike) -> Array:
         """Distribution function of the predictive mixture at y.
 
@@ -331,7 +333,7 @@ class RegressionPredictiveMixin(PredictiveMixin):
         """
         return self._at(X, y, lambda one, values: one.cdf(values), "predictive_cdf")
 
-    @undisturbed
+    @default_settings
     def crps(self, X: MatrixLike, y: ArrayLike) -> Array:
         """Continuous ranked probability score; smaller is better.
 

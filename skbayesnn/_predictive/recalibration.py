@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.isotonic import IsotonicRegression
 
 from skbayesnn._distributions.components import NO_OTHER_UNITS, Components
-from skbayesnn._distributions.map_factor import lowest
+from skbayesnn._distributions.map_factor import minimise_on_grid
 
 # Levels of a map's knots; a hundred times the rounding of a level next to 1.
 _APART = 1e-14
@@ -37,7 +37,7 @@ def likeliest_scale(components: Components, y, weight) -> float:
 
     # 1 must not be missed.
     ends = min(guess, 0.0) - 2, max(guess, 0.0) + 2
-    return float(np.exp(lowest(loss, *ends)))
+    return float(np.exp(minimise_on_grid(loss, *ends)))
 
 
 def log_density_of_scale(components: Components, y, bound: float = np.inf):

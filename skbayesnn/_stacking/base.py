@@ -25,8 +25,13 @@ from skbayesnn._data.class_order import if_ordered
 from skbayesnn._data.scaling import FAR_ROWS, warn_of_far_rows
 from skbayesnn._data.validation import check_inputs, check_weights, named_after
 from skbayesnn._meta.unwrap import open_predictive
-from skbayesnn._predictive.mixin import OpenPredictive, PredictiveMixin
-from skbayesnn._runtime import become, prediction, undisturbed, warn_no_more
+from skbayesnn._predictive.mixin import PredictiveBlocks, PredictiveMixin
+from skbayesnn._runtime import (
+    default_settings,
+    on_snapshot,
+    replace_fitted,
+    warn_no_more,
+)
 from skbayesnn._sklearn_compat import ShowsSummary
 from skbayesnn._stacking.candidates import (
     Candidate,
@@ -35,11 +40,11 @@ from skbayesnn._stacking.candidates import (
     check_same_kind,
     default_pool,
     dense_if_small,
+    drop_failed,
     given_pool,
     held_out,
     model_of,
     refitted,
-    that_trained,
 )
 from skbayesnn._stacking.folds import folds_of
 from skbayesnn._stacking.summary import Summary
@@ -79,7 +84,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     _of_classes: bool
     _unfinished: "_Unfinished | None" = None
 
-    @undisturbed
+    @default_settings
     def fit(
         self,
         X: MatrixLike,
@@ -120,7 +125,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             self._unfinished = before
             raise
         # Nothing is changed before all is known, and nothing of an earlier fit stays.
-        become(self, fitted)
+        replace_fitted(self, fitted)
         say(str(self.summary_))
         return self
 
@@ -135,8 +140,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         resources = self._resources()
         work = held_out(candidates, rows, splits, before.out_of_fold, resources)
         n_networks = len(candidates) * len(splits)
-        seconds = _work_off(work, say, n_networks, "networks out of fold")
-        left = that_trained(candidates, splits, before.out_of_fold)
+        seconds = _run_with_progress(work, say, n_networks, "networks out of fold")
+        left = drop_failed(candidates, splits, before.out_of_fold)
         # Whoever fails on all rows leaves its weight to the others.
         candidates = []
         while len(left) != len(candidates):
@@ -150,8 +155,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             }
             work = refitted(kept, settings, rows, before.refits, resources)
             expected = seconds * _work_of_refits(kept, settings, rows, splits)
-            _work_off(work, say, len(kept), "fitted to all rows", expected)
-            left = that_trained(candidates, [None], before.refits)
+            _run_with_progress(work, say, len(kept), "fitted to all rows", expected)
+            left = drop_failed(candidates, [None], before.refits)
         models = []
         for one in kept:
             model = before.refits[one.name, 0]
@@ -169,7 +174,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             "n_draws_": np.array([n_draws[one.name] for one in kept]),
             "spread_factor_": factor,
             "spread_bound_": BOUND,
-            **self._what_is_known(candidates, oof, stacked),
+            **self._summary_attributes(candidates, oof, stacked),
             **self._cross_fitted(folds, splits, oof, stacked, factor),
             **self._columns_of(rows),
         }
@@ -244,7 +249,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
     # ---- what is made of it
 
-    def _what_is_known(self, candidates, oof: OutOfFold, stacked: Stacked) -> dict:
+    def _summary_attributes(self, candidates, oof: OutOfFold, stacked: Stacked) -> dict:
         """Fitted attributes that say what the candidates and the mixture are worth."""
         names = [one.name for one in candidates]
         mixture = stacked.corrected
@@ -287,7 +292,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _summary(self, mixture, oof: OutOfFold) -> Summary:
         """What the mixture is worth on rows that it has not seen."""
 
-    @prediction
+    @on_snapshot
     def _open_predictive(self, X):
         X = self._checked_inputs(X)
         return self._opened(self.estimators_, X)
@@ -306,7 +311,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             warn_no_more(FAR_ROWS)
         return X
 
-    def _opened(self, estimators, X) -> OpenPredictive:
+    def _opened(self, estimators, X) -> PredictiveBlocks:
         """The mixture of the candidates in these fits."""
 
         def mixed(*parts):
@@ -316,14 +321,14 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             return corrected(mixture, self.spread_factor_, bound)
 
         def opened(X):
-            return OpenPredictive.mapped(
+            return PredictiveBlocks.mapped(
                 [open_predictive(one, X) for one in estimators], mixed
             )
 
         # What was given may look at all rows of an X of any kind.
         if self.fitted_to_sparse_ is None:
             return opened(X)
-        return OpenPredictive.in_parts(
+        return PredictiveBlocks.in_parts(
             X.shape[0], lambda rows: opened(X[rows]), OPENED_AT_ONCE
         )
 
@@ -421,7 +426,7 @@ def _work_of_refits(kept: list[Candidate], settings, rows: Rows, splits) -> floa
     return float(of_rows * np.mean(more))
 
 
-def _work_off(
+def _run_with_progress(
     trained: Iterator[int],
     say: Callable[[str], None],
     n_all: int,

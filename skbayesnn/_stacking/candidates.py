@@ -83,7 +83,7 @@ CLASSIFICATION_PENALTIES = {
 }
 
 
-class Entry(NamedTuple):
+class CandidateSpec(NamedTuple):
     """One estimator of the pool, with the settings to be tried.
 
     Parameters
@@ -100,7 +100,7 @@ class Entry(NamedTuple):
     grid: Any
 
 
-def given_pool(estimators, seed: int) -> list[Entry]:
+def given_pool(estimators, seed: int) -> list[CandidateSpec]:
     """What a user gives in place of the default pool, checked.
 
     seed : of networks without a ``random_state``
@@ -128,13 +128,13 @@ def given_pool(estimators, seed: int) -> list[Entry]:
         network = network_of(estimator)
         if network.random_state is None:
             network.set_params(random_state=seed)
-        pool.append(Entry(name, estimator, grid[0] if grid else {}))
+        pool.append(CandidateSpec(name, estimator, grid[0] if grid else {}))
     return pool
 
 
 def default_pool(
     X, sample_weight, *, of_classes: bool, max_iter, **params
-) -> list[Entry]:
+) -> list[CandidateSpec]:
     """Networks on the columns and on their encoding, and linear models.
 
     With as many columns as rows, or more, there are fewer networks: linear models with
@@ -169,7 +169,7 @@ def default_pool(
     on_columns = kind(**params | LONG_STEPS) if of_classes else kind(**params)
     if shrunk and wide and not of_classes:
         grids = [one | {"length_scale": ["fan_in"]} for one in grids]
-    pool = [Entry("network", on_columns, grids), linear]
+    pool = [CandidateSpec("network", on_columns, grids), linear]
     n_bins = 0 if sparse.issparse(X) or wide else _bins(X, sample_weight)
     if n_bins < FEWEST_BINS:
         return pool
@@ -181,7 +181,7 @@ def default_pool(
         {f"network__{name}": values for name, values in grid.items()} for grid in grids
     ]
     # The longest first, for workers side by side.
-    return [Entry("encoded", encoded, grids), *pool]
+    return [CandidateSpec("encoded", encoded, grids), *pool]
 
 
 def _has_shrunk(X, n_rows: int) -> bool:
@@ -190,7 +190,7 @@ def _has_shrunk(X, n_rows: int) -> bool:
     return few and n_rows in SHRUNK_ROWS and n_rows * X.shape[1] <= SHRUNK_ENTRIES
 
 
-def _linear(network, of_classes: bool, shrunk: bool) -> Entry:
+def _linear(network, of_classes: bool, shrunk: bool) -> CandidateSpec:
     """The linear models: ridge and lassos, or networks without hidden layers.
 
     network : of the pool, with its number of epochs
@@ -198,15 +198,15 @@ def _linear(network, of_classes: bool, shrunk: bool) -> Entry:
     seed = network.random_state
     if not shrunk:
         network.set_params(hidden_layer_sizes=(), dropout=0.0)
-        return Entry("linear", network, {"length_scale": LINEAR_LENGTH_SCALES})
+        return CandidateSpec("linear", network, {"length_scale": LINEAR_LENGTH_SCALES})
     if not of_classes:
         grid: Any = {"penalty": REGRESSION_PENALTIES}
-        return Entry("linear", ShrunkLinearRegressor(random_state=seed), grid)
+        return CandidateSpec("linear", ShrunkLinearRegressor(random_state=seed), grid)
     grid = [
         {"penalty": [penalty], "strength": strengths}
         for penalty, strengths in CLASSIFICATION_PENALTIES.items()
     ]
-    return Entry("linear", ShrunkLinearClassifier(random_state=seed), grid)
+    return CandidateSpec("linear", ShrunkLinearClassifier(random_state=seed), grid)
 
 
 def dense_if_small(X):
@@ -269,12 +269,12 @@ class Candidate:
     Parameters
     ----------
     name : str
-    entry : Entry
+    entry : CandidateSpec
     params : dict
     """
 
     name: str
-    entry: Entry
+    entry: CandidateSpec
     params: dict
 
     @property
@@ -312,7 +312,7 @@ def n_networks(estimator) -> int:
     return 1 if isinstance(model, ShrunkLinearModel) else len(model.seeds_)
 
 
-def candidates_of(pool: Sequence[Entry]) -> list[Candidate]:
+def candidates_of(pool: Sequence[CandidateSpec]) -> list[Candidate]:
     """Every estimator in all of its settings, with names that tell them apart."""
     candidates = [
         Candidate(_name(entry, params), entry, params)
@@ -358,7 +358,7 @@ def check_same_kind(candidates: Sequence[Candidate], *, of_classes: bool) -> Non
         )
 
 
-def _name(entry: Entry, params: dict) -> str:
+def _name(entry: CandidateSpec, params: dict) -> str:
     path = path_of_network(entry.estimator)
     said = [f"{name.removeprefix(path)}={value}" for name, value in params.items()]
     return f"{entry.name}({', '.join(said)})" if said else entry.name
@@ -405,7 +405,7 @@ class Predicted:
     Parameters
     ----------
     estimator : fitted estimator
-    predictive : MixturePredictive or LabelPredictive
+    predictive : MixturePredictive or ClassPredictive
     """
 
     estimator: Any
@@ -471,7 +471,7 @@ def refitted(
     )
 
 
-def that_trained(
+def drop_failed(
     candidates: Sequence[Candidate], splits: Sequence, known: Mapping[Key, Any]
 ) -> list[Candidate]:
     """Without the candidates that failed in a fold, of which is warned.
@@ -530,7 +530,7 @@ def _trained(
             rows.X,
             rows.y if rows.ordered_y is None else rows.ordered_y,
             splits,
-            noise_from="training",
+            variance_source="training",
         )
         of_entry, failed = builder.jobs(params, missing)
         jobs += of_entry

@@ -8,7 +8,7 @@ from skbayesnn._data.validation import (
     check_target_given,
     refuse_one_class,
 )
-from skbayesnn._runtime import prediction
+from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import ClassifierMixin
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.summary import of_classes, warn_if_no_class_is_told
@@ -151,7 +151,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         self.verbose = verbose
         self.random_state = random_state
 
-    @prediction
+    @on_snapshot
     def predict(self, X: MatrixLike) -> Array:
         """The class of the largest mean probability.
 
@@ -166,7 +166,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         check_is_fitted(self)
         return self.classes_[self.predict_proba(X).argmax(1)]
 
-    @prediction
+    @on_snapshot
     def predict_proba(self, X: MatrixLike) -> Array:
         """Mean over the draws of the class probabilities.
 
@@ -181,7 +181,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         """
         return np.concatenate([one.mean() for _, one in self._blocks(X)])
 
-    @prediction
+    @on_snapshot
     def predict_log_proba(self, X: MatrixLike) -> Array:
         """Logarithm of ``predict_proba``."""
         with np.errstate(divide="ignore"):

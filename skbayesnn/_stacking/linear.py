@@ -35,15 +35,15 @@ from skbayesnn._data.validation import (
     check_regression,
 )
 from skbayesnn._distributions.components import Gaussians
-from skbayesnn._distributions.map_factor import lowest
-from skbayesnn._predictive.classes import LabelPredictive
+from skbayesnn._distributions.map_factor import minimise_on_grid
+from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import (
-    OpenPredictive,
+    PredictiveBlocks,
     PredictiveMixin,
     RegressionPredictiveMixin,
 )
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._runtime import changed_at_once, prediction
+from skbayesnn._runtime import atomic_update, on_snapshot
 from skbayesnn._sklearn_compat import (
     LASSO_PENALTY,
     BaseEstimator,
@@ -142,7 +142,7 @@ def ridge(X, y, weights) -> Posterior:
         spread = np.average(np.log(variances), weights=weights)
         return np.log(noise) + spread + 10 * excess
 
-    best = lowest(loss, *LOG_RATIOS)
+    best = minimise_on_grid(loss, *LOG_RATIOS)
     ratio = np.exp(best + middle)
     mean = ratio * design.T @ (vectors @ (rotated / (1 + ratio * values)))
     return Posterior(mean, np.full(len(mean), ratio), noise_and_variances(best)[0])
@@ -336,10 +336,10 @@ class ShrunkLinearModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         outputs = np.asarray(X @ weights).reshape(X.shape[0], n_draws, n_outputs)
         return outputs.transpose(1, 0, 2) + self.intercept_[:, None]
 
-    @prediction
+    @on_snapshot
     def _open_predictive(self, X):
         X = check_inputs(self, X, reset=False)[:, self.columns_]
-        return OpenPredictive(X.shape[0], lambda rows: self._of_outputs(X[rows]))
+        return PredictiveBlocks(X.shape[0], lambda rows: self._of_outputs(X[rows]))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -389,7 +389,7 @@ class ShrunkLinearRegressor(
 
     def fit(self, X, y, sample_weight=None):
         """Fit the weights, and draw from their posterior."""
-        with changed_at_once(self) as new:
+        with atomic_update(self) as new:
             table, new.y_ndim_ = check_regression(new, X, y, sample_weight, reset=True)
             X, Y, weights = new._used(table)
             centre = np.average(Y, axis=0, weights=weights)
@@ -414,7 +414,7 @@ class ShrunkLinearRegressor(
         adaptive = self.penalty == "adaptive_lasso"
         return lasso(X, y, weights, self.random_state, adaptive=adaptive)
 
-    @prediction
+    @on_snapshot
     def predict(self, X):
         """Mean, (rows[, targets])."""
         return np.concatenate([one.mean() for _, one in self._blocks(X)])
@@ -470,7 +470,7 @@ class ShrunkLinearClassifier(ClassifierMixin, ShrunkLinearModel):
 
     def fit(self, X, y, sample_weight=None):
         """Fit the weights, and draw from their posterior."""
-        with changed_at_once(self) as new:
+        with atomic_update(self) as new:
             table, classes = check_classification(new, X, y, sample_weight, reset=True)
             X, codes, weights = new._used(table)
             known, codes = np.unique(codes, return_inverse=True)
@@ -502,20 +502,20 @@ class ShrunkLinearClassifier(ClassifierMixin, ShrunkLinearModel):
         of_mean = _normal((), self.n_draws, random) / np.sqrt(precision.sum())
         return mean + apart, intercept + of_mean - apart @ centre
 
-    @prediction
+    @on_snapshot
     def predict_proba(self, X):
         """Mean over draws, (rows, classes)."""
         return np.concatenate([one.mean() for _, one in self._blocks(X)])
 
-    @prediction
+    @on_snapshot
     def predict(self, X):
         """Labels, (rows,)."""
         return self.classes_[self.predict_proba(X).argmax(1)]
 
-    def _of_outputs(self, X) -> LabelPredictive:
+    def _of_outputs(self, X) -> ClassPredictive:
         own = expit(self._outputs(X))
         if len(self.classes_) == 2:
             probability = np.concatenate([1 - own, own], axis=-1)
         else:
             probability = own / own.sum(-1, keepdims=True)
-        return LabelPredictive(probability, self.classes_)
+        return ClassPredictive(probability, self.classes_)

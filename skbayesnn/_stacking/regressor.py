@@ -10,12 +10,12 @@ from skbayesnn._data.validation import check_numbers, check_target_given
 from skbayesnn._meta.cross_conformal import cross_interval, not_below_zero, too_few
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive.mixin import (
-    OpenPredictive,
+    PredictiveBlocks,
     RegressionPredictiveMixin,
     mean_and_covariance,
 )
 from skbayesnn._predictive.summaries import checked_coverages
-from skbayesnn._runtime import prediction
+from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.candidates import n_networks
@@ -206,7 +206,7 @@ class BayesianStackingRegressor(
     def predict(
         self, X: MatrixLike, return_std: bool = False, return_cov: bool = False
     ) -> Array | tuple[Array, Array]: ...
-    @prediction
+    @on_snapshot
     def predict(self, X, return_std=False, return_cov=False):
         """Mean of the mixture, and its total standard deviation.
 
@@ -236,7 +236,7 @@ class BayesianStackingRegressor(
             return _mean_and_std(self._open_predictive(X))
         return np.concatenate([one.mean() for _, one in self._blocks(X)])
 
-    @prediction
+    @on_snapshot
     def predict_interval(
         self,
         X: MatrixLike,
@@ -357,7 +357,7 @@ class BayesianStackingRegressor(
         return tags
 
 
-def _mean_and_std(opened: OpenPredictive) -> tuple[np.ndarray, np.ndarray]:
+def _mean_and_std(opened: PredictiveBlocks) -> tuple[np.ndarray, np.ndarray]:
     """Of all rows, (rows[, targets])."""
     means, stds = [], []
     for _, one in opened.blocks():

@@ -150,7 +150,7 @@ class Stacked:
         Mean of each candidate, nats.
     factor : ndarray of shape (targets or 1,)
         The correction of the mixture.
-    mixture : MixturePredictive or LabelPredictive
+    mixture : MixturePredictive or ClassPredictive
         Of the held-out rows, not corrected.
     """
 
@@ -172,7 +172,7 @@ class OutOfFold:
 
     Parameters
     ----------
-    predictives : list of MixturePredictive or LabelPredictive
+    predictives : list of MixturePredictive or ClassPredictive
         Of each candidate, of the same rows.
     test_rows : ndarray of shape (rows,), int
         Their numbers in the table.

@@ -16,7 +16,7 @@ from skbayesnn import _validation
 from skbayesnn._data.scaling import Scaling, ordinary_rows, warn_of_far_rows
 from skbayesnn._data.validation import Table, check_inputs
 from skbayesnn._likelihoods import LIKELIHOODS
-from skbayesnn._runtime import changed_at_once, undisturbed, warn
+from skbayesnn._runtime import atomic_update, default_settings, warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     CallbackSupportMixin,
@@ -26,7 +26,7 @@ from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators import _diagnostics, _fit, _fitted, _job, _streaming
 from skbayesnn.estimators._diagnostics import without_diverged
 from skbayesnn.estimators._job import VariationalSpec
-from skbayesnn.estimators._training_data import Prepared, prepare
+from skbayesnn.estimators._training_data import TrainingData, prepare
 from skbayesnn.networks import NetworkDescription
 
 
@@ -92,7 +92,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     _can_collapse = False
 
     @property
-    def _steps_per_root(self) -> int:
+    def _steps_per_sqrt_n(self) -> int:
         """Steps that `max_iter="auto"` wants for N rows: so many times sqrt(N).
 
         Small tables need steps, not epochs.
@@ -100,7 +100,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         return 100
 
     @property
-    def _chooses_length_below(self) -> float:
+    def _selects_epochs_below(self) -> float:
         """Rows below which `max_iter="auto"` may be less, as others held out say."""
         return 0
 
@@ -146,7 +146,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """
 
     @abstractmethod
-    def _explained(self, X, y, weights) -> _diagnostics.Explained | None:
+    def _explained(self, X, y, weights) -> _diagnostics.ExplainedVariance | None:
         """Share of y that the fit explains in checked rows, and that a line does."""
 
     @abstractmethod
@@ -158,7 +158,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """Weights of the rows ``rows`` in the likelihood."""
 
     @with_callbacks
-    @undisturbed
+    @default_settings
     def fit(
         self,
         X: MatrixLike,
@@ -194,17 +194,17 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             before; with ``warm_start=True`` an interrupted fit keeps the finished
             epochs and warns, if those have begun that are of all rows.
         """
-        with changed_at_once(self) as new:
+        with atomic_update(self) as new:
             warm = _validation.check_bool("warm_start", self.warm_start)
             warm = warm and hasattr(self, "parameters_")
             prepared = prepare(new, X, y, sample_weight, X_val, y_val, reset=not warm)
             # Callbacks are told about the estimator itself.
             if warm:
-                fitted = _streaming.go_on(self, prepared, "warm")
+                fitted = _streaming.resume(self, prepared, "warm")
             else:
                 task = _job.task_of(self, prepared)
                 [fitted] = _fit.train_together([self], [task])
-            adopt(new, prepared, fitted, self.n_epochs_seen_ if warm else 0)
+            set_fitted(new, prepared, fitted, self.n_epochs_seen_ if warm else 0)
             warn_if_doubtful(new, prepared, fitted)
         return self
 
@@ -230,7 +230,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         few = _diagnostics.some_rows(rows, _diagnostics.FEW_ROWS)
         few = few[ordinary_rows(table.X[few], table.y[few])]
         spread, in_words = self._spread(table.X[few], table.y[few])
-        usual, outliers = _diagnostics.is_usual(spread), ""
+        usual, outliers = _diagnostics.has_usual_spread(spread), ""
         if not usual:
             likelihood = LIKELIHOODS[self.likelihood]
             outliers = _diagnostics.outliers_in(
@@ -245,14 +245,16 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         if not usual and not behind:
             _diagnostics.warn_of_spread(spread, in_words, outliers)
 
-    def _explained_in(self, table, rows, weights) -> _diagnostics.Explained | None:
+    def _explained_in(
+        self, table, rows, weights
+    ) -> _diagnostics.ExplainedVariance | None:
         """What is explained in some of the training rows."""
         most = _diagnostics.ROWS if self._can_collapse else _diagnostics.FEW_ROWS
         chosen = _diagnostics.some_rows(np.arange(len(rows)), most)
         rows, weights = rows[chosen], weights[chosen]
         return self._explained(table.X[rows], table.y[rows], weights)
 
-    @undisturbed
+    @default_settings
     def _partial_fit(
         self,
         X,
@@ -276,13 +278,13 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 "`partial_fit` takes the rows as they come and cannot hold any out; "
                 "got early_stopping=True. Set it to False, or use `fit`."
             )
-        with changed_at_once(self) as new:
+        with atomic_update(self) as new:
             first = not hasattr(self, "parameters_")
             table, of_y = new._check(X, y, sample_weight, reset=first, **check_params)
             earlier = getattr(self, "replay_", None) if n_replay else None
             table_of_all = _streaming.with_kept(table, earlier)
             rows = np.flatnonzero(table_of_all.sample_weight > 0)
-            prepared = Prepared(table_of_all, rows, None, of_y)
+            prepared = TrainingData(table_of_all, rows, None, of_y)
             # Kept rows are there once more, with the weights of their classes.
             weights = self._row_weights(table_of_all, rows, prepared.classes)
             weight_kept = float(weights[rows >= len(table.y)].sum())
@@ -293,9 +295,9 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             elif first:
                 fitted = _streaming.begin_stream(self, prepared, n_epochs)
             elif renew:
-                fitted = _streaming.go_on(self, prepared, "renew")
+                fitted = _streaming.resume(self, prepared, "renew")
             else:
-                fitted = _streaming.go_on(self, prepared, "stream", n_epochs, seen)
+                fitted = _streaming.resume(self, prepared, "stream", n_epochs, seen)
             # Others have hardly begun, or see rows that lie far from those before.
             fitted = without_diverged(fitted) if renew else fitted
             new._adopt(fitted, of_y, seen=seen)
@@ -304,12 +306,14 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             new.n_iter_ = new.n_epochs_seen_
             if n_replay:
                 seed = int(new.seeds_[0])
-                new.replay_ = _streaming.kept_of(table, earlier, n_replay, seed)
+                new.replay_ = _streaming.update_reservoir(
+                    table, earlier, n_replay, seed
+                )
             if renew:
                 warn_if_doubtful(new, prepared, fitted)
         return self
 
-    def _check_can_go_on(self, task: _job.Task, of_y: dict) -> None:
+    def _check_can_go_on(self, task: _job.TrainingJob, of_y: dict) -> None:
         """Refuse a warm start or a stream that this fit cannot be continued by."""
         _streaming.check_same_network(self, task, of_y)
 
@@ -380,9 +384,9 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         return tags
 
 
-def adopt(
+def set_fitted(
     estimator: BayesianNetwork,
-    prepared: Prepared,
+    prepared: TrainingData,
     fitted: _fit.Fitted,
     n_epochs_before: int = 0,
 ) -> None:
@@ -392,7 +396,7 @@ def adopt(
 
 
 def warn_if_doubtful(
-    estimator: BayesianNetwork, prepared: Prepared, fitted: _fit.Fitted
+    estimator: BayesianNetwork, prepared: TrainingData, fitted: _fit.Fitted
 ) -> None:
     """Say where what was adopted predicts no more than a constant or a line."""
     share = fitted.task.shares[0]

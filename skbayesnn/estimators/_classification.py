@@ -15,11 +15,11 @@ from skbayesnn._data.validation import check_classification, refuse_one_class
 from skbayesnn._distributions.components import labels_at
 from skbayesnn._engine.resources import slots
 from skbayesnn._predictive.classes import (
-    LabelPredictive,
+    ClassPredictive,
     check_known,
     label_log_density,
 )
-from skbayesnn._predictive.mixin import OpenPredictive, PredictiveMixin
+from skbayesnn._predictive.mixin import PredictiveBlocks, PredictiveMixin
 from skbayesnn._predictive.summaries import (
     CLASSIFICATION_KINDS,
     MeanProbability,
@@ -27,7 +27,7 @@ from skbayesnn._predictive.summaries import (
     classification_uncertainty,
     framed,
 )
-from skbayesnn._runtime import prediction, undisturbed
+from skbayesnn._runtime import default_settings, on_snapshot
 from skbayesnn._sklearn_compat import ClassifierMixin
 from skbayesnn._typing import Array, MatrixLike, RandomState
 from skbayesnn.estimators._base import BayesianNetwork
@@ -54,7 +54,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     classes_: Array
 
     @property
-    def _chooses_length_below(self):
+    def _selects_epochs_below(self):
         """Where labels are noisy, a network over-fits with time."""
         return MANY_ROWS
 
@@ -187,7 +187,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             )
         return self.classes_
 
-    @prediction
+    @on_snapshot
     def predict(self, X: MatrixLike, *, method: str = "draws") -> Array:
         """The class of the largest mean probability.
 
@@ -206,7 +206,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         codes = self.predict_proba(X, **how).argmax(1)
         return self.classes_[codes]
 
-    @prediction
+    @on_snapshot
     def predict_proba(self, X: MatrixLike, *, method: str = "draws") -> Array:
         """Mean over the draws of the class probabilities.
 
@@ -238,7 +238,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         warn_of_nan(result)
         return result
 
-    @undisturbed
+    @default_settings
     def predict_log_proba(self, X: MatrixLike) -> Array:
         """Logarithm of ``predict_proba``."""
         with np.errstate(divide="ignore"):
@@ -265,7 +265,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         kind: str | list[str] | tuple[str, ...] | None = "entropy",
         as_frame: bool = False,
     ) -> Any: ...
-    @prediction
+    @on_snapshot
     def predict_uncertainty(self, X, kind="entropy", as_frame=False):
         """How uncertain the predicted class is (eq. 7; Gal's thesis 3.3.1).
 
@@ -297,7 +297,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         )
         return framed(values, kind, X) if as_frame else values
 
-    @prediction
+    @on_snapshot
     def sample_f(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
@@ -319,7 +319,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         )
         return np.moveaxis(labels.probability, 0, -1)
 
-    @prediction
+    @on_snapshot
     def sample_y(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
@@ -335,7 +335,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         uniform = random.random(labels.probability.shape[:2])
         return self.classes_[labels_at(labels.probability, uniform)].T
 
-    @prediction
+    @on_snapshot
     def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
         """Log of the mean probability of the label y (eq. 8).
 
@@ -360,16 +360,16 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         check_known(y, self.classes_)
         return label_log_density(log_probability, self.classes_, y)
 
-    @prediction
+    @on_snapshot
     def _open_predictive(self, X):
         X = self._checked_inputs(X)
         opened = open_posterior(self, X)
 
         def of_rows(rows):
             probability = opened.whole(rows).probability.astype(np.float64)
-            return LabelPredictive(probability, self.classes_)
+            return ClassPredictive(probability, self.classes_)
 
-        return OpenPredictive(X.shape[0], of_rows, opened.block)
+        return PredictiveBlocks(X.shape[0], of_rows, opened.block)
 
     def _spread(self, X, y):
         probability = self._mean_probability(X, posterior_by(self, X, "mean_weights"))

@@ -18,9 +18,14 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from skbayesnn._data.scaling import divided, magnitude, ordinary_rows, swamped
+from skbayesnn._data.scaling import (
+    divided,
+    dominated_by_outliers,
+    magnitude,
+    ordinary_rows,
+)
 from skbayesnn._distributions.components import columns_of
-from skbayesnn._engine.posterior import MeanWeights
+from skbayesnn._engine.posterior import MeanWeightPosterior
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._fit import Fitted
 
@@ -43,7 +48,7 @@ _MARGIN_OF_ENTROPY = 0.15
 _MUCH = 0.1
 
 
-class Explained(NamedTuple):
+class ExplainedVariance(NamedTuple):
     """Shares of y that models explain in its training rows.
 
     Parameters
@@ -63,7 +68,7 @@ class Explained(NamedTuple):
     least: float
 
 
-def warn_if_diverged(explained: Explained, learning_rate: float) -> bool:
+def warn_if_diverged(explained: ExplainedVariance, learning_rate: float) -> bool:
     """Where a constant is far better; whether it is."""
     diverged = explained.network < explained.least
     if diverged:
@@ -78,7 +83,7 @@ def warn_if_diverged(explained: Explained, learning_rate: float) -> bool:
     return diverged
 
 
-def warn_if_far_behind(explained: Explained) -> bool:
+def warn_if_far_behind(explained: ExplainedVariance) -> bool:
     """Where a linear model explains more than twice as much; whether it does.
 
     For networks whose KL cannot outweigh the data.
@@ -97,7 +102,7 @@ def warn_if_far_behind(explained: Explained) -> bool:
     return behind
 
 
-def warn_if_collapsed(explained: Explained) -> bool:
+def warn_if_collapsed(explained: ExplainedVariance) -> bool:
     """Where a linear model is better by more than the margin; whether it is."""
     collapsed = explained.network < explained.linear - explained.margin
     if collapsed:
@@ -119,7 +124,7 @@ def is_constant(spread: float) -> bool:
     return spread < _CONSTANT
 
 
-def is_usual(spread: float) -> bool:
+def has_usual_spread(spread: float) -> bool:
     """Whether predictions differ about as much as y does, or classes may."""
     return _CONSTANT <= spread <= _WILD
 
@@ -158,7 +163,7 @@ def outliers_in(X, y, likelihood) -> str:
     """
     found = outliers_in_columns(X)
     scaled = not likelihood.of_classes and likelihood.standardizes_y
-    if scaled and not likelihood.robust and swamped(y).any():
+    if scaled and not likelihood.robust and dominated_by_outliers(y).any():
         found += (
             " Outliers of y press its other values flat: give likelihood='student_t', "
             "clip them, or transform y (TransformedTargetRegressor)."
@@ -168,7 +173,10 @@ def outliers_in(X, y, likelihood) -> str:
 
 def outliers_in_columns(X) -> str:
     """As ``outliers_in``, of X alone."""
-    if sparse.issparse(X) or not (columns := np.flatnonzero(swamped(X))).size:
+    if (
+        sparse.issparse(X)
+        or not (columns := np.flatnonzero(dominated_by_outliers(X))).size
+    ):
         return ""
     return (
         f"Outliers press the other values of {len(columns)} columns of X flat (numbers "
@@ -182,7 +190,9 @@ def some_rows(rows: np.ndarray, most: int = ROWS) -> np.ndarray:
     return rows[:: -(-len(rows) // most)]
 
 
-def explained_variance(X, y, weights, prediction, noise=0.0) -> Explained | None:
+def explained_variance(
+    X, y, weights, prediction, noise=0.0
+) -> ExplainedVariance | None:
     """Of a prediction and of least squares, means over targets; None of constants.
 
     The residual variance of least squares is the unbiased one: it has
@@ -209,7 +219,7 @@ def explained_variance(X, y, weights, prediction, noise=0.0) -> Explained | None
         of_line = residual(line.predict(X).reshape(y.shape)) * n_rows / n_free
         linear = float(1 - (of_line / spread).mean())
         margin = _MARGIN_OF_VARIANCE + 3 * math.sqrt(2 * X.shape[1]) / n_free
-    return Explained(
+    return ExplainedVariance(
         float(1 - (residual(prediction) / spread).mean()),
         linear,
         margin,
@@ -218,7 +228,7 @@ def explained_variance(X, y, weights, prediction, noise=0.0) -> Explained | None
     )
 
 
-def explained_entropy(X, codes, weights, log_probability) -> Explained | None:
+def explained_entropy(X, codes, weights, log_probability) -> ExplainedVariance | None:
     """Of a prediction and of logistic regression; None of a single class.
 
     The latter's log-likelihood is reduced by its number of parameters, as in
@@ -237,7 +247,7 @@ def explained_entropy(X, codes, weights, log_probability) -> Explained | None:
     # To know nothing is no divergence, though a constant may be surer.
     least = float(-np.log(len(shares)) / entropy)
     if n_parameters > n_rows / 2:
-        return Explained(share, -np.inf, 0.0, least)
+        return ExplainedVariance(share, -np.inf, 0.0, least)
     X = divided(X, magnitude(X))
     with warnings.catch_warnings():
         # Of columns with outliers it may be sure of a wrong class: log 0.
@@ -248,7 +258,9 @@ def explained_entropy(X, codes, weights, log_probability) -> Explained | None:
     column = columns_of(codes, line.classes_)
     of_line = log_probability_of_line[np.arange(n_rows), column]
     linear = np.average(of_line, weights=weights) - n_parameters / n_rows
-    return Explained(share, float(1 + linear / entropy), _MARGIN_OF_ENTROPY, least)
+    return ExplainedVariance(
+        share, float(1 + linear / entropy), _MARGIN_OF_ENTROPY, least
+    )
 
 
 # ---- members with absurd predictions
@@ -315,7 +327,7 @@ def _absurd(fitted: Fitted, alive: np.ndarray) -> np.ndarray:
 
 def _of_mean_weights(fitted: Fitted, networks: np.ndarray, inputs: np.ndarray):
     """What their likelihood makes of standardised inputs, (networks, rows, ...)."""
-    posterior = MeanWeights.of(fitted.trained.posterior.select(networks))
+    posterior = MeanWeightPosterior.of(fitted.trained.posterior.select(networks))
     x = torch.as_tensor(inputs).to(posterior.device, posterior.dtype).unsqueeze(0)
     with torch.no_grad():
         values = posterior.components(posterior.outputs(x, range(1)))

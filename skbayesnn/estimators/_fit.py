@@ -14,14 +14,14 @@ import numpy as np
 import torch
 
 from skbayesnn import _validation
-from skbayesnn._data.training_rows import Design
-from skbayesnn._engine.config import Hook, Members, Plan
+from skbayesnn._data.training_rows import TrainingRows
+from skbayesnn._engine.config import Hook, MemberParams, TrainingConfig
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.training import Trained, start, train
-from skbayesnn._runtime import undisturbed
+from skbayesnn._runtime import default_settings
 from skbayesnn._sklearn_compat import callback_context, has_callbacks
 from skbayesnn.estimators import _selection
-from skbayesnn.estimators._job import Task, joined
+from skbayesnn.estimators._job import TrainingJob, joined
 
 # ---- progress
 
@@ -114,22 +114,22 @@ def tqdm_bar(**options):
 class Fitted:
     """One estimator's trained networks, before they become plain arrays."""
 
-    task: Task
+    task: TrainingJob
     trained: Trained
 
     @classmethod
-    def of(cls, task: Task, trained: Trained) -> "Fitted":
+    def of(cls, task: TrainingJob, trained: Trained) -> "Fitted":
         """With the noise that rows held out have told the task."""
         if task.noise is None:
             return cls(task, trained)
-        posterior = trained.posterior.with_noise(task.noise)
+        posterior = trained.posterior.with_predictive_params(task.noise)
         return cls(task, replace(trained, posterior=posterior))
 
 
-@undisturbed
+@default_settings
 def train_together(
     estimators: Sequence,
-    tasks: Sequence[Task],
+    tasks: Sequence[TrainingJob],
     device: str | None = None,
 ) -> list[Fitted]:
     """Train estimators whose tasks are made.
@@ -153,7 +153,7 @@ def train_together(
             )
     place = _validation.device_for_fit(device or estimators[0].device)
     dtype = computed_in(plan, place)
-    tasks = _selection.settled(tasks, place, dtype)
+    tasks = _selection.select_settings(tasks, place, dtype)
     members, design = joined(tasks, place, dtype)
     posterior = start(plan, members, place, dtype)
     trained = run(estimators, plan, members, design, posterior)
@@ -168,9 +168,9 @@ def train_together(
 
 def run(
     estimators,
-    plan: Plan,
-    members: Members,
-    design: Design,
+    plan: TrainingConfig,
+    members: MemberParams,
+    design: TrainingRows,
     posterior: Posterior,
     optimizer_state=None,
     first_epoch: int = 0,
@@ -205,7 +205,7 @@ class _Reported(Hook):
         self._report(n_done)
 
 
-def all_failed(plan: Plan, trained: Trained) -> FloatingPointError:
+def all_failed(plan: TrainingConfig, trained: Trained) -> FloatingPointError:
     """Why there is nothing to predict with."""
     return FloatingPointError(
         "the loss of every network became infinite or NaN, first in epoch "
@@ -216,6 +216,6 @@ def all_failed(plan: Plan, trained: Trained) -> FloatingPointError:
     )
 
 
-def computed_in(plan: Plan, device: torch.device) -> torch.dtype:
+def computed_in(plan: TrainingConfig, device: torch.device) -> torch.dtype:
     """The plan's precision; Apple GPUs have float32 only."""
     return torch.float32 if device.type == "mps" else plan.dtype

@@ -16,7 +16,11 @@ from skbayesnn import _validation
 from skbayesnn._data.sparse_rows import SparseRows, suits_sparse_rows
 from skbayesnn._data.training_rows import Scaling
 from skbayesnn._engine.objective import weight_decay
-from skbayesnn._engine.posterior import MeanWeights, OpenPosterior, Posterior
+from skbayesnn._engine.posterior import (
+    MeanWeightPosterior,
+    Posterior,
+    PosteriorPredictor,
+)
 from skbayesnn._engine.resources import tensor_of
 from skbayesnn._likelihoods import Likelihood, likelihood_from
 from skbayesnn._likelihoods.gaussian import UNBOUNDED
@@ -342,12 +346,12 @@ def posterior_by(estimator, X, method: str) -> Posterior:
     """The fitted posterior, or with ``"mean_weights"`` its networks of mean weights."""
     _validation.check_option("method", method, METHODS)
     posterior = fitted_posterior(estimator, X)
-    return MeanWeights.of(posterior) if method == "mean_weights" else posterior
+    return MeanWeightPosterior.of(posterior) if method == "mean_weights" else posterior
 
 
 def open_posterior(
     estimator, X, posterior: Posterior | None = None, n_draws: int | None = None
-) -> OpenPosterior:
+) -> PosteriorPredictor:
     """The draws of a posterior, by default the fitted one's, on checked rows."""
     posterior = posterior or fitted_posterior(estimator, X)
     scaling = scaling_of(estimator)
@@ -366,7 +370,7 @@ def open_posterior(
 
     budget = int(sklearn.get_config()["working_memory"] * 2**20)
     n_draws = n_draws or estimator.n_draws
-    return OpenPosterior(posterior, rows, X.shape[0], n_draws, budget, is_sparse)
+    return PosteriorPredictor(posterior, rows, X.shape[0], n_draws, budget, is_sparse)
 
 
 def warn_of_nan(predicted: np.ndarray) -> None:

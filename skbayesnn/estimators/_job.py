@@ -1,7 +1,7 @@
 """Convert constructor parameters and rows to a training job.
 
-Parameters are checked here. Members of one program share a :class:`Plan`; tau, dropout
-rates, prior scales, seeds and rows may differ.
+Parameters are checked here. Members of one program share a :class:`TrainingConfig`;
+tau, dropout rates, prior scales, seeds and rows may differ.
 """
 
 import math
@@ -13,14 +13,14 @@ import torch
 from sklearn.model_selection import train_test_split
 
 from skbayesnn import _validation
-from skbayesnn._data.training_rows import Design, Scaling, Share
+from skbayesnn._data.training_rows import RowSubset, Scaling, TrainingRows
 from skbayesnn._data.validation import Table, stacked
-from skbayesnn._engine.config import Hook, Members, Plan
+from skbayesnn._engine.config import Hook, MemberParams, TrainingConfig
 from skbayesnn._families import Family
 from skbayesnn._likelihoods import LIKELIHOODS, Likelihood
 from skbayesnn._networks import Network
 from skbayesnn._networks.activations import ACTIVATIONS
-from skbayesnn.estimators._training_data import Prepared
+from skbayesnn.estimators._training_data import TrainingData
 from skbayesnn.networks import MLP
 
 # ---- what a method (MC dropout, Bayes by Backprop, ...) adds to a fit
@@ -40,8 +40,8 @@ class VariationalSpec:
         A key of ``skbayesnn._priors.PRIORS``.
     prior_fields : mapping of str to float or ndarray of shape (layers,)
         The prior's numbers beside ``length_scale``.
-    kl_weighting, kl_warm_up, gradient, n_training_draws, perturbed, noise_from, hooks
-        As in :class:`skbayesnn._engine.config.Plan`.
+    kl_weighting, kl_warm_up, gradient, n_training_draws, perturbed, variance_source, hooks
+        As in :class:`skbayesnn._engine.config.TrainingConfig`.
     """
 
     dropout: np.ndarray
@@ -53,7 +53,7 @@ class VariationalSpec:
     gradient: str = "pathwise"
     n_training_draws: int = 1
     perturbed: bool = False
-    noise_from: str = "residuals"
+    variance_source: str = "residuals"
     hooks: tuple[Callable[[], Hook], ...] = ()
 
 
@@ -100,7 +100,7 @@ class Specification:
     validation : ndarray of int
         Rows that stop the training; may be empty.
     n_batches, learning_rate, cosine, patience, tol, keep_interrupted, dtype
-        As in :class:`skbayesnn._engine.config.Plan`.
+        As in :class:`skbayesnn._engine.config.TrainingConfig`.
     n_epochs : int
     settings : tuple of Setting
         Among which rows that are held out may choose, first the estimator's own; empty
@@ -129,7 +129,7 @@ class Specification:
 
 
 def specify(
-    estimator, prepared: Prepared, hidden: Sequence[int] | int | None = None
+    estimator, prepared: TrainingData, hidden: Sequence[int] | int | None = None
 ) -> Specification:
     """What an estimator asks for on these rows.
 
@@ -155,7 +155,7 @@ def specify(
     _refuse_too_large(estimator, network, n_members)
     n_batches = -(-len(rows) // _validation.batch_rows(estimator.batch_size, len(rows)))
     n_epochs = _validation.epochs(
-        estimator.max_iter, len(rows), n_batches, estimator._steps_per_root
+        estimator.max_iter, len(rows), n_batches, estimator._steps_per_sqrt_n
     )
     length_scale = estimator._length_scales(network.prior_fan_ins, n_rows)
     own = Setting(length_scale, n_epochs)
@@ -281,8 +281,8 @@ def _scales_to_try(estimator, fan_ins, n_rows: float) -> list[np.ndarray]:
 def _leaves_training(estimator, n_rows: float) -> bool:
     """Whether so many rows may choose how long a perceptron is trained."""
     most = estimator.max_iter
-    is_open = isinstance(most, str) and most == "auto" and estimator.network is None
-    return is_open and n_rows < estimator._chooses_length_below
+    is_auto = isinstance(most, str) and most == "auto" and estimator.network is None
+    return is_auto and n_rows < estimator._selects_epochs_below
 
 
 def _to_choose_from(
@@ -372,7 +372,7 @@ _LEAST_TAU, _MOST_TAU = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
-class Task:
+class TrainingJob:
     """One estimator's part of a program.
 
     Parameters
@@ -391,13 +391,13 @@ class Task:
         Among which rows that are held out may choose; of a task that has chosen, or
         may not, none.
     noise : dict of ndarray of shape (targets,), or None
-        The likelihood's ``noise_of_predictions``, as rows that are held out have it.
+        The likelihood's ``predictive_params``, as rows that are held out have it.
     """
 
-    plan: Plan
-    members: Members
+    plan: TrainingConfig
+    members: MemberParams
     table: Table
-    shares: tuple[Share, ...]
+    shares: tuple[RowSubset, ...]
     dropout: np.ndarray
     length_scale: np.ndarray
     tau: np.ndarray | None
@@ -422,7 +422,7 @@ class Task:
         return float(np.dot(sums, counts / self.n_members))
 
     @property
-    def leaves_noise(self) -> bool:
+    def estimates_variance(self) -> bool:
         """Whether the noise is for rows to say that are held out.
 
         Where residuals would be asked of the training rows, and the likelihood's noise
@@ -431,9 +431,9 @@ class Task:
         """
         plan, likelihood = self.plan, self.plan.likelihood
         told_better = not likelihood.gaussian_targets or self._leaves_length_scale
-        asked = plan.noise_from == "held_out" and plan.patience is None
+        asked = plan.variance_source == "held_out" and plan.patience is None
         asked |= plan.asks_residuals and told_better
-        return bool(likelihood.noise_of_predictions) and asked
+        return bool(likelihood.predictive_params) and asked
 
     @property
     def estimates_tau(self) -> bool:
@@ -443,7 +443,7 @@ class Task:
         """
         plan = self.plan
         of_y = plan.perturbed and plan.likelihood.gaussian_targets > 0
-        return bool(of_y) and self.leaves_noise
+        return bool(of_y) and self.estimates_variance
 
     @property
     def variance_of_y(self) -> np.ndarray:
@@ -463,14 +463,14 @@ class Task:
         return any(not np.array_equal(scale, scales[0]) for scale in scales)
 
     @property
-    def is_open(self) -> bool:
+    def needs_selection(self) -> bool:
         """Whether rows that are held out have something to say.
 
         One setting is no choice, but the noise may be open.
         """
-        return len(self.settings) > (0 if self.leaves_noise else 1)
+        return len(self.settings) > (0 if self.estimates_variance else 1)
 
-    def for_streaming(self, horizon: int, n_epochs: int) -> "Task":
+    def for_streaming(self, horizon: int, n_epochs: int) -> "TrainingJob":
         """Epochs at a constant learning rate, within a warm-up of ``horizon``."""
         plan = replace(
             self.plan,
@@ -482,7 +482,7 @@ class Task:
         members = replace(self.members, n_epochs=of_members)
         return replace(self, plan=plan, members=members)
 
-    def of_length_scale(self, length_scale: np.ndarray) -> "Task":
+    def of_length_scale(self, length_scale: np.ndarray) -> "TrainingJob":
         """The same under a prior of other scales, (layers,)."""
         prior = [
             fields | {"length_scale": np.full(self.n_members, scale)}
@@ -494,9 +494,9 @@ class Task:
             length_scale=length_scale,
         )
 
-    def under(
+    def with_setting(
         self, setting: Setting, noise: dict[str, np.ndarray] | None = None
-    ) -> "Task":
+    ) -> "TrainingJob":
         """The same with what was chosen."""
         task = self.of_length_scale(setting.length_scale)
         n_epochs = np.full_like(task.members.n_epochs, setting.n_epochs)
@@ -509,12 +509,12 @@ class Task:
         tau = np.repeat(1 / variance[None], self.n_members, axis=0)
         return replace(task, members=replace(members, tau=tau)).holding_noise()
 
-    def holding_noise(self) -> "Task":
+    def holding_noise(self) -> "TrainingJob":
         """The same with a noise of the training that stays where it starts."""
         learns = np.zeros(self.n_members, dtype=bool)
         return replace(self, members=replace(self.members, learns_noise=learns))
 
-    def going_on(self, scaling: Scaling, seeds: np.ndarray) -> "Task":
+    def resumed_from(self, scaling: Scaling, seeds: np.ndarray) -> "TrainingJob":
         """The same in the scaling and with the networks of an earlier fit."""
         members = replace(
             self.members,
@@ -524,7 +524,7 @@ class Task:
         shares = tuple(replace(share, scaling=scaling) for share in self.shares)
         return replace(self, members=members, shares=shares)
 
-    def under_prior(self, prior: list[dict[str, np.ndarray]]) -> "Task":
+    def under_prior(self, prior: list[dict[str, np.ndarray]]) -> "TrainingJob":
         """The same with an earlier posterior as the prior, its fields per layer.
 
         Without warm-up of the KL: what is known already would be forgotten.
@@ -537,8 +537,8 @@ class Task:
 
 
 def task_of(
-    estimator, prepared: Prepared, hidden: Sequence[int] | int | None = None
-) -> Task:
+    estimator, prepared: TrainingData, hidden: Sequence[int] | int | None = None
+) -> TrainingJob:
     """An estimator's part of a program that trains on these rows.
 
     hidden : as in :func:`specify`
@@ -546,7 +546,7 @@ def task_of(
     return make_task(prepared, specify(estimator, prepared, hidden))
 
 
-def make_task(prepared: Prepared, asked: Specification) -> Task:
+def make_task(prepared: TrainingData, asked: Specification) -> TrainingJob:
     """What is asked for, in the network's scale."""
     table, weights = prepared.table, asked.weights
     scaling = prepared.scaling(
@@ -555,7 +555,7 @@ def make_task(prepared: Prepared, asked: Specification) -> Task:
         inputs=asked.standardize,
         targets=asked.standardize and asked.likelihood.standardizes_y,
         robust=asked.likelihood.robust,
-        alike=asked.network.alike_inputs,
+        alike=asked.network.input_groups,
     )
     n_members = len(asked.seeds)
     if asked.likelihood.of_classes:
@@ -563,7 +563,7 @@ def make_task(prepared: Prepared, asked: Specification) -> Task:
     else:
         y = scaling.y_to_network(table.y[asked.rows])
     statistics = asked.likelihood.statistics(y, weights)
-    members = Members(
+    members = MemberParams(
         seeds=asked.seeds,
         keep=np.repeat(1 - asked.variational.dropout[:, None], n_members, axis=1),
         prior=_prior_fields(asked.variational, asked.length_scale, n_members),
@@ -572,11 +572,11 @@ def make_task(prepared: Prepared, asked: Specification) -> Task:
         n_epochs=np.full(n_members, asked.n_epochs),
         learns_noise=np.ones(n_members, dtype=bool),
     )
-    return Task(
+    return TrainingJob(
         plan=_plan(asked),
         members=members,
         table=table,
-        shares=(Share(n_members, asked.rows, weights, asked.validation, scaling),),
+        shares=(RowSubset(n_members, asked.rows, weights, asked.validation, scaling),),
         dropout=asked.variational.dropout,
         length_scale=asked.length_scale,
         tau=asked.tau,
@@ -585,8 +585,8 @@ def make_task(prepared: Prepared, asked: Specification) -> Task:
 
 
 def joined(
-    tasks: Sequence[Task], device: torch.device, dtype: torch.dtype
-) -> tuple[Members, Design]:
+    tasks: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
+) -> tuple[MemberParams, TrainingRows]:
     """All members of some tasks, one after the other, and their rows."""
     table, starts = stacked([task.table for task in tasks])
     shares = [
@@ -594,8 +594,8 @@ def joined(
         for task, start in zip(tasks, starts, strict=True)
         for share in task.shares
     ]
-    members = Members.concatenate([task.members for task in tasks])
-    return members, Design(table, shares, device, dtype)
+    members = MemberParams.concatenate([task.members for task in tasks])
+    return members, TrainingRows(table, shares, device, dtype)
 
 
 def _network_tau(tau, scaling: Scaling, n_members: int) -> np.ndarray:
@@ -624,9 +624,9 @@ def _prior_fields(variational: VariationalSpec, length_scale, n_members: int):
     ]
 
 
-def _plan(asked: Specification) -> Plan:
+def _plan(asked: Specification) -> TrainingConfig:
     """What the members of its program have in common."""
-    return Plan(
+    return TrainingConfig(
         network=asked.network,
         likelihood=asked.likelihood,
         n_batches=asked.n_batches,
@@ -641,7 +641,7 @@ def _plan(asked: Specification) -> Plan:
         gradient=asked.variational.gradient,
         n_training_draws=asked.variational.n_training_draws,
         perturbed=asked.variational.perturbed,
-        noise_from=asked.variational.noise_from,
+        variance_source=asked.variational.variance_source,
         dtype=asked.dtype,
         hooks=asked.variational.hooks,
     )

@@ -13,7 +13,7 @@ from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.resources import tensor_of
 from skbayesnn._families.mean_field import signal_to_noise
 from skbayesnn._networks import MLP
-from skbayesnn._runtime import changed_at_once
+from skbayesnn._runtime import atomic_update
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
 
@@ -136,7 +136,7 @@ class Prunable(BayesianNetwork):
                 "`X` and `y` are the rows to score and must be given together; got "
                 f"only {'y' if X is None else 'X'}."
             )
-        with changed_at_once(self) as new:
+        with atomic_update(self) as new:
             before = None if X is None else new.score(X, y)
             sizes, posterior = self._sizes_of_fit(), self._plain_posterior()
             posterior = prune(posterior, choose(posterior))

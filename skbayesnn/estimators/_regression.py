@@ -10,7 +10,7 @@ from skbayesnn import _validation
 from skbayesnn._data.validation import check_regression
 from skbayesnn._engine.resources import slots
 from skbayesnn._predictive.mixin import (
-    OpenPredictive,
+    PredictiveBlocks,
     RegressionPredictiveMixin,
     mean_and_covariance,
 )
@@ -22,7 +22,7 @@ from skbayesnn._predictive.summaries import (
     chosen,
     framed,
 )
-from skbayesnn._runtime import prediction
+from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import RegressorMixin
 from skbayesnn._typing import Array, MatrixLike, RandomState
 from skbayesnn.estimators._base import BayesianNetwork
@@ -137,7 +137,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         *,
         method: str = "draws",
     ) -> Array | tuple[Array, Array]: ...
-    @prediction
+    @on_snapshot
     def predict(self, X, return_std=False, return_cov=False, *, method="draws"):
         """Predictive mean (eq. 5), and the total predictive standard deviation.
 
@@ -201,7 +201,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         kind: str | list[str] | tuple[str, ...] | None = "total",
         as_frame: bool = False,
     ) -> Any: ...
-    @prediction
+    @on_snapshot
     def predict_uncertainty(self, X, kind="total", as_frame=False):
         """Standard deviation of the predictive, whole or in its two parts (eq. 6).
 
@@ -231,7 +231,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         )
         return framed(values, kind, X) if as_frame else values
 
-    @prediction
+    @on_snapshot
     def sample_f(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
@@ -254,7 +254,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         )
         return self._values_of_y(components.mean)
 
-    @prediction
+    @on_snapshot
     def sample_y(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
@@ -267,7 +267,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         )
         return self._values_of_y(components.sample(random))
 
-    @prediction
+    @on_snapshot
     def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
         """Log density of y under the predictive mixture (eq. 8).
 
@@ -291,11 +291,11 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             result[chunk] = density.value
         return result + self._scaling.log_density_shift()
 
-    @prediction
+    @on_snapshot
     def _open_predictive(self, X):
         return self._opened(self._checked_inputs(X))
 
-    def _opened(self, X, posterior=None) -> OpenPredictive:
+    def _opened(self, X, posterior=None) -> PredictiveBlocks:
         """X is checked."""
         opened = open_posterior(self, X, posterior)
         scaling = self._scaling
@@ -307,7 +307,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
                 components, self.y_ndim_ == 1, scaling, dtype=dtype
             )
 
-        return OpenPredictive(X.shape[0], of_rows, opened.block)
+        return PredictiveBlocks(X.shape[0], of_rows, opened.block)
 
     @slots.one()
     def _mean_and_stds(

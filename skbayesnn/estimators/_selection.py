@@ -20,8 +20,8 @@ import torch
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
-from skbayesnn._data.training_rows import Share
-from skbayesnn._engine.config import Members
+from skbayesnn._data.training_rows import RowSubset
+from skbayesnn._engine.config import MemberParams
 from skbayesnn._engine.held_out_tau import (
     Ensemble,
     TauOfHeldOut,
@@ -37,7 +37,7 @@ from skbayesnn._engine.training import (
 )
 from skbayesnn._likelihoods import Likelihood
 from skbayesnn._runtime import warn
-from skbayesnn.estimators._job import MOST_ENTRIES, Setting, Task, joined
+from skbayesnn.estimators._job import MOST_ENTRIES, Setting, TrainingJob, joined
 
 # Parts of the rows, and how many of them are held out: all, or from so many rows on
 # two or one, which say as much at less of the cost (benchmarks/STUDY.md).
@@ -57,7 +57,7 @@ _MOST_HELD_OUT = 10_000
 
 
 @dataclass(frozen=True)
-class Judgement:
+class HeldOutScore:
     """What the held-out rows say of a setting.
 
     Parameters
@@ -67,7 +67,7 @@ class Judgement:
         no rows where none can be held out.
     weights : ndarray of shape (rows,)
     noise : dict of ndarray of shape (targets,), or None
-        The likelihood's ``noise_of_predictions``, under which the density is; None
+        The likelihood's ``predictive_params``, under which the density is; None
         where the noise is not for them to say.
     error : float
         Of an ensemble: mean square of the residuals, in variances of y, of the target
@@ -85,7 +85,7 @@ class Judgement:
         total = float(self.weights @ self.density)
         return total if self.weights.any() and np.isfinite(total) else -np.inf
 
-    def is_better_than(self, other: "Judgement") -> bool:
+    def is_better_than(self, other: "HeldOutScore") -> bool:
         """By more than the standard error, over rows, of the difference."""
         if self.score <= other.score:
             return False
@@ -97,15 +97,15 @@ class Judgement:
         return self.score - other.score > np.sqrt(squares)
 
 
-_NOTHING = Judgement(np.empty(0), np.empty(0))
+_NOTHING = HeldOutScore(np.empty(0), np.empty(0))
 
 
-def settled(
-    tasks: Sequence[Task], device: torch.device, dtype: torch.dtype
-) -> list[Task]:
+def select_settings(
+    tasks: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
+) -> list[TrainingJob]:
     """The tasks of one program; those that leave something open have chosen."""
     tasks = list(tasks)
-    still_open = [i for i, task in enumerate(tasks) if task.is_open]
+    still_open = [i for i, task in enumerate(tasks) if task.needs_selection]
     # No more networks at once than the program itself has.
     n_members = sum(task.n_members for task in tasks)
     while still_open:
@@ -114,15 +114,15 @@ def settled(
         part, still_open = still_open[:n_tasks], still_open[n_tasks:]
         judged = judgements([tasks[i] for i in part], device, dtype)
         for i, of_task in zip(part, judged, strict=True):
-            tasks[i] = _chosen(tasks[i], of_task)
+            tasks[i] = _with_best_setting(tasks[i], of_task)
         _warn_if_far_off(max(one.error for of_task in judged for one in of_task))
-    untold = [t for t in tasks if t.leaves_noise and t.noise is None]
+    untold = [t for t in tasks if t.estimates_variance and t.noise is None]
     if untold:
         _warn_of_noise(untold[0])
     return tasks
 
 
-def _warn_of_noise(task: Task) -> None:
+def _warn_of_noise(task: TrainingJob) -> None:
     """Say that no row outside of the training has told what the noise is."""
     n_rows, n_inputs = len(task.shares[0].rows), task.table.X.shape[1]
     if n_rows * n_inputs >= MOST_ENTRIES:
@@ -131,7 +131,7 @@ def _warn_of_noise(task: Task) -> None:
         why = f"of {n_rows} rows too few differ, or the networks diverged, so that"
     likelihood = task.plan.likelihood
     given = "tau" if likelihood.learned else ""
-    if "predictive_log_df" in likelihood.noise_of_predictions:
+    if "predictive_log_df" in likelihood.predictive_params:
         given += f"{' and ' if given else ''}likelihood_options={{'df': ...}}"
     warn(
         f"{why} none are held out to tell the noise of y: it is that of rows that the "
@@ -154,10 +154,10 @@ def _warn_if_far_off(error: float) -> None:
 
 
 def judgements(
-    tasks: Sequence[Task], device: torch.device, dtype: torch.dtype
-) -> list[list[Judgement]]:
+    tasks: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
+) -> list[list[HeldOutScore]]:
     """On all settings of each task, in their order."""
-    judged: list[list[Judgement]] = [[] for _ in tasks]
+    judged: list[list[HeldOutScore]] = [[] for _ in tasks]
     for program in zip_longest(*map(_without_folds, tasks)):
         there = [i for i, task in enumerate(program) if task]
         found = _of_program([program[i] for i in there], device, dtype)
@@ -166,7 +166,7 @@ def judgements(
     return judged
 
 
-def _of_program(tasks, device, dtype) -> list[list[Judgement]]:
+def _of_program(tasks, device, dtype) -> list[list[HeldOutScore]]:
     """As ``judgements``, on tasks that leave the folds out already."""
     trained = [task for task in tasks if task.shares]
     if not trained:
@@ -179,10 +179,10 @@ def _of_program(tasks, device, dtype) -> list[list[Judgement]]:
         hooks.append(TauOfHeldOut(design, ensembles, _N_DRAWS, members.tau))
     posterior = start(plan, members, device, dtype)
     of_all = train(plan, members, design, posterior, hooks=hooks)
-    judgement: Callable[..., Judgement]
+    judgement: Callable[..., HeldOutScore]
     if trained[0].estimates_tau:
         judgement, predicted = _by_level, validation_draws
-    elif trained[0].leaves_noise:
+    elif trained[0].estimates_variance:
         judgement = partial(_by_noise, plan.likelihood)
         predicted = validation_draws
     else:
@@ -205,7 +205,7 @@ def _of_program(tasks, device, dtype) -> list[list[Judgement]]:
     return judged
 
 
-def _ensembles(tasks: Sequence[Task]) -> list[Ensemble]:
+def _ensembles(tasks: Sequence[TrainingJob]) -> list[Ensemble]:
     """Of every task in turn those of its settings."""
     found, first = [], 0
     for task in tasks:
@@ -217,7 +217,7 @@ def _ensembles(tasks: Sequence[Task]) -> list[Ensemble]:
     return found
 
 
-def _of_settings(task: Task, said: np.ndarray, judgement) -> list[Judgement]:
+def _of_settings(task: TrainingJob, said: np.ndarray, judgement) -> list[HeldOutScore]:
     """said : (networks, rows, ...), the networks by fold and setting"""
     rows = [one.validation for one in task.shares]
     of_all = np.concatenate(rows)
@@ -240,8 +240,11 @@ def _of_settings(task: Task, said: np.ndarray, judgement) -> list[Judgement]:
     return judged
 
 
-def _error(task: Task, draws: np.ndarray, weights: np.ndarray) -> float:
-    """See ``Judgement``; draws : (rows, fields, draws, targets), the residuals first"""
+def _error(task: TrainingJob, draws: np.ndarray, weights: np.ndarray) -> float:
+    """Of a ``HeldOutScore``.
+
+    draws : (rows, fields, draws, targets), the residuals first
+    """
     draws = finite(draws)
     if not (weights.any() and draws.size):
         return 0.0
@@ -270,7 +273,7 @@ def folds_of(X, labels: np.ndarray | None = None) -> np.ndarray:
     return fold[number.ravel()]
 
 
-def _without_folds(task: Task) -> list[Task]:
+def _without_folds(task: TrainingJob) -> list[TrainingJob]:
     """Networks for every fold and setting; none where no row can be held out.
 
     One network each, or several of an ensemble whose noise is open. There is one task
@@ -288,7 +291,7 @@ def _without_folds(task: Task) -> list[Task]:
         task.plan,
         patience=None,
         keep_interrupted=False,
-        noise_from="held_out" if task.leaves_noise else "training",
+        variance_source="held_out" if task.estimates_variance else "training",
         hooks=(),
     )
     table = replace(table, sample_weight=weights)
@@ -297,7 +300,7 @@ def _without_folds(task: Task) -> list[Task]:
     for _, settings in groupby(task.settings, key=lambda one: one.n_epochs):
         group = tuple(settings)
         shares = tuple(
-            Share(
+            RowSubset(
                 n_members=len(group) * len(networks),
                 rows=rows[~out],
                 weights=share.weights[~out],
@@ -306,8 +309,8 @@ def _without_folds(task: Task) -> list[Task]:
             )
             for out in held_out
         )
-        each = [task.under(one).members.select(networks) for one in group]
-        members = Members.concatenate(each)
+        each = [task.with_setting(one).members.select(networks) for one in group]
+        members = MemberParams.concatenate(each)
         if _is_open_ensemble(task):
             members = _of_ensemble(task, members)
         members = members.select(np.tile(np.arange(len(members.seeds)), len(shares)))
@@ -316,7 +319,7 @@ def _without_folds(task: Task) -> list[Task]:
     return found
 
 
-def _of_ensemble(task: Task, members: Members) -> Members:
+def _of_ensemble(task: TrainingJob, members: MemberParams) -> MemberParams:
     """As they are trained without a part of the rows."""
     n_epochs = members.n_epochs
     least = np.ceil(_ENSEMBLE_STEPS / task.plan.n_batches)
@@ -339,18 +342,18 @@ def _some(rows: np.ndarray) -> np.ndarray:
     return rows[np.sort(chosen)]
 
 
-def _n_networks_of_fold(task: Task) -> int:
+def _n_networks_of_fold(task: TrainingJob) -> int:
     """For every setting: one, or an ensemble where its members are the draws."""
     if not _is_open_ensemble(task):
         return 1
     return min(task.n_members, _OF_A_PART, _OF_ALL_PARTS // _n_folds(task))
 
 
-def _is_open_ensemble(task: Task) -> bool:
-    return task.plan.perturbed and task.leaves_noise
+def _is_open_ensemble(task: TrainingJob) -> bool:
+    return task.plan.perturbed and task.estimates_variance
 
 
-def _n_folds(task: Task) -> int:
+def _n_folds(task: TrainingJob) -> int:
     if _is_open_ensemble(task):
         return min(_N_FOLDS, math.ceil(_ENSEMBLE_ROWS * _N_FOLDS / task.total_weight))
     n_folds = _N_FOLDS
@@ -360,36 +363,36 @@ def _n_folds(task: Task) -> int:
     return n_folds
 
 
-def _n_networks(task: Task) -> int:
+def _n_networks(task: TrainingJob) -> int:
     """At once, in the largest of a task's programs."""
     of_lengths = Counter(one.n_epochs for one in task.settings)
     return _n_folds(task) * _n_networks_of_fold(task) * max(of_lengths.values())
 
 
-def _by_density(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Judgement:
+def _by_density(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> HeldOutScore:
     """Of log densities, (rows,)."""
-    return Judgement(said, weights)
+    return HeldOutScore(said, weights)
 
 
-def _by_noise(likelihood: Likelihood, said, y, weights) -> Judgement:
+def _by_noise(likelihood: Likelihood, said, y, weights) -> HeldOutScore:
     """From ``validation_draws``, (rows, ..., targets), without constant targets."""
     if not (weights.any() and np.isfinite(said).all()):
-        return Judgement(np.full(len(weights), np.nan), weights)
-    density, noise = likelihood.likeliest_noise(said, weights)
-    return Judgement(density @ (np.ptp(y, axis=0) > 0), weights, noise)
+        return HeldOutScore(np.full(len(weights), np.nan), weights)
+    density, noise = likelihood.fit_predictive_params(said, weights)
+    return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, noise)
 
 
-def _by_level(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> Judgement:
+def _by_level(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> HeldOutScore:
     """As ``_by_noise``, for an ensemble that is trained under what is estimated."""
     said = finite(said)
     if not (weights.any() and said.size):
-        return Judgement(np.full(len(weights), np.nan), weights)
+        return HeldOutScore(np.full(len(weights), np.nan), weights)
     density, log_variance = likeliest_level(said, weights)
     noise = {"log_variance": log_variance}
-    return Judgement(density @ (np.ptp(y, axis=0) > 0), weights, noise)
+    return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, noise)
 
 
-def best_setting(task: Task, judged: Sequence[Judgement]) -> int:
+def best_setting(task: TrainingJob, judged: Sequence[HeldOutScore]) -> int:
     """The likeliest; a shorter training only where that is beyond doubt."""
     n_epochs = np.array([one.n_epochs for one in task.settings])
     scores = np.array([one.score for one in judged])
@@ -399,9 +402,11 @@ def best_setting(task: Task, judged: Sequence[Judgement]) -> int:
     return int(np.where(stays, scores, -np.inf).argmax())
 
 
-def _chosen(task: Task, judged: Sequence[Judgement]) -> Task:
+def _with_best_setting(
+    task: TrainingJob, judged: Sequence[HeldOutScore]
+) -> TrainingJob:
     """With the likeliest setting, and its noise; its own where nothing can be said."""
     number = best_setting(task, judged)
     if np.isfinite(judged[number].score):
-        return task.under(task.settings[number], judged[number].noise)
-    return task.under(Setting(task.length_scale, int(task.members.n_epochs[0])))
+        return task.with_setting(task.settings[number], judged[number].noise)
+    return task.with_setting(Setting(task.length_scale, int(task.members.n_epochs[0])))

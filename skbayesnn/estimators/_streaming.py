@@ -14,11 +14,11 @@ import numpy as np
 from scipy import sparse
 
 from skbayesnn import _validation
-from skbayesnn._data.training_rows import Design
+from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._data.validation import Table
 from skbayesnn.estimators import _fit, _fitted, _job
 from skbayesnn.estimators._job import leaves_length_scale
-from skbayesnn.estimators._training_data import Prepared
+from skbayesnn.estimators._training_data import TrainingData
 
 # ---- continue a training
 
@@ -26,20 +26,20 @@ from skbayesnn.estimators._training_data import Prepared
 PARTIAL_FIT_HORIZON = 2000
 
 
-def begin_stream(estimator, prepared: Prepared, n_epochs: int) -> _fit.Fitted:
+def begin_stream(estimator, prepared: TrainingData, n_epochs: int) -> _fit.Fitted:
     """Epochs over the first rows of a stream."""
     # How many rows will come is not known.
     hidden = estimator._hidden_layer_sizes(math.inf)
     task, device, dtype = _placed(estimator, prepared, hidden)
     task = task.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
     posterior = _fit.start(task.plan, task.members, device, dtype)
-    design = Design(prepared.table, task.shares, device, dtype)
+    design = TrainingRows(prepared.table, task.shares, device, dtype)
     trained = _fit.run([estimator], task.plan, task.members, design, posterior)
     return _fit.Fitted(task, trained)
 
 
-def go_on(
-    estimator, prepared: Prepared, how: str, n_epochs: int = 1, seen: float = 0.0
+def resume(
+    estimator, prepared: TrainingData, how: str, n_epochs: int = 1, seen: float = 0.0
 ) -> _fit.Fitted:
     """Train on from the present weights, in the present scaling.
 
@@ -58,7 +58,7 @@ def go_on(
         _length_scale(estimator, task.plan.network.prior_fan_ins, n_rows)
     )
     estimator._check_can_go_on(task, prepared.of_y)
-    task = task.going_on(_fitted.scaling_of(estimator), estimator.seeds_)
+    task = task.resumed_from(_fitted.scaling_of(estimator), estimator.seeds_)
     posterior = _fitted.posterior_of(estimator, device, dtype).at_rates_of(
         _fit.start(task.plan, task.members, device, dtype)
     )
@@ -69,10 +69,10 @@ def go_on(
         task = task.under_prior(estimator.prior_)
     if how == "warm" and task.estimates_tau:
         # That of the fit before, if it is not a stream's.
-        noise = set(task.plan.likelihood.noise_of_predictions)
+        noise = set(task.plan.likelihood.predictive_params)
         if noise & posterior.likelihood_params.keys():
             task = task.holding_noise()
-    design = Design(prepared.table, task.shares, device, dtype, seen)
+    design = TrainingRows(prepared.table, task.shares, device, dtype, seen)
     trained = _fit.run(
         [estimator],
         task.plan,
@@ -82,7 +82,7 @@ def go_on(
         estimator.optimizer_ if stream else None,
         estimator.n_epochs_seen_,
     )
-    if how == "warm" and task.leaves_noise:
+    if how == "warm" and task.estimates_variance:
         # No rows are held out of what goes on.
         noisy = trained.posterior.with_noise_of(posterior)
         trained = replace(trained, posterior=noisy)
@@ -107,7 +107,7 @@ def _placed(estimator, prepared, hidden):
     return task, device, _fit.computed_in(task.plan, device)
 
 
-def check_same_network(estimator, task: _job.Task, of_y: dict) -> None:
+def check_same_network(estimator, task: _job.TrainingJob, of_y: dict) -> None:
     """What is continued must be the same network.
 
     Raises
@@ -137,7 +137,7 @@ def check_same_network(estimator, task: _job.Task, of_y: dict) -> None:
         )
 
 
-def _check_same_targets(estimator, task: _job.Task, of_y: dict) -> None:
+def _check_same_targets(estimator, task: _job.TrainingJob, of_y: dict) -> None:
     """y must have the classes, or the number of targets, of the fit before."""
     if "classes_" not in of_y:
         now, before = task.scaling.n_targets, len(estimator.y_mean_)
@@ -178,7 +178,7 @@ def with_kept(table: Table, kept: Kept | None) -> Table:
     return table.append(Table(X, kept["y"], weights))
 
 
-def kept_of(table: Table, kept: Kept | None, n_rows: int, seed: int) -> Kept:
+def update_reservoir(table: Table, kept: Kept | None, n_rows: int, seed: int) -> Kept:
     """A sample of so many of the rows so far: those of the smallest random keys.
 
     Keys from the smallest one on that was ever left out are left out for good: rows of

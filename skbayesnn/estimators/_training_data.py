@@ -13,7 +13,7 @@ from skbayesnn._runtime import warn, warn_once
 
 
 @dataclass(frozen=True)
-class Prepared:
+class TrainingData:
     """What ``fit`` was given, checked; the candidates of a search share one per fold.
 
     Parameters
@@ -66,7 +66,7 @@ def prepare(
     y_val=None,
     *,
     reset: bool = True,
-) -> Prepared:
+) -> TrainingData:
     """Checked arguments of an estimator's ``fit``.
 
     reset : bool, whether the columns of X are new to the estimator
@@ -80,7 +80,7 @@ def prepare(
         _warn_of_constant_targets(table)
     rows = np.flatnonzero(table.sample_weight > 0)
     table, validation = _with_validation(estimator, table, X_val, y_val, of_y)
-    return Prepared(table, rows, validation, of_y)
+    return TrainingData(table, rows, validation, of_y)
 
 
 def _with_validation(estimator, table, X_val, y_val, of_y):

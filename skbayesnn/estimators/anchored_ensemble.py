@@ -35,7 +35,7 @@ class _AnchoredEnsemble(BayesianNetwork):
             prior="anchored",
             prior_fields={"bias_length_scale": self._bias_length_scale(fan_ins)},
             perturbed=perturbed,
-            noise_from="held_out" if perturbed else "residuals",
+            variance_source="held_out" if perturbed else "residuals",
         )
 
     def _bias_length_scale(self, fan_ins):

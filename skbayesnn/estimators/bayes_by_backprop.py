@@ -442,7 +442,7 @@ x_mean_, x_scale_
         self._store(locals())
 
     @property
-    def _chooses_length_below(self):
+    def _selects_epochs_below(self):
         """None: its posterior does not over-fit with time (benchmarks/STUDY.md)."""
         return 0
 

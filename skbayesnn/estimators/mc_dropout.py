@@ -53,7 +53,7 @@ class _MCDropout(BayesianNetwork):
             rates,
             families,
             n_training_draws=_validation.training_draws(self),
-            noise_from="held_out" if self._learns_rates else "residuals",
+            variance_source="held_out" if self._learns_rates else "residuals",
         )
 
     def _warn_if_doubtful(self, table, rows, weights):
@@ -353,7 +353,7 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         self._store(locals())
 
     @property
-    def _chooses_length_below(self):
+    def _selects_epochs_below(self):
         """Rates that are learned over-fit noise with time: benchmarks/STUDY.md."""
         return math.inf if self._learns_rates else 0
 
@@ -499,7 +499,7 @@ x_scale_
         self._store(locals())
 
     @property
-    def _steps_per_root(self):
+    def _steps_per_sqrt_n(self):
         """A rate that is learned is soon too low for classes: benchmarks/STUDY.md."""
         return 20 if self._learns_rates else 40
 

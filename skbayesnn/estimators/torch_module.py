@@ -16,16 +16,16 @@ from torch import nn
 
 from skbayesnn._distributions.components import Gaussians, columns_of
 from skbayesnn._engine.resources import tensor_of
-from skbayesnn._predictive.classes import LabelPredictive
+from skbayesnn._predictive.classes import ClassPredictive
 from skbayesnn._predictive.mixin import (
     BLOCK,
-    OpenPredictive,
+    PredictiveBlocks,
     PredictiveMixin,
     RegressionPredictiveMixin,
     mean_and_covariance,
 )
 from skbayesnn._predictive.mixture import MixturePredictive
-from skbayesnn._runtime import undisturbed, warn
+from skbayesnn._runtime import default_settings, warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     ClassifierMixin,
@@ -85,16 +85,16 @@ class _TorchModule(PredictiveMixin, BaseEstimator):
         found = network.examine(inputs_of, n_rows)
         self._check_outputs(found)
 
-        def opened(rows: slice) -> OpenPredictive:
+        def opened(rows: slice) -> PredictiveBlocks:
             n = rows.stop - rows.start
             outputs = network.draws(inputs_of(rows), n, self.n_draws, found.layouts)
             predictive = self._predictive_of(outputs)
-            return OpenPredictive(n, predictive, min(BLOCK, n_at_once))
+            return PredictiveBlocks(n, predictive, min(BLOCK, n_at_once))
 
         of_draws = self.n_draws * found.evaluated.shape[1] * 8 * _N_COPIES
         budget = sklearn.get_config()["working_memory"] * 2**20
         n_at_once = max(int(budget / (_WORKSPACE * found.n_bytes + of_draws)), 1)
-        return OpenPredictive.in_parts(n_rows, opened, n_at_once)
+        return PredictiveBlocks.in_parts(n_rows, opened, n_at_once)
 
 
 @dataclass(eq=False)
@@ -118,7 +118,7 @@ class _TorchRegressor(RegressionPredictiveMixin, RegressorMixin, _TorchModule):
             Gaussians(mean[:, rows], variance[:, rows]), flat
         )
 
-    @undisturbed
+    @default_settings
     def predict(self, X, return_std=False, return_cov=False):
         """Predictive mean, and the total predictive standard deviation.
 
@@ -208,9 +208,9 @@ class _TorchClassifier(ClassifierMixin, _TorchModule):
         # From the order of the outputs to that of `classes_`.
         classes = self.classes_
         p = p[..., columns_of(classes, self.classes)]
-        return lambda rows: LabelPredictive(p[:, rows], classes)
+        return lambda rows: ClassPredictive(p[:, rows], classes)
 
-    @undisturbed
+    @default_settings
     def predict_proba(self, X):
         """Mean over the draws of the class probabilities.
 
@@ -226,7 +226,7 @@ class _TorchClassifier(ClassifierMixin, _TorchModule):
         blocks = self._open_predictive(X).blocks()
         return np.concatenate([one.mean() for _, one in blocks])
 
-    @undisturbed
+    @default_settings
     def predict_log_proba(self, X):
         """Logarithm of ``predict_proba``."""
         with np.errstate(divide="ignore"):

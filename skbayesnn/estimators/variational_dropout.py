@@ -62,7 +62,7 @@ class _VariationalDropout(_pruning.Prunable):
             prior=prior,
             kl_warm_up=self._warm_up(noise),
             n_training_draws=_validation.training_draws(self),
-            noise_from="held_out" if self._learns_rates else "residuals",
+            variance_source="held_out" if self._learns_rates else "residuals",
         )
 
     def _warm_up(self, noise):
@@ -247,7 +247,7 @@ y_mean_, y_scale_
         self._store(locals())
 
     @property
-    def _chooses_length_below(self):
+    def _selects_epochs_below(self):
         """With a prior without a scale noise is over-fitted: benchmarks/STUDY.md."""
         return math.inf if self._learns_rates else 0
 
@@ -343,7 +343,7 @@ x_mean_, x_scale_
         self._store(locals())
 
     @property
-    def _steps_per_root(self):
+    def _steps_per_sqrt_n(self):
         """With a prior without a scale classes are over-fitted: benchmarks/STUDY.md."""
         return 20
 

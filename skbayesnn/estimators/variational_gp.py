@@ -45,7 +45,7 @@ class _VariationalGP(BayesianNetwork):
             rates,
             families,
             n_training_draws=_validation.training_draws(self),
-            noise_from="held_out" if of_given_width else "residuals",
+            variance_source="held_out" if of_given_width else "residuals",
         )
 
     def _widths(self) -> list[float | str]:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._batch.cross_fit import cross_fitted, held_out_folds
 from skbayesnn._data.validation import named_after
 from skbayesnn._meta.functions import predict_uncertainty
-from skbayesnn._runtime import become, one_call, prediction, warn
+from skbayesnn._runtime import on_snapshot, one_call, replace_fitted, warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     OutlierMixin,
@@ -197,14 +197,14 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
             "offset_": -_threshold(of_rows, rate),
             "one_way_columns_": one_way,
         }
-        become(self, fitted)
+        replace_fitted(self, fitted)
         return self
 
     def fit_predict(self, X: MatrixLike, y: ArrayLike) -> Array:
         """``fit(X, y).predict(X)``; parameters and shapes as there."""
         return self.fit(X, y).predict(X)
 
-    @prediction
+    @on_snapshot
     def score_samples(self, X: MatrixLike) -> Array:
         """Minus the models' mean uncertainty: the lower, the further a row has drifted.
 
@@ -218,7 +218,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         """
         return -np.mean(self._of_models(X), axis=0)
 
-    @prediction
+    @on_snapshot
     def decision_function(self, X: MatrixLike) -> Array:
         """``score_samples(X) - offset_``: negative for rows that are told.
 
@@ -226,7 +226,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         """
         return self.score_samples(X) - self.offset_
 
-    @prediction
+    @on_snapshot
     def predict(self, X: MatrixLike) -> Array:
         """-1 for rows that have drifted, 1 for the others.
 
@@ -240,7 +240,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         """
         return np.where(self.decision_function(X) < 0, -1, 1)
 
-    @prediction
+    @on_snapshot
     def p_value(self, X: MatrixLike) -> float:
         """Whether rows, taken together, are more uncertain than those of the fit.
 

@@ -7,11 +7,11 @@ from scipy.special import logsumexp
 
 from skbayesnn._distributions.components import gaussian_log_density
 from skbayesnn._distributions.crps import gaussian_mixture_crps
-from skbayesnn._runtime import undisturbed
+from skbayesnn._runtime import default_settings
 from skbayesnn.metrics._validation import no_nan, present, weighted_mean
 
 
-@undisturbed
+@default_settings
 def mixture_log_density(
     y: Any,
     mean: Any,
@@ -47,7 +47,7 @@ def mixture_log_density(
     return weighted_mean(density - np.log(len(mean)), weights)
 
 
-@undisturbed
+@default_settings
 def mixture_crps(
     y: Any,
     mean: Any,

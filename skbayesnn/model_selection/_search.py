@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._batch.executor import Executor, FoldScorer, Resources
 from skbayesnn._batch.jobs import JobBuilder, network_of
 from skbayesnn._batch.outcomes import Outcome, ResultStore, hash_of
-from skbayesnn._runtime import become, one_call, warn
+from skbayesnn._runtime import one_call, replace_fitted, warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     BaseSearchCV,
@@ -152,7 +152,7 @@ class _Batched(BaseSearchCV):
             done = [store.of(names[i] for i in whole)]
             candidates = [candidates[i] for i in whole]
             fitted = replay(self, inputs, candidates, done, refit=False)
-        become(self, learned(fitted) | {"scorer_": metrics_of(inputs.scorer)})
+        replace_fitted(self, learned(fitted) | {"scorer_": metrics_of(inputs.scorer)})
         return self
 
     @available_if(lambda self: hasattr(super(), "predict"))

@@ -20,7 +20,7 @@ from skbayesnn._sklearn_compat import (
     BaseSearchCV,
     CallbackSupportMixin,
     MultimetricScorer,
-    SearchOverKnown,
+    SearchOverStored,
     callback_context,
     hand_callbacks,
     has_callbacks,
@@ -96,7 +96,7 @@ def learned(search) -> dict:
     }
 
 
-class _Replay(SearchOverKnown):
+class _Replay(SearchOverStored):
     """A search whose estimator is a ``_KnownOutcomes``."""
 
     estimator: Any
@@ -108,7 +108,7 @@ class _Replay(SearchOverKnown):
 
 
 class _KnownOutcomes(BaseEstimator):
-    """Hands out a ``_KnownMember`` for each outcome, in their order.
+    """Hands out a ``StoredEstimator`` for each outcome, in their order.
 
     What is asked for after the last of them (the refit) is the estimator itself.
     """
@@ -127,7 +127,7 @@ class _KnownOutcomes(BaseEstimator):
         if outcome is None:
             return clone(self.estimator).set_params(**params)
         self.taken.append(outcome)
-        return _KnownMember(self, params, outcome)
+        return StoredEstimator(self, params, outcome)
 
     def fit(self, X, y=None):
         """For scikit-learn's checks; the estimators handed out are fitted."""
@@ -137,7 +137,7 @@ class _KnownOutcomes(BaseEstimator):
         return self.tags
 
 
-class _KnownMember(CallbackSupportMixin, BaseEstimator):
+class StoredEstimator(CallbackSupportMixin, BaseEstimator):
     """Stands for an estimator that was trained as a member."""
 
     def __init__(self, known: _KnownOutcomes, params: dict, outcome: Outcome):
@@ -184,7 +184,7 @@ def _tell(estimator, n_epochs: int) -> None:
     fit.call_on_fit_task_end(estimator=estimator)
 
 
-class _Recalling:
+class StoredScorer:
     """A scorer that says again what it said."""
 
     said_by: Any
@@ -200,12 +200,12 @@ class _Recalling:
         return dict(score) if isinstance(score, dict) else score
 
 
-class _RecallingMany(_Recalling, MultimetricScorer):
+class _RecallingMany(StoredScorer, MultimetricScorer):
     """The same of several metrics."""
 
 
-def _recalling(scorer) -> _Recalling:
+def _recalling(scorer) -> StoredScorer:
     several = isinstance(scorer, MultimetricScorer)
-    result = with_metrics_of(_RecallingMany, scorer) if several else _Recalling()
+    result = with_metrics_of(_RecallingMany, scorer) if several else StoredScorer()
     result.said_by = scorer
     return result

@@ -17,7 +17,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 
 from skbayesnn import _validation
-from skbayesnn._runtime import changed_at_once, one_call
+from skbayesnn._runtime import atomic_update, one_call
 from skbayesnn._sklearn_compat import (
     available_if,
     num_samples,
@@ -26,9 +26,9 @@ from skbayesnn._sklearn_compat import (
 )
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators import _fit, _job
-from skbayesnn.estimators._base import BayesianNetwork, adopt, warn_if_doubtful
+from skbayesnn.estimators._base import BayesianNetwork, set_fitted, warn_if_doubtful
 from skbayesnn.estimators._job import likelihood_class
-from skbayesnn.estimators._training_data import Prepared, prepare
+from skbayesnn.estimators._training_data import TrainingData, prepare
 from skbayesnn.estimators.bayes_by_backprop import BBBClassifier, BBBRegressor
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.estimators.variational_dropout import (
@@ -103,7 +103,7 @@ class TauPathCV(BayesianNetwork):
             The fitted estimator. After an error or an interruption it is as it was
             before.
         """
-        with changed_at_once(self) as new:
+        with atomic_update(self) as new:
             prepared = prepare(new, X, y, sample_weight, X_val, y_val)
             taus = self._path(prepared)
             network = self._network().set_params(tau=taus[0])
@@ -117,7 +117,7 @@ class TauPathCV(BayesianNetwork):
             # tau goes with the width: folds have that of all rows.
             widths = network._hidden_layer_sizes(task.total_weight)
             network.set_params(hidden_layer_sizes=widths)
-            if task.is_open:
+            if task.needs_selection:
                 # tau does what a shorter training would, and what choosing the scale
                 # would: weight_decay_ goes with l^2 / tau.
                 network.set_params(
@@ -141,7 +141,7 @@ class TauPathCV(BayesianNetwork):
                 network.set_params(tau=taus[search.best_index_]), prepared
             )
             [fitted] = _fit.train_together([self], [task])
-            adopt(new, prepared, fitted)
+            set_fitted(new, prepared, fitted)
             warn_if_doubtful(new, prepared, fitted)
             new.taus_ = np.array(taus)
             new.scores_ = _scores_of(search)
@@ -153,7 +153,7 @@ class TauPathCV(BayesianNetwork):
         """There is none: of rows that come as a stream, none can be held out."""
         raise NotImplementedError
 
-    def _path(self, prepared: Prepared) -> list:
+    def _path(self, prepared: TrainingData) -> list:
         """The candidates: numbers, or lists of one per target."""
         if isinstance(self.taus, Integral):
             n = _validation.check_number("taus", self.taus, kind=Integral, low=1)
@@ -264,7 +264,7 @@ def _scores_of(search) -> np.ndarray:
     return np.stack([results[f"split{i}_test_score"] for i in range(n)], axis=1)
 
 
-def _spaced(n: int, prepared: Prepared, robust: bool) -> np.ndarray:
+def _spaced(n: int, prepared: TrainingData, robust: bool) -> np.ndarray:
     """n precisions with equal ratios, (n,), or (n, targets) where y has several."""
     table, rows = prepared.table, prepared.rows
     weights = table.sample_weight[rows]

@@ -27,7 +27,7 @@ from skbayesnn._data.validation import (
     check_row_weights,
     refuse_columns_that_are_not_numbers,
 )
-from skbayesnn._runtime import changed_at_once
+from skbayesnn._runtime import atomic_update
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     OneToOneFeatureMixin,
@@ -353,7 +353,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is "
                 "None."
             )
-        with changed_at_once(self) as new:
+        with atomic_update(self) as new:
             refuse_columns_that_are_not_numbers(X)
             X = validate_data(new, X, dtype=list(FLOATS))
             weights = check_row_weights(sample_weight, X)

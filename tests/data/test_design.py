@@ -6,7 +6,7 @@ import torch
 from scipy import sparse
 
 from skbayesnn._data import training_rows
-from skbayesnn._data.training_rows import Design, Scaling, Share
+from skbayesnn._data.training_rows import RowSubset, Scaling, TrainingRows
 from skbayesnn._data.validation import Table
 
 ROWS, INPUTS, TARGETS, TRAINING, HELD_OUT = 23, 4, 2, 11, 3
@@ -47,7 +47,7 @@ def shares(request, table, seed):
             inputs=True,
             targets=table.y.ndim == 2,
         )
-        found.append(Share(n_members, rows, weights, validation, scaling))
+        found.append(RowSubset(n_members, rows, weights, validation, scaling))
     return found
 
 
@@ -78,7 +78,7 @@ def _positions(common, seed):
 @pytest.mark.parametrize("common", [True, False], ids=["one order", "own orders"])
 def test_rows_of_every_member(table, shares, common, seed):
     positions = _positions(common, seed)
-    x, y, weights = Design(table, shares, CPU, F64).take(positions)
+    x, y, weights = TrainingRows(table, shares, CPU, F64).take(positions)
     for i, share in enumerate(_of_members(shares)):
         at = positions[0 if common else i].numpy()
         _assert_rows(table, share, share.rows[at], x[i], y[i])
@@ -94,7 +94,7 @@ def test_batches_are_parts_of_the_order(
 ):
     """However many are gathered at once: one, two of three, or all."""
     monkeypatch.setattr(training_rows, "_NUMBERS_AT_ONCE", at_once)
-    rows = Design(table, shares, CPU, F64)
+    rows = TrainingRows(table, shares, CPU, F64)
     order = _positions(common, seed)
     found = list(rows.batches(order, 4))
     assert [batch[0].shape[1] for batch in found] == [4, 4, 3]
@@ -105,7 +105,7 @@ def test_batches_are_parts_of_the_order(
 
 
 def test_held_out_rows(table, shares):
-    x, y, weights = Design(table, shares, CPU, F64).validation()
+    x, y, weights = TrainingRows(table, shares, CPU, F64).validation()
     for i, share in enumerate(_of_members(shares)):
         _assert_rows(table, share, share.validation, x[i], y[i])
         expected = table.sample_weight[share.validation]
@@ -114,14 +114,14 @@ def test_held_out_rows(table, shares):
 
 def test_what_all_members_have_in_common_is_there_once(table, shares, seed):
     """One gather for all, one row of memory."""
-    equal = Design(table, [shares[0], shares[2]], CPU, F64)
+    equal = TrainingRows(table, [shares[0], shares[2]], CPU, F64)
     x, y, weights = equal.take(_positions(True, seed))
     assert len(x) == len(y) == len(equal.validation()[0]) == 1
     assert weights is None or len(weights) == 1
 
 
 def test_sums_of_weights(table, shares):
-    rows = Design(table, shares, CPU, F64, seen=7.0)
+    rows = TrainingRows(table, shares, CPU, F64, seen=7.0)
     sums = np.array([share.weights.sum() for share in _of_members(shares)])
     np.testing.assert_allclose(rows.total_weight, 7.0 + sums, rtol=1e-14)
     np.testing.assert_allclose(rows.mean_weight, sums / TRAINING, rtol=1e-14)

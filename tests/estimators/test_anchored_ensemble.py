@@ -255,7 +255,7 @@ def test_networks_are_the_draws_of_other_likelihoods(seed, likelihood):
         left = clone(model).fit(X[~held_out], y[~held_out])
         found.append(_draws_as_trained(left, X[held_out], y[held_out]))
     kind = posterior_of(model.fit(X, y), torch.device("cpu"), torch.float64).likelihood
-    _, noise = kind.likeliest_noise(np.concatenate(found), np.ones(40))
+    _, noise = kind.fit_predictive_params(np.concatenate(found), np.ones(40))
     for name, values in noise.items():
         kept = model.parameters_[f"likelihood/{name}"]
         np.testing.assert_allclose(kept, values[None].repeat(3, 0), atol=2e-3)

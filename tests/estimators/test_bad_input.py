@@ -22,7 +22,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
-from skbayesnn._engine.training import Record
+from skbayesnn._engine.training import TrainingHistory
 from tests.estimators.posteriors import BBB, MC_DROPOUT, VARIATIONAL
 
 KINDS = [MCDropoutRegressor, MCDropoutClassifier]
@@ -784,7 +784,7 @@ def test_steps_that_are_too_long_end_in_an_error_or_in_numbers(
 
 def spoil(monkeypatch, members, first_epoch):
     """Let the loss of some networks be NaN from an epoch (from 1) on."""
-    plain = Record.add
+    plain = TrainingHistory.add
 
     def add(self, nll, kl):
         nll = nll.clone()
@@ -792,7 +792,7 @@ def spoil(monkeypatch, members, first_epoch):
             nll[members] = float("nan")
         plain(self, nll, kl)
 
-    monkeypatch.setattr(Record, "add", add)
+    monkeypatch.setattr(TrainingHistory, "add", add)
 
 
 @BOTH

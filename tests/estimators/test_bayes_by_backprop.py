@@ -21,7 +21,7 @@ from skbayesnn import (
     BBBRegressor,
     MCDropoutRegressor,
 )
-from skbayesnn._engine.training import Record
+from skbayesnn._engine.training import TrainingHistory
 from skbayesnn.model_selection import BBBRegressorCV
 from skbayesnn.networks import MLP
 from tests.estimators.posteriors import BBB, VARIATIONAL
@@ -59,7 +59,7 @@ def same_arrays(actual, desired):
 # ---- parameters that are refused
 
 MIXTURE = {"prior": "scale_mixture", "kl": "sampled"}
-REFUSED = [
+UNSUPPORTED = [
     (
         {"prior": "scale_mixture"},
         ValueError,
@@ -138,7 +138,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("parameters", "error", "message"), REFUSED)
+@pytest.mark.parametrize(("parameters", "error", "message"), UNSUPPORTED)
 @BOTH
 def test_bad_parameters(data, small, kind, parameters, error, message):
     """Also those that the others make useless: pi under the Gaussian prior."""
@@ -480,13 +480,13 @@ def test_previous_posterior_of_a_network_that_fails(data, small, kind, monkeypat
     y, y_new = target(kind, data), new_target(kind, data)
     model = kind(n_estimators=3, **small).fit(data.X, y)
     whole = copy.deepcopy(model).partial_fit(data.X_new, y_new, prior="previous")
-    plain = Record.add
+    plain = TrainingHistory.add
 
     def add(self, nll, kl):
         plain(self, nll * torch.tensor([1.0, np.nan, 1.0]), kl)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Record, "add", add)
+        patch.setattr(TrainingHistory, "add", add)
         with pytest.warns(ConvergenceWarning, match="1 of 3 networks were left out"):
             model.partial_fit(data.X_new, y_new, prior="previous")
     for fields, all_three in zip(model.prior_, whole.prior_, strict=True):

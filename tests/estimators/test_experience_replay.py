@@ -14,7 +14,7 @@ from skbayesnn import (
     VariationalDropoutRegressor,
 )
 from skbayesnn._data.validation import Table
-from skbayesnn.estimators._streaming import kept_of, with_kept
+from skbayesnn.estimators._streaming import update_reservoir, with_kept
 
 COLUMNS, TARGETS = 3, 2
 SMALL = {"hidden_layer_sizes": (5,), "n_draws": 4, "random_state": 0}
@@ -37,7 +37,7 @@ def test_kept_rows_stand_for_all(n_kept, seed):
         both = with_kept(table, kept)
         np.testing.assert_allclose(both.sample_weight[n_rows:].sum(), seen)
         seen += table.sample_weight.sum()
-        kept = kept_of(table, kept, n_kept, seed)
+        kept = update_reservoir(table, kept, n_kept, seed)
     assert len(kept["X"]) == min(n_kept, 45) and kept["n_seen"] == 45
     assert len(np.unique(kept["X"][:, 0])) == len(kept["X"])
 
@@ -50,7 +50,7 @@ def test_every_row_is_kept_equally_often(seed):
     for sample in range(n_samples):
         kept = None
         for table in tables:
-            kept = kept_of(table, kept, n_kept, seed + sample)
+            kept = update_reservoir(table, kept, n_kept, seed + sample)
         count[kept["X"][:, 0].astype(int)] += 1
     share = n_kept / 20
     error = np.sqrt(share * (1 - share) / n_samples)
@@ -155,7 +155,7 @@ def test_rows_that_were_let_go_are_not_made_up_for(seed):
     random = np.random.default_rng(seed)
     kept, n_first = None, 400
     for first, n_kept in ((0, 40), (n_first, 400)):
-        kept = kept_of(_table(random, n_first, first), kept, n_kept, seed)
+        kept = update_reservoir(_table(random, n_first, first), kept, n_kept, seed)
     numbers = kept["X"][:, 0]
     # About 40 of each: a binomial number of new ones, within six standard deviations.
     assert (numbers < n_first).sum() == 40

@@ -22,7 +22,7 @@ from skbayesnn import (
 )
 from skbayesnn.estimators import _fit, _selection
 from skbayesnn.estimators._job import task_of
-from skbayesnn.estimators._selection import Judgement
+from skbayesnn.estimators._selection import HeldOutScore
 from skbayesnn.estimators._training_data import prepare
 from skbayesnn.model_selection import (
     BBBClassifierCV,
@@ -224,7 +224,7 @@ def test_given_scales_and_those_of_others_are_not_looked_at(table):
         AnchoredEnsembleClassifier(**EXACT),
     ):
         task = task_of(model, prepare(model, X, y))
-        assert not task.is_open
+        assert not task.needs_selection
 
 
 @pytest.mark.parametrize(
@@ -416,7 +416,7 @@ def test_lengths_and_scales_have_the_first_in_common(kind, table):
 def judged(*densities, weights=None):
     """What rows of these log densities say of each setting."""
     rows = np.ones(len(densities[0])) if weights is None else np.asarray(weights, float)
-    return [Judgement(np.asarray(of_rows, float), rows) for of_rows in densities]
+    return [HeldOutScore(np.asarray(of_rows, float), rows) for of_rows in densities]
 
 
 def test_a_shorter_training_has_to_be_better_beyond_doubt(table):
@@ -437,7 +437,7 @@ def test_a_shorter_training_has_to_be_better_beyond_doubt(table):
         ((none, [-9, -9, -9, -9], [-8, -8, -9, -9]), tenth),
         ((np.full(4, np.nan), [-9, -9, -9, -9], none), quarter),
     ):
-        chosen = _selection._chosen(task, judged(*densities))
+        chosen = _selection._with_best_setting(task, judged(*densities))
         assert set(chosen.members.n_epochs) == {n_epochs}
         assert chosen.noise is None and not chosen.settings
 
@@ -537,7 +537,7 @@ def test_no_length_is_chosen_where_one_is_given_or_rows_stop(table):
         MCDropoutClassifier(**OPEN, network=MLP((5,))),
     ):
         task = task_of(model, prepare(model, X, y))
-        assert not task.is_open
+        assert not task.needs_selection
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_factor_is_the_mode_of_its_posterior(seed):
     residuals = [0.3, 2.0] * np.sqrt(noise) * random.uniform(-2, 2, (n_rows, TARGETS))
     weights = random.uniform(0.5, 1.5, size=n_rows)
     draws = np.stack([residuals, noise, np.ones_like(noise)], axis=1)[:, :, None]
-    _, estimated = of_kind("gaussian", TARGETS).likeliest_noise(draws, weights)
+    _, estimated = of_kind("gaussian", TARGETS).fit_predictive_params(draws, weights)
     factor = np.exp(estimated["log_variance"])
     squares = weights @ (residuals**2 / noise)
     x = 0.5 * np.log(factor)
@@ -134,7 +134,7 @@ def test_noise_is_estimated_under_the_mixture_of_draws(likelihood, seed):
     y = y + np.sqrt(0.25 * noise[which, of_row]) * random.normal(size=n_rows)
     kind = of_kind(likelihood)
     draws = draws_of(y - means, noise, 2.0)
-    density, estimated = kind.likeliest_noise(draws, np.ones(n_rows))
+    density, estimated = kind.fit_predictive_params(draws, np.ones(n_rows))
     [factor] = np.exp(estimated["log_variance"]) / 2.0
     # The variance is known to sqrt(2 / rows) of itself, were the draw known: 5 times.
     assert factor == pytest.approx(0.25, rel=5 * np.sqrt(2 / n_rows))
@@ -153,7 +153,7 @@ def test_networks_of_other_levels_estimate_one_variance(seed):
     level = np.where(np.arange(n_rows) < 200, 0.1, 0.9)
     kind = of_kind("gaussian")
     draws = draws_of(residual, level, level)
-    _, estimated = kind.likeliest_noise(draws, np.ones(n_rows))
+    _, estimated = kind.fit_predictive_params(draws, np.ones(n_rows))
     expected = np.mean(residual**2)
     # The prior of log s has the weight of 1 / (2 rows 0.25) of the data's.
     assert np.exp(estimated["log_variance"]) == pytest.approx(expected, rel=0.02)
@@ -167,7 +167,7 @@ def test_of_two_fits_the_ordinary_rows_say_which_is_better(seed):
     found = []
     for spread in (1.0, 0.5):
         draws = draws_of(spread * residual, 1e-3, 1e-3)
-        density, _ = of_kind("gaussian").likeliest_noise(draws, np.ones(40))
+        density, _ = of_kind("gaussian").fit_predictive_params(draws, np.ones(40))
         found.append(density[:, 0])
         ordinary = np.sort(found[-1][1:])
         assert found[-1][0] == pytest.approx(np.sort(found[-1])[19] - 30)
@@ -194,7 +194,7 @@ def test_scale_and_degrees_of_freedom_are_the_mode_of_their_posterior(seed):
     bounds = np.log([(1e-3, 3.0), (3.0, 200.0)])
     lowest = min(minimize(loss, start, bounds=bounds).fun for start in starts)
     draws = draws_of(residual[None], 1.0, 5.0)
-    density, noise = student_t().likeliest_noise(draws, weights)
+    density, noise = student_t().fit_predictive_params(draws, weights)
     df = np.exp(noise["predictive_log_df"])
     scale = np.sqrt(np.exp(-noise["predictive_log_tau"]) * (df - 2) / df)
     # Next to the mode a step of 0.001 in both logarithms costs rows times its square.
@@ -215,7 +215,7 @@ def test_students_noise_is_estimated_under_the_mixture_of_draws(seed):
     y = means[random.integers(n_draws, size=n_rows), np.arange(n_rows)]
     y = y + scale * random.standard_t(df, size=n_rows)
     draws = draws_of(y - means, 1.0, df)
-    density, noise = student_t(df=df).likeliest_noise(draws, np.ones(n_rows))
+    density, noise = student_t(df=df).fit_predictive_params(draws, np.ones(n_rows))
     found = np.sqrt(np.exp(-noise["predictive_log_tau"][0]) * (df - 2) / df)
     error = np.sqrt((df + 3) / (2 * df * n_rows))
     assert found == pytest.approx(scale, rel=5 * error)
@@ -252,7 +252,7 @@ def _before_and_after(likelihood, name, seed):
         for _ in range(2)
     )
     params = kind.init(tau, None)
-    now = kind.with_noise(params, {name: number.log()})
+    now = kind.with_predictive_params(params, {name: number.log()})
     assert kind.in_training(now).keys() == params.keys()
     level = (1 / tau) * number if name == "log_factor" else 1 / tau + number
     torch.testing.assert_close(kind.noise_level(now), level)
@@ -278,7 +278,7 @@ def test_what_is_added_to_a_mixture_is_the_likeliest(seed):
         return np.log((weight * stats.norm.pdf(residual, scale=std)).sum(1).mean(0))
 
     kind = of_kind("mixture", n_components=k)
-    found, noise = kind.likeliest_noise(draws_of_target[..., None], weights)
+    found, noise = kind.fit_predictive_params(draws_of_target[..., None], weights)
     [log_added] = noise["log_added"]
     np.testing.assert_allclose(found[:, 0], density(log_added))
     of_mean = (weight * residual).sum(1).mean(0)
@@ -302,8 +302,8 @@ def test_a_weight_of_two_is_two_rows(likelihood, seed):
         draws = draws_of(residual, 1.0, 5.0)
     counts = random.integers(1, 6, size=n_rows)
     repeated = np.repeat(draws, counts, axis=0)
-    _, weighted = kind.likeliest_noise(draws, counts.astype(float))
-    _, alike = kind.likeliest_noise(repeated, np.ones(counts.sum()))
+    _, weighted = kind.fit_predictive_params(draws, counts.astype(float))
+    _, alike = kind.fit_predictive_params(repeated, np.ones(counts.sum()))
     for name, values in weighted.items():
         # Logarithms are rounded to 0.001, of s or of s^2.
         assert values == pytest.approx(alike[name], abs=2.1e-3)
@@ -318,7 +318,7 @@ def test_a_mixture_that_says_it_all_is_left_alone(seed):
     weight, scale = (np.full((k, n_rows), value) for value in (0.5, 0.5))
     draws = np.stack([weight, y - peaks[:, None], scale]).transpose(2, 0, 1)
     kind = of_kind("mixture", n_components=k)
-    _, noise = kind.likeliest_noise(draws[:, :, None, :, None], np.ones(n_rows))
+    _, noise = kind.fit_predictive_params(draws[:, :, None, :, None], np.ones(n_rows))
     # The variance 0.25 is known to sqrt(2 / rows) of itself.
     assert np.exp(noise["log_added"][0]) < 0.25 * 5 * np.sqrt(2 / n_rows)
 
@@ -327,9 +327,9 @@ def test_what_is_given_of_the_noise_stays(seed):
     """tau: the variance; the degrees of freedom, where these are."""
     residual = np.random.default_rng(seed).standard_t(8.0, size=(1, 300))
     draws, weights = draws_of(residual, 2.0, 6.0), np.ones(300)
-    _, of_df = student_t(df=7.0).likeliest_noise(draws, weights)
+    _, of_df = student_t(df=7.0).fit_predictive_params(draws, weights)
     assert of_df.keys() == {"predictive_log_tau"}
-    density, of_tau = student_t(learned=False).likeliest_noise(draws, weights)
+    density, of_tau = student_t(learned=False).fit_predictive_params(draws, weights)
     assert of_tau.keys() == {"predictive_log_df"}
     # A variance of 2^2 6 / 4, whatever the degrees of freedom.
     df = np.exp(of_tau["predictive_log_df"])
@@ -359,7 +359,7 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
             [of_network] = as_trained(alone, X[test], y[test])
             said.append(of_network)
             of_rows.append(weights[test])
-        density, expected = task.plan.likelihood.likeliest_noise(
+        density, expected = task.plan.likelihood.fit_predictive_params(
             np.concatenate(said), np.concatenate(of_rows)
         )
         # Logarithms are rounded to 0.001, of s or of s^2; the density with it.
@@ -498,7 +498,7 @@ def test_noise_that_is_not_for_held_out_rows_to_say(table):
         VariationalDropoutRegressor(**EXACT, early_stopping=True),
         MCDropoutRegressor(**EXACT, dropout="auto", tau=4.0),
     ):
-        assert not task_of(model, prepare(model, X, y)).is_open
+        assert not task_of(model, prepare(model, X, y)).needs_selection
         assert not {FACTOR, ADDED, TAU, DF} & model.fit(X, y).parameters_.keys()
 
 
@@ -510,7 +510,7 @@ def test_without_noise_on_the_weights_it_is_of_the_residuals(table, monkeypatch)
 
     monkeypatch.setattr(_selection, "train", trained)
     point = VariationalDropoutRegressor(**EXACT, dropout=0.0, random_state=0)
-    assert task_of(point, prepare(point, X, y)).plan.noise_from == "residuals"
+    assert task_of(point, prepare(point, X, y)).plan.variance_source == "residuals"
     point.set_params(max_iter="auto").fit(X, y)
 
 
@@ -599,14 +599,14 @@ def test_with_a_scale_that_is_chosen_it_is_that_of_held_out_rows(table, seed):
     """And of the residuals where none is, or nothing can be held out."""
     X, y = table
     model = seeded(MCDropoutRegressor(**EXACT), seed)
-    for tau, is_open in (("auto", True), (4.0, False)):
+    for tau, needs_selection in (("auto", True), (4.0, False)):
         model.set_params(tau=tau)
         task = task_of(model, prepare(model, X, y))
-        assert task.is_open == task.leaves_noise == is_open
-        assert len(task.settings) == (3 if is_open else 1)
+        assert task.needs_selection == task.estimates_variance == needs_selection
+        assert len(task.settings) == (3 if needs_selection else 1)
     early = model.set_params(tau="auto", early_stopping=True)
     task = task_of(early, prepare(early, X, y))
-    assert task.is_open and not task.leaves_noise
+    assert task.needs_selection and not task.estimates_variance
 
 
 @pytest.mark.filterwarnings("ignore:2 columns of X are constant")

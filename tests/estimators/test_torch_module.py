@@ -444,7 +444,7 @@ class Off(nn.Dropout):
         return x
 
 
-class Noise(nn.Module):
+class RandomSource(nn.Module):
     def forward(self, x):
         return x + torch.randn_like(x) if self.training else x
 
@@ -488,14 +488,14 @@ def refused(layer):
     return nn.Sequential(layer, nn.Dropout(0.5), nn.Linear(COLUMNS, 1))
 
 
-REFUSED = {
+UNSUPPORTED = {
     "masks of its own": (
         lambda: refused(ByRand()),
         r"`0` \(ByRand\) calls .*rand_like",
     ),
     "masks of NumPy": (lambda: refused(ByNumpy()), "the same at every call"),
     "a layer that is off": (lambda: refused(Off()), r"`0` \(Off\) does not"),
-    "noise": (lambda: refused(Noise()), r"`0` \(Noise\) calls .*randn_like"),
+    "noise": (lambda: refused(RandomSource()), r"`0` \(Noise\) calls .*randn_like"),
     "a state": (lambda: refused(Counting()), "keep no state"),
     "a rate that changes": (lambda: refused(Annealed()), "dropout one rate"),
     "a random number whose error is caught": (
@@ -569,7 +569,7 @@ def test_what_cannot_be_shared_by_rows_is_refused(X):
     """With the name of the layer, and before any draw; rows of both signs."""
     X[0], X[-1] = -3, 3
     wrong = {}
-    for name, (make, expected) in REFUSED.items():
+    for name, (make, expected) in UNSUPPORTED.items():
         try:
             wrong[name] = from_torch(make(), noise_std=1.0, n_draws=DRAWS).predict(X)
         except ValueError as error:

@@ -50,7 +50,7 @@ def target(kind, data):
 
 # ---- parameters that are refused
 
-REFUSED = [
+UNSUPPORTED = [
     (
         {"alpha_per": "weight"},
         ValueError,
@@ -101,7 +101,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("parameters", "error", "message"), REFUSED)
+@pytest.mark.parametrize(("parameters", "error", "message"), UNSUPPORTED)
 @BOTH
 def test_bad_parameters(data, small, kind, parameters, error, message):
     model = kind(**small | parameters)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn._engine.random import DrawNoise
-from skbayesnn._engine.training_random import TrainingNoise
+from skbayesnn._engine.random import DrawRandom
+from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import Bernoulli, Needed, Point
 from skbayesnn._priors import GaussianPrior
 
@@ -38,7 +38,7 @@ def _kl(mean, bias):
 
 
 def _draws(mean, bias, seed, n):
-    noise = DrawNoise(seed + np.arange(MEMBERS), range(n), CPU, torch.float64)
+    noise = DrawRandom(seed + np.arange(MEMBERS), range(n), CPU, torch.float64)
     return Bernoulli().draw(_params(mean, bias), torch.as_tensor(KEEP), noise)
 
 
@@ -107,9 +107,9 @@ def test_nothing_dropped_is_the_point_mass(mean, bias, seed):
     results = []
     for family in (Bernoulli(), Point()):
         params = family.init(torch.as_tensor(mean), 1.0, torch.as_tensor(bias), keep)
-        noise = TrainingNoise(seeds, CPU, torch.float64)
+        noise = TrainingRandom(seeds, CPU, torch.float64)
         noise.start_epoch(0)
-        draws = DrawNoise(seeds, range(1), CPU, torch.float64)
+        draws = DrawRandom(seeds, range(1), CPU, torch.float64)
         outputs, pullback = family.linear_vjp(params, keep, x.clone(), noise)
         of_params, _ = pullback(torch.ones_like(outputs), Needed.NONE)
         results.append(

@@ -10,8 +10,8 @@ from typing import ClassVar
 import pytest
 import torch
 
-from skbayesnn._engine.random import DrawNoise
-from skbayesnn._engine.training_random import TrainingNoise
+from skbayesnn._engine.random import DrawRandom
+from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import (
     Concrete,
     Family,
@@ -85,7 +85,7 @@ class Setting:
 
     def noise(self):
         """Noise of the training; the same at every call."""
-        noise = TrainingNoise(self.seeds, CPU, self.dtype)
+        noise = TrainingRandom(self.seeds, CPU, self.dtype)
         noise.start_epoch(0)
         return noise
 
@@ -97,7 +97,7 @@ class Setting:
 
     def draw(self, n_draws=DRAWS):
         """Weights and biases; the same at every call."""
-        noise = DrawNoise(self.seeds, range(n_draws), CPU, self.dtype)
+        noise = DrawRandom(self.seeds, range(n_draws), CPU, self.dtype)
         return self.family.draw(self.params, self.keep, noise)
 
     def kl(self, params=None, noise=None):
@@ -168,7 +168,7 @@ def _prior(kind, normal, dtype):
 
 
 class ManyDraws:
-    """`DrawNoise`, with normal numbers that are made once for all families.
+    """`DrawRandom`, with normal numbers that are made once for all families.
 
     They take a second for twenty thousand draws; the n-th request is the n-th stream.
     """
@@ -184,7 +184,7 @@ class ManyDraws:
 
     def _source(self):
         """At the present request."""
-        noise = DrawNoise(self._seeds, range(self._n_draws), CPU, torch.float64)
+        noise = DrawRandom(self._seeds, range(self._n_draws), CPU, torch.float64)
         for _ in range(self._place):
             noise.bernoulli(torch.ones(1), 1)
         self._place += 1
@@ -502,7 +502,7 @@ def test_claim_of_being_stochastic(setting):
 def test_many_draws_are_draw_noise(seed):
     """The numbers of the test above are the package's own."""
     seeds, p = seed + torch.arange(2).numpy(), torch.tensor([0.3, 0.8])
-    own, ours = DrawNoise(seeds, range(9), CPU, torch.float64), ManyDraws(seeds, 9)
+    own, ours = DrawRandom(seeds, range(9), CPU, torch.float64), ManyDraws(seeds, 9)
     for _ in range(2):
         for kind, arguments in {"bernoulli": (p, 5), "normal": (3, 2)}.items():
             expected = getattr(own, kind)(*arguments)
@@ -523,7 +523,7 @@ def test_start_has_the_wanted_size(family, seed):
     keep = torch.tensor([0.3, 0.9, 0.7], dtype=torch.float64)
     params = family.init(mean.clone(), SCALE, bias.clone(), keep)
     seeds = seed + torch.tensor([11, 5, 7]).numpy()
-    noise = DrawNoise(seeds, range(200), CPU, torch.float64)
+    noise = DrawRandom(seeds, range(200), CPU, torch.float64)
     weight, biases = family.draw(params, keep, noise)
     size = weight.square().sum((2, 3)).mean(0)
     torch.testing.assert_close(size, mean.square().sum((1, 2)), rtol=0.1, atol=0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn._engine.training_random import TrainingNoise
+from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import Needed
 from skbayesnn._families.weight_noise import sample, sample_vjp
 
@@ -47,7 +47,7 @@ def noise(seed):
     """The same noise at every call."""
 
     def start():
-        noise = TrainingNoise(seed + np.arange(MEMBERS), CPU, torch.float64)
+        noise = TrainingRandom(seed + np.arange(MEMBERS), CPU, torch.float64)
         noise.start_epoch(0)
         return noise
 

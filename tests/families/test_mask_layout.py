@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn._engine.training_random import TrainingNoise
+from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import Family, MaskLayout, Needed
 from tests.families.cases import LAWS, label
 
@@ -31,7 +31,7 @@ def _n_inputs(layout):
 
 
 def _noise(seed):
-    noise = TrainingNoise(seed + np.arange(MEMBERS), CPU, F64)
+    noise = TrainingRandom(seed + np.arange(MEMBERS), CPU, F64)
     noise.start_epoch(0)
     return noise
 

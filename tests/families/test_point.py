@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from skbayesnn._engine.random import DrawNoise
+from skbayesnn._engine.random import DrawRandom
 from skbayesnn._families import Point
 from skbayesnn._priors import GaussianPrior
 
@@ -12,7 +12,7 @@ KEEP = torch.tensor([0.5, 0.9, 1.0], dtype=torch.float64)  # of no meaning here
 
 
 def _noise():
-    return DrawNoise(np.arange(MEMBERS), range(6), KEEP.device, KEEP.dtype)
+    return DrawRandom(np.arange(MEMBERS), range(6), KEEP.device, KEEP.dtype)
 
 
 def test_kl_is_l2_over_2_times_the_squares(seed):

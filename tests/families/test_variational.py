@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from skbayesnn._engine.training_random import TrainingNoise
+from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import Correlated, Independent, Needed
 from skbayesnn._priors import (
     CONSTANT,
@@ -298,7 +298,7 @@ def test_gradients_inside_and_beyond_the_bounds(kind, approximation, prior, seed
     _compare(found, dict(zip(leaves, expected, strict=True)))
 
     def noise():
-        noise = TrainingNoise(
+        noise = TrainingRandom(
             seed + np.arange(MEMBERS), torch.device("cpu"), KEEP.dtype
         )
         noise.start_epoch(0)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn._engine.training import Members, Plan, start, train
-from skbayesnn._engine.training_random import TrainingNoise
+from skbayesnn._engine.training import MemberParams, TrainingConfig, start, train
+from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import FAMILIES
 from skbayesnn._likelihoods import Categorical, Gaussian, Heteroscedastic
 from skbayesnn._networks import MLP
@@ -116,7 +116,7 @@ class Engine:
         network = MLP(
             (INPUTS, *hidden, likelihood.n_outputs), activation, (family,) * n_layers
         )
-        return Plan(network, likelihood, **changes)
+        return TrainingConfig(network, likelihood, **changes)
 
     @staticmethod
     def members(
@@ -148,7 +148,7 @@ class Engine:
                     pairwise(plan.network.sizes), prior, strict=True
                 )
             ]
-        return Members(
+        return MemberParams(
             seeds=seeds,
             keep=np.broadcast_to(keep, seeds.shape) ** of_layer,
             prior=prior,
@@ -187,14 +187,14 @@ class Engine:
     @staticmethod
     def noise(members, epoch):
         """Of the first step of an epoch."""
-        noise = TrainingNoise(members.seeds, torch.device("cpu"), torch.float64)
+        noise = TrainingRandom(members.seeds, torch.device("cpu"), torch.float64)
         noise.start_epoch(epoch)
         return noise
 
     @staticmethod
     def one_of(members, i):
         """Member i by itself."""
-        return Members(
+        return MemberParams(
             seeds=members.seeds[i : i + 1],
             keep=members.keep[:, i : i + 1],
             prior=[

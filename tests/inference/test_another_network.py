@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn._engine.posterior import OpenPosterior
+from skbayesnn._engine.posterior import PosteriorPredictor
 from skbayesnn._families import Bernoulli, Concrete, MeanField
 from skbayesnn._networks import MLP, Network
 from tests.inference.conftest import INPUTS, TARGETS
@@ -25,7 +25,9 @@ class Branches(Network):
     n_weights = property(lambda self: self.a.n_weights + self.b.n_weights)
     n_units = property(lambda self: self.a.n_units + self.b.n_units)
     widest = property(lambda self: max(self.a.widest, self.b.widest))
-    live_units = property(lambda self: self.a.live_units + self.b.live_units)
+    peak_activation_size = property(
+        lambda self: self.a.peak_activation_size + self.b.peak_activation_size
+    )
 
     def describe(self):
         return {"a": self.a.describe(), "b": self.b.describe()}
@@ -116,7 +118,7 @@ def test_branches_stream_as_whole(engine, program, seed):
         def rows_of(chunk):
             return torch.as_tensor(x[chunk])
 
-        return OpenPosterior(posterior, rows_of, 29, 5, budget).whole().mean
+        return PosteriorPredictor(posterior, rows_of, 29, 5, budget).whole().mean
 
     with torch.no_grad():
         outputs = posterior.outputs(torch.as_tensor(x)[None], range(5))

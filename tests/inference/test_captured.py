@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from skbayesnn._engine import cuda_graph
-from skbayesnn._engine.cuda_graph import ReplayedNoise
+from skbayesnn._engine.cuda_graph import RecordedRandom
 from skbayesnn._engine.step import Step
-from skbayesnn._engine.training_random import TrainingNoise, UnequalNoise
+from skbayesnn._engine.training_random import PaddedRandom, TrainingRandom
 from skbayesnn._families import MeanField
 from tests.inference.test_training import KINDS, _program, of_every_case
 
@@ -36,7 +36,7 @@ class Rehearsed:
 def _both(engine, monkeypatch, plan, members, rows):
     """Parameters and losses with the step and with the captured one."""
     found = []
-    for kind in (Step, cuda_graph.CapturedStep):
+    for kind in (Step, cuda_graph.CudaGraphStep):
         monkeypatch.setattr(
             "skbayesnn._engine.training.step_class", lambda *_, kind=kind: kind
         )
@@ -107,10 +107,10 @@ def test_likelihoods_on_a_gpu(engine, kind, seed, monkeypatch):
 
 def _noises(seed):
     """The same noise twice, for members with and without the same rows."""
-    alike = [TrainingNoise(SEEDS + seed, CPU, torch.float64) for _ in range(2)]
+    alike = [TrainingRandom(SEEDS + seed, CPU, torch.float64) for _ in range(2)]
     sizes = np.array([12, 9, 12, 9])
     unequal = [
-        UnequalNoise(SEEDS + seed, sizes, 3, CPU, torch.float64) for _ in range(2)
+        PaddedRandom(SEEDS + seed, sizes, 3, CPU, torch.float64) for _ in range(2)
     ]
     return {"alike": alike, "unequal": unequal}
 
@@ -119,7 +119,7 @@ def _noises(seed):
 def test_noise_is_that_of_the_step_that_comes(rows, seed):
     """In the memory of the first one, whatever a family has done to it."""
     plain, other = _noises(seed)[rows]
-    replayed = ReplayedNoise(other)
+    replayed = RecordedRandom(other)
     keep = torch.linspace(0.4, 0.7, len(SEEDS), dtype=torch.float64)
 
     def requests(noise):
@@ -157,7 +157,7 @@ def test_noise_is_that_of_the_step_that_comes(rows, seed):
 @pytest.mark.parametrize(
     ("device", "gradient", "n_epochs", "expected"),
     [
-        ("cuda", "pathwise", 30, cuda_graph.CapturedStep),
+        ("cuda", "pathwise", 30, cuda_graph.CudaGraphStep),
         ("cuda", "pathwise", 10, Step),
         ("cuda", "score", 30, Step),
         ("cpu", "pathwise", 30, Step),

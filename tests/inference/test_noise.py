@@ -6,8 +6,8 @@ import torch
 from scipy.stats import kstest, norm, uniform
 
 from skbayesnn._engine import random, training_random
-from skbayesnn._engine.random import DrawNoise, anchor_normal, initial_normal, philox
-from skbayesnn._engine.training_random import TrainingNoise
+from skbayesnn._engine.random import DrawRandom, anchor_normal, initial_normal, philox
+from skbayesnn._engine.training_random import TrainingRandom
 
 ROWS, UNITS = 5, 3
 CPU = torch.device("cpu")
@@ -27,7 +27,7 @@ def _p(value, n=1):
 
 
 def _training(seeds, epoch=0, device=CPU, dtype=F64):
-    noise = TrainingNoise(np.asarray(seeds), device, dtype)
+    noise = TrainingRandom(np.asarray(seeds), device, dtype)
     noise.start_epoch(epoch)
     return noise
 
@@ -98,7 +98,7 @@ def test_no_two_purposes_of_a_seed_share_their_numbers(seed):
     n, seeds = 7, np.array([seed])
     rows = np.random.Generator(philox(seed, random.ROWS)).standard_normal(n)
     found = [rows, *(make(seeds, 0, n)[0] for make in (initial_normal, anchor_normal))]
-    found += [*DrawNoise(seeds, range(20), CPU, F64).normal(n)[:, 0].numpy()]
+    found += [*DrawRandom(seeds, range(20), CPU, F64).normal(n)[:, 0].numpy()]
     numbers = np.stack(found)
     assert len(np.unique(numbers)) == numbers.size
 
@@ -114,9 +114,9 @@ def test_different_seeds_epochs_and_layers_are_uncorrelated(seed, made_by):
     streams = [*noise.normal(n, 1), *noise.normal(n, 1)]
     streams += [*_training([seed], epoch=1).normal(n, 1)]
     streams += [torch.as_tensor(initial_normal(np.array([seed]), 0, n, 1))[0]]
-    draws = DrawNoise(np.array([seed, seed + 1]), range(2), CPU, F64)
+    draws = DrawRandom(np.array([seed, seed + 1]), range(2), CPU, F64)
     streams += [*draws.normal(n, 1).flatten(0, 1), *draws.normal(n, 1).flatten(0, 1)]
-    masks = DrawNoise(np.array([seed, seed + 1]), range(2), CPU, F64)
+    masks = DrawRandom(np.array([seed, seed + 1]), range(2), CPU, F64)
     for _layer in range(2):
         mask = masks.bernoulli(_p(0.5, 2), n, 1)
         streams += [*(2 * mask.flatten(0, 1) - 1)]
@@ -138,7 +138,7 @@ def test_bernoulli_frequency(seed, p, source, device):
         noise = _training([seed], device=device, dtype=torch.float32)
         mask = noise.bernoulli(_p(p).to(device), rows, units)
     else:
-        noise = DrawNoise(np.array([seed]), range(rows), device, torch.float32)
+        noise = DrawRandom(np.array([seed]), range(rows), device, torch.float32)
         mask = noise.bernoulli(_p(p).to(device), units)
     assert mask.dtype == torch.float32
     assert ((mask == 0) | (mask == 1)).all()
@@ -161,7 +161,7 @@ def test_distribution(seed, source, kind, dtype, device):
         assert values.shape == (1, draws, units)
     else:
         numbers = getattr(
-            DrawNoise(np.array([seed]), range(draws), device, dtype), kind
+            DrawRandom(np.array([seed]), range(draws), device, dtype), kind
         )
         values = numbers(units)
         assert values.shape == (draws, 1, units)
@@ -204,7 +204,7 @@ def _epochs(seeds, keep, monkeypatch, words_at_once, *, first=0, kinds=("mask",)
     """What every request of the steps of some epochs gives, and one after each."""
     for name in ("_WORDS_AT_ONCE", "_WORDS_AT_ONCE_ON_A_GPU"):
         monkeypatch.setattr(training_random, name, words_at_once)
-    noise = TrainingNoise(np.asarray(seeds), CPU, F64)
+    noise = TrainingRandom(np.asarray(seeds), CPU, F64)
     found = []
 
     def ask(*shape):
@@ -267,18 +267,18 @@ def _layers(noise, n_members):
 @pytest.mark.parametrize(("first", "last"), [(0, 4), (3, 9), (8, 9)])
 def test_range_of_draws_is_the_slice_of_a_longer_one(seed, first, last):
     seeds = seed + np.array([4, 0])
-    long = _layers(DrawNoise(seeds, range(9), CPU, F64), 2)
-    short = _layers(DrawNoise(seeds, range(first, last), CPU, F64), 2)
+    long = _layers(DrawRandom(seeds, range(9), CPU, F64), 2)
+    short = _layers(DrawRandom(seeds, range(first, last), CPU, F64), 2)
     for of_all, of_some in zip(long, short, strict=True):
         assert torch.equal(of_all[first:last], of_some)
 
 
 def test_draws_of_a_member_do_not_depend_on_the_others(seed):
     seeds = seed + np.array([4, 0, 4, 1])
-    together = _layers(DrawNoise(seeds, range(7), CPU, F64), 4)
+    together = _layers(DrawRandom(seeds, range(7), CPU, F64), 4)
     p = torch.linspace(0.3, 0.9, 4, dtype=F64)
     for i in range(4):
-        noise = DrawNoise(seeds[i : i + 1], range(7), CPU, F64)
+        noise = DrawRandom(seeds[i : i + 1], range(7), CPU, F64)
         one = p[i : i + 1]
         alone = [noise.bernoulli(one, 17), noise.normal(2, 3), noise.uniform(5)]
         alone += [noise.bernoulli(one, 3, 2)]
@@ -288,8 +288,8 @@ def test_draws_of_a_member_do_not_depend_on_the_others(seed):
 
 def test_draws_are_the_same_on_every_device(seed, device):
     seeds = seed + np.array([4, 0])
-    here = DrawNoise(seeds, range(7), CPU, torch.float32)
-    there = DrawNoise(seeds, range(7), device, torch.float32)
+    here = DrawRandom(seeds, range(7), CPU, torch.float32)
+    there = DrawRandom(seeds, range(7), device, torch.float32)
     p = torch.tensor([0.3, 0.9])
     assert torch.equal(here.bernoulli(p, 17), there.bernoulli(p.to(device), 17).cpu())
     assert torch.equal(here.normal(17), there.normal(17).cpu())

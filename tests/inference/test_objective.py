@@ -16,7 +16,7 @@ from skbayesnn._engine.objective import (
     priors_of,
     weight_decay,
 )
-from skbayesnn._engine.training_random import TrainingNoise
+from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import MeanField
 from tests.families.cases import CASES
 from tests.reference import forward, mean_nll
@@ -59,7 +59,7 @@ def problem(engine, seed):
             rows.total_weight,
             scale,
         )
-        noise = TrainingNoise(members.seeds, torch.device("cpu"), torch.float64)
+        noise = TrainingRandom(members.seeds, torch.device("cpu"), torch.float64)
         noise.start_epoch(0)
         return SimpleNamespace(
             plan=plan, members=members, rows=rows, q=q, objective=objective, noise=noise
@@ -304,7 +304,7 @@ def test_other_gradients_have_the_mean_of_the_pathwise_one(
     scale = torch.full((n_copies,), 0.25, dtype=torch.float64)
     objective = Objective((), rows.mean_weight, rows.total_weight, scale)
     batch = Batch(*rows.take(torch.arange(5).unsqueeze(0)))
-    noise = TrainingNoise(np.arange(n_copies), torch.device("cpu"), torch.float64)
+    noise = TrainingRandom(np.arange(n_copies), torch.device("cpu"), torch.float64)
     noise.start_epoch(seed)
 
     def estimates(gradient):

@@ -6,8 +6,8 @@ import torch
 
 from skbayesnn._engine.objective import Batch
 from skbayesnn._engine.random import ROWS, philox
-from skbayesnn._engine.step import Batches, Perturbation
-from skbayesnn._engine.training_random import TrainingNoise
+from skbayesnn._engine.step import Batches, RowPerturbation
+from skbayesnn._engine.training_random import TrainingRandom
 
 SEEDS = np.array([4, 0, 4])
 N_ROWS, N_BATCHES, TARGETS = 12, 3, 2
@@ -23,8 +23,8 @@ def _by_row(plan, seeds, rows, seed, epoch):
 
     The rows are told by their first input.
     """
-    perturbation = Perturbation(plan, seeds, rows, 0)
-    noise = TrainingNoise(seeds, torch.device("cpu"), torch.float64)
+    perturbation = RowPerturbation(plan, seeds, rows, 0)
+    noise = TrainingRandom(seeds, torch.device("cpu"), torch.float64)
     noise.start_epoch(epoch, N_BATCHES)
     batches = list(Batches(rows, plan, perturbation).of_epoch(noise))
     assert len(batches) == N_BATCHES
@@ -59,7 +59,7 @@ def test_noise_on_y_is_that_of_a_mean_of_so_many_rows(engine, seed):
     plan = engine.plan("gaussian", perturbed=True)
     weights = np.array([[1.0, 4.0, 0.25]])
     rows = engine.Rows(np.zeros((1, 3, 4)), np.zeros((1, 3, TARGETS)), weights, 1)
-    perturbation = Perturbation(plan, np.array([seed]), rows, 7)
+    perturbation = RowPerturbation(plan, np.array([seed]), rows, 7)
     normal = np.random.Generator(philox(seed, ROWS, 7)).standard_normal((3, TARGETS))
     order = torch.tensor([[2, 0, 1]])
     [found] = perturbation.batches([Batch(*rows.take(order))], order, 3)
@@ -75,7 +75,7 @@ def test_random_weights_have_the_mean_and_variance_of_so_many_rows(engine, seed)
     weights = np.tile([1.0, 4.0, 0.25], (n_members, 1))
     y = np.zeros((1, 3), dtype=int)
     rows = engine.Rows(np.zeros((1, 3, 4)), y, weights, n_members)
-    perturbation = Perturbation(plan, seed + np.arange(n_members), rows, 0)
+    perturbation = RowPerturbation(plan, seed + np.arange(n_members), rows, 0)
     order = torch.arange(3).unsqueeze(0)
     [found] = perturbation.batches([Batch(*rows.take(order))], order, 3)
     assert found.noise_on_y is None

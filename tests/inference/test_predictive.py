@@ -11,7 +11,7 @@ from scipy.stats import norm
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._engine import posterior
-from skbayesnn._engine.posterior import OpenPosterior
+from skbayesnn._engine.posterior import PosteriorPredictor
 from skbayesnn.estimators._fitted import posterior_of
 from tests.families.cases import LAWS, label
 from tests.memory import memory_of
@@ -44,7 +44,7 @@ def _inputs(seed, n_rows):
 
 def _opened(q, x, n_draws, budget):
     rows = torch.as_tensor(x).to(q.device, q.dtype)
-    return OpenPosterior(q, lambda chunk: rows[chunk], len(x), n_draws, budget)
+    return PosteriorPredictor(q, lambda chunk: rows[chunk], len(x), n_draws, budget)
 
 
 # ------------------------------------------------------------------------- draws
@@ -406,7 +406,7 @@ def test_out_of_memory_goes_on_with_half_the_rows(monkeypatch, seed, kind, error
     y = X[:, 0] > 0 if kind is MCDropoutClassifier else X[:, 0]
     model = kind((5,), max_iter=2, n_draws=7, random_state=seed).fit(X, y)
     expected = model.predict_uncertainty(X)
-    plain, asked = OpenPosterior._at_once, []
+    plain, asked = PosteriorPredictor._at_once, []
 
     def at_most(most, what):
         def at_once(self, x, i):
@@ -415,7 +415,7 @@ def test_out_of_memory_goes_on_with_half_the_rows(monkeypatch, seed, kind, error
                 raise what
             return plain(self, x, i)
 
-        monkeypatch.setattr(OpenPosterior, "_at_once", at_once)
+        monkeypatch.setattr(PosteriorPredictor, "_at_once", at_once)
 
     at_most(3, error)
     np.testing.assert_allclose(model.predict_uncertainty(X), expected, rtol=1e-9)

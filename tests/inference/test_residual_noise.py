@@ -10,8 +10,8 @@ from sklearn.base import clone
 from skbayesnn import MCDropoutRegressor
 from skbayesnn._batch.cross_fit import cross_fitted
 from skbayesnn._engine import posterior, residual_variance
-from skbayesnn._engine.posterior import MeanNoise
-from skbayesnn._engine.random import DrawNoise
+from skbayesnn._engine.posterior import ExpectedRandom
+from skbayesnn._engine.random import DrawRandom
 from skbayesnn._families import FAMILIES
 from skbayesnn._likelihoods.base import SMALLEST_NOISE
 from skbayesnn._networks import MLP
@@ -231,8 +231,10 @@ def test_mean_noise_draws_the_mean_weights(seed, name):
     mean = torch.randn((2, 3, 4), generator=random, dtype=torch.float64)
     keep = torch.tensor([0.9, 0.6], dtype=torch.float64)
     params = family.init(mean, 0.5, mean[:, 0], keep)
-    weight, bias = family.draw(params, keep, MeanNoise(keep))
-    noise = DrawNoise(np.array([seed, seed + 1]), range(draws), mean.device, mean.dtype)
+    weight, bias = family.draw(params, keep, ExpectedRandom(keep))
+    noise = DrawRandom(
+        np.array([seed, seed + 1]), range(draws), mean.device, mean.dtype
+    )
     weights, biases = family.draw(params, keep, noise)
     for one, many in ((weight[0], weights), (bias, biases)):
         many = many if many.shape[0] == draws else many.expand(draws, *many.shape)

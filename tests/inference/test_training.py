@@ -13,7 +13,7 @@ from skbayesnn._engine.config import kl_weight
 from skbayesnn._engine.objective import DATA_GRADIENTS, Batch, Objective, priors_of
 from skbayesnn._engine.optimizer import BETA_1, BETA_2
 from skbayesnn._engine.training import train
-from skbayesnn._engine.training_random import TrainingNoise
+from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import MeanField
 from skbayesnn.estimators._fitted import arrays_of
 from tests.families.cases import CASES
@@ -374,7 +374,7 @@ def _by_autograd(engine, plan, members, rows):
         rows.total_weight,
         torch.as_tensor(1 / members.tau.mean(1)),
     )
-    noise = TrainingNoise(members.seeds, torch.device("cpu"), torch.float64)
+    noise = TrainingRandom(members.seeds, torch.device("cpu"), torch.float64)
     optimizer = torch.optim.Adam(leaves, betas=(BETA_1, BETA_2))
     n_batches, n_epochs = plan.n_batches, int(members.n_epochs[0])
     n_steps = n_epochs * n_batches

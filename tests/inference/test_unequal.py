@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn._data.training_rows import Design, Scaling, Share
+from skbayesnn._data.training_rows import RowSubset, Scaling, TrainingRows
 from skbayesnn._data.validation import Table
 from skbayesnn._engine.training import train
-from skbayesnn._engine.training_random import UnequalNoise
+from skbayesnn._engine.training_random import PaddedRandom
 from skbayesnn._families import MeanField
 
 ROWS = 31
@@ -35,7 +35,7 @@ def rows_of(request):
 def _shares(table, rows_of, validation=(), weighted=False):
     """Each in the scale of all rows; held-out rows are given per share."""
     return [
-        Share(
+        RowSubset(
             1,
             rows,
             table.sample_weight[rows] if weighted else np.ones(len(rows)),
@@ -60,7 +60,7 @@ def _assert_each_as_alone(engine, plan, members, table, shares):
     """
 
     def trained(members, shares):
-        design = Design(table, shares, torch.device("cpu"), torch.float64)
+        design = TrainingRows(table, shares, torch.device("cpu"), torch.float64)
         return train(plan, members, design, engine.start(plan, members))
 
     together = trained(members, shares)
@@ -166,7 +166,7 @@ def test_members_of_unequal_epochs_can_go_on(engine, seed):
 def test_noise_of_weights_is_not_padded(seed):
     """And noise per row is zero below a member's own rows, whatever a row has of it."""
     n_rows = np.array([6, 4, 6])
-    noise = UnequalNoise(
+    noise = PaddedRandom(
         np.array([seed, seed, seed + 1]), n_rows, 2, torch.device("cpu"), torch.float64
     )
     noise.start_epoch(0)

@@ -28,7 +28,7 @@ from skbayesnn import (
     predict_uncertainty,
     sample_y,
 )
-from skbayesnn._engine.posterior import OpenPosterior
+from skbayesnn._engine.posterior import PosteriorPredictor
 from skbayesnn._predictive.recalibration import QuantileMap
 from skbayesnn.scoring import log_density_scorer, neg_coverage_error_scorer
 from tests.linear_gaussian import LinearGaussian
@@ -295,9 +295,9 @@ def test_the_posterior_is_opened_once(data, fitted, monkeypatch, asked):
 
     Where levels are mapped the mean is still the estimator's own, the spread is not.
     """
-    opened, init = [], OpenPosterior.__init__
+    opened, init = [], PosteriorPredictor.__init__
     monkeypatch.setattr(
-        OpenPosterior,
+        PosteriorPredictor,
         "__init__",
         lambda self, *arguments: (opened.append(self), init(self, *arguments))[1],
     )

@@ -18,7 +18,7 @@ from skbayesnn import MCDropoutRegressor, predict_interval
 from skbayesnn._batch import executor
 from skbayesnn._data.validation import Table
 from skbayesnn.estimators import _fit
-from skbayesnn.estimators._job import Task
+from skbayesnn.estimators._job import TrainingJob
 from skbayesnn.model_selection import BatchedGridSearchCV, BatchedRandomizedSearchCV
 from tests.model_selection.comparison import (
     PLAIN,
@@ -348,7 +348,7 @@ def test_randomised(data, interrupt):
 def test_memory_does_not_grow_with_the_candidates(data, monkeypatch, n_jobs):
     """Networks, tables and fitted steps of what is through are let go."""
     monkeypatch.setattr(executor, "MEMBERS_AT_ONCE", 6)
-    counted = {MCDropoutRegressor, Table, PCA, Task}
+    counted = {MCDropoutRegressor, Table, PCA, TrainingJob}
 
     def most_alive(n_settings):
         scored, most = [], []

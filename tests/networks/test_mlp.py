@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn._engine.random import DrawNoise, initial_normal
-from skbayesnn._engine.training_random import TrainingNoise
+from skbayesnn._engine.random import DrawRandom, initial_normal
+from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import Bernoulli, Concrete, MeanField, Point
 from skbayesnn._networks import MLP, network_from
 from skbayesnn._networks.activations import ACTIVATIONS
@@ -54,13 +54,13 @@ def _keep():
 
 
 def _noise(seed):
-    noise = TrainingNoise(seed + np.arange(MEMBERS), CPU, F64)
+    noise = TrainingRandom(seed + np.arange(MEMBERS), CPU, F64)
     noise.start_epoch(0)
     return noise
 
 
 def _draw_noise(seed, n_draws=DRAWS):
-    return DrawNoise(seed + np.arange(MEMBERS), range(n_draws), CPU, F64)
+    return DrawRandom(seed + np.arange(MEMBERS), range(n_draws), CPU, F64)
 
 
 def _x(seed, lead):
@@ -235,4 +235,8 @@ def test_numbers_of_the_layers(seed):
     counted = sum(value[0].numel() for params in layers for value in params.values())
     assert network.n_weights == counted
     assert network.fan_ins == (4, 7, 6)
-    assert (network.n_units, network.widest, network.live_units) == (22, 7, 13)
+    assert (network.n_units, network.widest, network.peak_activation_size) == (
+        22,
+        7,
+        13,
+    )

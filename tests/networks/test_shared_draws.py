@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
-from skbayesnn._engine.random import DrawNoise, initial_normal
+from skbayesnn._engine.random import DrawRandom, initial_normal
 from skbayesnn._families import Bernoulli, Concrete, Gaussian, MeanField, Point
 from skbayesnn._networks import MLP, mlp
 from skbayesnn._networks.activations import ACTIVATIONS
@@ -46,7 +46,7 @@ def test_outputs_are_those_of_a_product_per_draw(monkeypatch, families, kept, se
     draws = range(7, 7 + DRAWS)
 
     def noise():
-        return DrawNoise(seeds, draws, CPU, F64)
+        return DrawRandom(seeds, draws, CPU, F64)
 
     found = network.drawn(layers, keep, noise(), DRAWS)(x)
     expected = network.apply(network.draw(layers, keep, noise()), x)
@@ -63,11 +63,11 @@ def test_all_activations(monkeypatch, activation, seed):
     network, layers, keep, seeds = parts
     own = np.random.default_rng(seed).normal(size=(MEMBERS, ROWS, SIZES[0]))
     x = torch.as_tensor(own)
-    noise = DrawNoise(seeds, range(DRAWS), CPU, F64)
+    noise = DrawRandom(seeds, range(DRAWS), CPU, F64)
     drawn = network.drawn(layers, keep, noise, DRAWS)
     found, again = drawn(x), drawn(x)
     assert torch.equal(found, again) and torch.equal(x, torch.as_tensor(own))
-    noise = DrawNoise(seeds, range(DRAWS), CPU, F64)
+    noise = DrawRandom(seeds, range(DRAWS), CPU, F64)
     expected = network.apply(network.draw(layers, keep, noise), x)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
@@ -87,7 +87,7 @@ def test_huge_inputs_cost_no_digits(monkeypatch, activation, size, dtype, seed):
     x[0, 2, 1] = size
 
     def noise():
-        return DrawNoise(seeds, range(DRAWS), CPU, dtype)
+        return DrawRandom(seeds, range(DRAWS), CPU, dtype)
 
     found = network.drawn(layers, keep, noise(), DRAWS)(x)
     alone = network.drawn(layers, keep, noise(), DRAWS)(x[:, 2:3])

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from skbayesnn._engine.random import DrawNoise, initial_normal
-from skbayesnn._engine.training_random import TrainingNoise
+from skbayesnn._engine.random import DrawRandom, initial_normal
+from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import (
     Additive,
     Bernoulli,
@@ -93,7 +93,7 @@ def _start(network, seed, members=MEMBERS):
 
 
 def _noise(seed, members=MEMBERS):
-    noise = TrainingNoise(_seeds(seed, members), CPU, F64)
+    noise = TrainingRandom(_seeds(seed, members), CPU, F64)
     noise.start_epoch(0)
     return noise
 
@@ -227,7 +227,7 @@ def test_a_pass_and_its_pullback_are_those_of_the_layers(network, seed, lead):
 def test_drawn_networks_are_those_of_the_layers(network, seed, lead):
     layers, keep = _start(network, seed), _keep(network)
     weights = network.draw(
-        layers, keep, DrawNoise(_seeds(seed), range(DRAWS), CPU, F64)
+        layers, keep, DrawRandom(_seeds(seed), range(DRAWS), CPU, F64)
     )
     x = _x(network, seed, lead)
     found = network.apply(weights, x)
@@ -267,7 +267,7 @@ def test_training_and_prediction_have_the_same_posterior(wiring, family, seed):
     with torch.no_grad():
         trained, _ = network.vjp(layers, keep, x, _noise(seed, many))
         one = [{n: v[:1] for n, v in own.items()} for own in layers]
-        noise = DrawNoise(_seeds(seed, 1), range(many), CPU, F64)
+        noise = DrawRandom(_seeds(seed, 1), range(many), CPU, F64)
         drawn = network.apply(network.draw(one, _keep(network, 1), noise), x)
     a, b = trained[:, 0], drawn[:, 0, 0]
     for x, y in [(a, b), ((a - a.mean(0)) ** 2, (b - b.mean(0)) ** 2)]:
@@ -286,7 +286,7 @@ def test_some_networks_at_a_time_are_all_of_them(
     layers, keep = _start(network, seed), _keep(network)
 
     def step():
-        noise = TrainingNoise(np.array([seed, seed, seed + 1]), CPU, F64)
+        noise = TrainingRandom(np.array([seed, seed, seed + 1]), CPU, F64)
         noise.start_epoch(0)
         with torch.no_grad():
             outputs, back = network.vjp(layers, keep, _x(network, seed, lead), noise)
@@ -304,7 +304,7 @@ def test_some_networks_at_a_time_are_all_of_them(
 
 def test_masks_are_where_they_should_be(seed):
     """Pixels have their own in the image, channels behind; layers as ever."""
-    noise = DrawNoise(_seeds(seed), range(DRAWS), CPU, F64)
+    noise = DrawRandom(_seeds(seed), range(DRAWS), CPU, F64)
     for mask_per, behind in {"unit": (3, 3, 3), "channel": (3, 1, 1)}.items():
         network = replace(CONVOLUTIONAL, mask_per=mask_per)
         network = network.with_families((Bernoulli(),) * 4)
@@ -346,7 +346,7 @@ def test_numbers_of_the_maps(wiring, seed):
     x = _x(network, seed, 1)
     assert network.widest >= x.shape[2]
     assert network.n_units > network.widest
-    assert network.live_units > 0
+    assert network.peak_activation_size > 0
 
 
 def test_description_makes_the_same_network(network):
@@ -373,7 +373,7 @@ def test_kernel_of_small_changes_is_that_of_finite_ones(wiring, seed):
         (Bernoulli(), *(Point(),) * (len(wiring.fan_ins) - 1))
     )
     layers, keep = _start(network, seed), _keep(network)
-    weights = network.draw(layers, keep, DrawNoise(_seeds(seed), range(1), CPU, F64))
+    weights = network.draw(layers, keep, DrawRandom(_seeds(seed), range(1), CPU, F64))
     x = _x(network, seed, 1)
     variances = [
         (torch.full((MEMBERS,), 0.3 + i).double(), torch.full((MEMBERS,), 0.2).double())
@@ -402,7 +402,7 @@ def test_kernel_of_small_changes_is_that_of_finite_ones(wiring, seed):
 def test_kernel_is_that_of_autograd(wiring, seed, rows_of_members, monkeypatch):
     network = wiring.with_families((Point(),) * len(wiring.fan_ins))
     layers, keep = _start(network, seed), _keep(network)
-    weights = network.draw(layers, keep, DrawNoise(_seeds(seed), range(1), CPU, F64))
+    weights = network.draw(layers, keep, DrawRandom(_seeds(seed), range(1), CPU, F64))
     x = _x(network, seed, rows_of_members)
     variances = [
         (torch.full((MEMBERS,), 0.3 + i).double(), torch.arange(1.0, 4.0).double())

@@ -99,7 +99,7 @@ def compressed(content):
     return of_members(members, zipfile.ZIP_DEFLATED)
 
 
-REFUSED = {
+UNSUPPORTED = {
     "empty": (lambda content: b"", "no whole archive"),
     "cut off": (lambda content: content[:-1], "no whole archive.*Copy it again"),
     "a pickle": (as_pickle, "does not begin as an archive.*joblib.load"),
@@ -131,9 +131,9 @@ def content_of(content, old, new):
     return file_format.packed(json.loads(text.replace(f'"{old}"', f'"{new}"')), members)
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", UNSUPPORTED)
 def test_error_says_what_is_wrong(name, files, tmp_path):
-    change, match = REFUSED[name]
+    change, match = UNSUPPORTED[name]
     refused(change(files[0][0]), tmp_path / "model", match)
 
 

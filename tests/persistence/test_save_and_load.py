@@ -250,7 +250,7 @@ def _own_scorer(network):
     return BatchedGridSearchCV(network, {"tau": [1.0]}, scoring=score, cv=2)
 
 
-REFUSED = {
+UNSUPPORTED = {
     "a function without a name": (
         lambda network: CalibratedUncertaintyRegressor(
             make_pipeline(FunctionTransformer(lambda X: 2 * X), network), cv=2
@@ -270,10 +270,10 @@ REFUSED = {
 
 
 @pytest.mark.filterwarnings("ignore:Persisting input arguments")
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", UNSUPPORTED)
 def test_what_no_file_can_hold(name, network, data, path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    make, named = REFUSED[name]
+    make, named = UNSUPPORTED[name]
     model = make(network).fit(data.X, data.y)
     path.write_bytes(b"as it was")
     with pytest.raises(ValueError, match=named):

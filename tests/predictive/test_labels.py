@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skbayesnn._predictive.classes import LabelPredictive
+from skbayesnn._predictive.classes import ClassPredictive
 
 DRAWS, ROWS = 4, 5
 
@@ -13,7 +13,7 @@ def test_densities_are_those_of_the_labels(classes, seed):
     classes = np.array(classes)
     p = np.random.default_rng(seed).dirichlet(np.ones(3), size=(DRAWS, ROWS))
     column = np.arange(ROWS) % 3
-    density = LabelPredictive(p, classes).log_density(classes[column])
+    density = ClassPredictive(p, classes).log_density(classes[column])
     np.testing.assert_allclose(density, np.log(p.mean(0)[np.arange(ROWS), column]))
 
 
@@ -21,11 +21,11 @@ def test_members_with_classes_in_other_orders_are_pooled(seed):
     """Each class has the mean of its probabilities, zero where it is unknown."""
     p = np.random.default_rng(seed).dirichlet(np.ones(2), size=(2, DRAWS, ROWS))
     members = [
-        LabelPredictive(p[0], np.array(["c", "a"])),
-        LabelPredictive(p[1], np.array(["b", "c"])),
+        ClassPredictive(p[0], np.array(["c", "a"])),
+        ClassPredictive(p[1], np.array(["b", "c"])),
     ]
     a, b, c = p[0, ..., 1].mean(0), p[1, ..., 0].mean(0), p[0, ..., 0] + p[1, ..., 1]
-    pooled = LabelPredictive.pooled(members, np.array(["b", "c", "a"]))
+    pooled = ClassPredictive.pooled(members, np.array(["b", "c", "a"]))
     expected = np.stack([b, c.mean(0), a], -1) / 2
     np.testing.assert_allclose(pooled.mean(), expected)
 
@@ -36,7 +36,7 @@ def test_members_have_positions_or_labels(labels, seed):
     p = np.random.default_rng(seed).dirichlet(np.ones(3), size=(DRAWS, ROWS))
     labels = np.array(labels)
     for own in (np.arange(3), labels):
-        labelled = LabelPredictive(p, own).labelled(labels)
+        labelled = ClassPredictive(p, own).labelled(labels)
         np.testing.assert_array_equal(labelled.classes, labels)
     with pytest.raises(ValueError, match="labels that it has"):
-        LabelPredictive(p, np.array(["x", "y", "z"])).labelled(labels)
+        ClassPredictive(p, np.array(["x", "y", "z"])).labelled(labels)

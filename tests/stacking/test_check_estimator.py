@@ -11,7 +11,7 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 from skbayesnn._stacking import candidates
-from skbayesnn._stacking.candidates import Entry
+from skbayesnn._stacking.candidates import CandidateSpec
 
 # The few epochs are not always enough, and some of the checks' data are pure noise.
 pytestmark = pytest.mark.filterwarnings(
@@ -54,7 +54,7 @@ def few_candidates(monkeypatch):
 
     def pool(X, sample_weight, *, of_classes, **params):
         kind = MCDropoutClassifier if of_classes else MCDropoutRegressor
-        return [Entry("network", kind(**QUICK), GRID)]
+        return [CandidateSpec("network", kind(**QUICK), GRID)]
 
     monkeypatch.setattr(candidates, "default_pool", pool)
 

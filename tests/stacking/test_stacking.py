@@ -1259,7 +1259,9 @@ def test_it_estimates_the_time_left(monkeypatch):
 
     def said(**expected):
         texts = []
-        seconds = base._work_off(trained(), texts.append, 8, "fits", **expected)
+        seconds = base._run_with_progress(
+            trained(), texts.append, 8, "fits", **expected
+        )
         assert seconds == 30 / 6
         return texts
 
