@@ -40,7 +40,8 @@ class VariationalSpec:
         A key of ``skbayesnn._priors.PRIORS``.
     prior_fields : mapping of str to float or ndarray of shape (layers,)
         The prior's numbers beside ``length_scale``.
-    kl_weighting, kl_warm_up, gradient, n_training_draws, perturbed, variance_source, hooks
+    kl_weighting, kl_warm_up, gradient, n_training_draws, perturbed, variance_source, \
+hooks
         As in :class:`skbayesnn._engine.config.TrainingConfig`.
     """
 
