@@ -29,7 +29,7 @@ from skbayesnn import MCDropoutRegressor, _sklearn_compat
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
     BatchedRandomizedSearchCV,
-    MCDropoutRegressorCV,
+    TauCV,
 )
 
 PACKAGE = Path(skbayesnn.__file__).parent
@@ -482,7 +482,7 @@ def test_batched_search(data, plain, batched, routing):
 
 def test_search_for_tau(data):
     X, y, weights = data
-    model = MCDropoutRegressorCV(taus=3, cv=2, **SMALL)
+    model = TauCV(MCDropoutRegressor(**SMALL), taus=3, cv=2)
     assert model.fit(X, y, sample_weight=weights).scores_.shape == (3, 2)
 
 
@@ -509,7 +509,7 @@ WARNED = {
         MCDropoutRegressor(**SMALL), {"tau": [0.5, 2.0]}, cv=2
     ),
     "pipeline": lambda: make_pipeline(StandardScaler(), MCDropoutRegressor(**SMALL)),
-    "search for tau": lambda: MCDropoutRegressorCV(taus=2, cv=2, **SMALL),
+    "search for tau": lambda: TauCV(MCDropoutRegressor(**SMALL), taus=2, cv=2),
 }
 
 

@@ -25,7 +25,7 @@ from skbayesnn._runtime import one_call, warn_no_more, warn_once
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
-    MCDropoutRegressorCV,
+    TauCV,
     cross_val_predict_uncertainty,
 )
 
@@ -101,7 +101,7 @@ FITS = {
         AnchoredEnsembleRegressor(**SMALL), false_alarm_rate=0.1
     ).fit,
     "search": BatchedGridSearchCV(NETWORK, {"tau": [1.0, 2.0]}, cv=3).fit,
-    "search of tau": MCDropoutRegressorCV(taus=2, cv=2, **SMALL).fit,
+    "search of tau": TauCV(NETWORK, taus=2, cv=2).fit,
     "calibrated": CalibratedUncertaintyRegressor(NETWORK, cv=3).fit,
     "conformal": ConformalRegressor(NETWORK, method="cv+", cv=3).fit,
     "abstainer": Abstainer(NETWORK, target_error=9.0, cv=3).fit,

@@ -181,7 +181,7 @@ def wrappers():
     )
     yield (
         "tau path",
-        model_selection.MCDropoutRegressorCV(taus=[1.0, 3.0], cv=2, **SMALL),
+        model_selection.TauCV(network, taus=[1.0, 3.0], cv=2),
         X,
         y,
     )

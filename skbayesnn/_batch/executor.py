@@ -25,6 +25,7 @@ from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import check_method_params, safe_split
 from skbayesnn.estimators import _fit
 from skbayesnn.estimators._base import set_fitted
+from skbayesnn.estimators._job import TrainingJob
 
 # ---- group jobs by what one program can hold
 
@@ -40,7 +41,7 @@ def groups_of(jobs: Sequence[Job], budget: int) -> Iterator[list[Job]]:
     Those of one fold stand together, so that a program has few tables.
     """
     alike: dict[tuple, list[Job]] = {}
-    for job in sorted(jobs, key=lambda job: id(job.prepared.table)):
+    for job in sorted(jobs, key=lambda job: id(job.task.table)):
         alike.setdefault(_shared(job), []).append(job)
     for group in alike.values():
         n_pieces = -(-len(group) // jobs_per_program(group, budget))
@@ -50,7 +51,7 @@ def groups_of(jobs: Sequence[Job], budget: int) -> Iterator[list[Job]]:
 
 def _shared(job: Job) -> tuple:
     """What the jobs of one program have in common."""
-    X, shares = job.prepared.table.X, job.task.shares
+    X, shares = job.task.table.X, job.task.shares
     return (
         job.task.plan,
         # Unequal rows and epochs could share one, too, but members in step are faster.
@@ -223,24 +224,24 @@ def train_group(
 def _trained_together(group: Sequence[Job], device: str | None) -> dict[Key, Outcome]:
     """Train a program, of which only the estimators are left."""
     start = time.perf_counter()
-    fitted = _fit.train_together(
+    trained = _fit.train_together(
         [job.network for job in group], [job.task for job in group], device
     )
     seconds = (time.perf_counter() - start) / len(group)
     outcomes = {}
-    for job, one in zip(group, fitted, strict=True):
+    for job, task in zip(group, trained, strict=True):
         if device is not None:
             job.network.device = device
-        outcomes[job.key] = _trained(job, one, seconds)
+        outcomes[job.key] = _trained(job, task, seconds)
     return outcomes
 
 
-def _trained(job: Job, fitted: _fit.Fitted, seconds: float) -> Outcome:
+def _trained(job: Job, task: TrainingJob, seconds: float) -> Outcome:
     """Make a job's network fitted, or say why it cannot be."""
     try:
-        if fitted.trained.failed.all():
-            raise _fit.all_failed(job.task.plan, fitted.trained)
-        set_fitted(job.network, job.prepared, fitted)
+        if task.trained.failed.all():
+            raise _fit.all_failed(task.plan, task.trained)
+        set_fitted(job.network, task)
     except Exception as error:
         return Outcome(without_frames(error), seconds=seconds)
     n_epochs = job.network.n_iter_

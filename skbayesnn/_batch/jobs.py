@@ -36,16 +36,13 @@ class Job:
         With the candidate's parameters; the steps before the network are fitted.
     network : BayesianNetwork
         The estimator itself, or its last step.
-    prepared : Prepared
-        The rows that arrive at the network, checked.
-    task : Task
-        The network's part of a program.
+    task : TrainingJob
+        The network's part of a program, with the rows that reach the network.
     """
 
     key: Key
     estimator: BaseEstimator
     network: BayesianNetwork
-    prepared: TrainingData
     task: TrainingJob
 
 
@@ -146,7 +143,7 @@ class JobBuilder:
         )
         task = replace(task, plan=plan)
         estimator = _with_network(rows.estimator, network)
-        return Job(key, estimator, network, rows.prepared, task)
+        return Job(key, estimator, network, task)
 
     def _fit_preprocessing(self, estimator, fold: int) -> "TransformedFold":
         """Fit what stands before the network, and check what arrives there."""
@@ -214,22 +211,16 @@ def network_of(estimator) -> BayesianNetwork:
     Raises
     ------
     TypeError
-        For anything else, and for networks that search for their tau.
+        For any other estimator.
     """
     inner = estimator
     while isinstance(inner, Pipeline):
         inner = inner.steps[-1][1]
     if not isinstance(inner, BayesianNetwork):
         raise TypeError(
-            "a batched search needs an estimator of skbayesnn, alone or as the last "
-            f"step of a Pipeline; got {type(inner).__name__}. For other estimators "
-            "there is sklearn.model_selection.GridSearchCV."
-        )
-    if not hasattr(inner, "tau"):
-        raise TypeError(
-            "a batched search trains networks of a given tau; got "
-            f"{type(inner).__name__}, which searches for its own. Search over the "
-            "estimator without CV, and put `tau` into the grid."
+            "a batched search needs a network of skbayesnn, alone or as the last step "
+            f"of a Pipeline; got {type(inner).__name__}. For other estimators use "
+            "sklearn.model_selection.GridSearchCV."
         )
     return inner
 

@@ -18,13 +18,12 @@ from sklearn.utils.metadata_routing import (
     MethodMapping,
     process_routing,
 )
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import (
     check_consistent_length,
     column_or_1d,
 )
 
-from skbayesnn._batch.cross_fit import fitted_to, held_out_folds
+from skbayesnn._batch.cross_fit import cross_fitted, fitted_to, held_out_folds
 from skbayesnn._data.validation import check_labels, check_numbers
 from skbayesnn._runtime import replace_fitted
 from skbayesnn._sklearn_compat import (
@@ -136,9 +135,8 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
                 "`cv` must give folds that hold out some rows each; got "
                 f"{len(folds)} folds, of {[len(test) for _, test in folds]} rows."
             )
-        models = Parallel(n_jobs=self.n_jobs)(
-            delayed(fitted_to)(self.estimator, X, y, train, routed.estimator.fit)
-            for train, _ in folds
+        models = cross_fitted(
+            self.estimator, X, y, folds, routed.estimator.fit, self.n_jobs
         )
         return [(model, test) for model, (_, test) in zip(models, folds, strict=True)]
 

@@ -548,13 +548,10 @@ _SPLITTERS = (
 
 
 def _networks() -> Iterator[Kind]:
-    """The single estimators, and those that find their tau."""
+    """The single estimators."""
     for method in ("AnchoredEnsemble", "BBB", "MCDropout", "VariationalDropout"):
         for role, own in (("Regressor", _OF_NUMBERS), ("Classifier", _OF_CLASSES)):
             yield _network("skbayesnn", method + role, own)
-            if method != "AnchoredEnsemble":
-                own = {**own, **_PATH}
-                yield _network("skbayesnn.model_selection", f"{method}{role}CV", own)
     yield _network("skbayesnn", "VariationalGPRegressor", _OF_NUMBERS)
 
 
@@ -674,6 +671,14 @@ def _searches() -> Iterator[Kind]:
         yield Kind(
             module, name, _SEARCH, _OF_SEARCH, consistency.of_search, derived=derived
         )
+    yield Kind(
+        "skbayesnn.model_selection",
+        "TauCV",
+        {**_SEARCH, **_PATH, "best_estimator_": FITTED, "tau_": SCALE},
+        {**_OF_SEARCH, **_COLUMNS},
+        consistency.of_search,
+        derived=derived,
+    )
 
 
 def _descriptions() -> Iterator[Kind]:

@@ -24,8 +24,9 @@ from skbayesnn._sklearn_compat import (
 )
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators import _diagnostics, _fit, _fitted, _job, _streaming
+from skbayesnn.estimators._defaults import defaults_of
 from skbayesnn.estimators._diagnostics import without_diverged
-from skbayesnn.estimators._job import VariationalSpec
+from skbayesnn.estimators._job import PosteriorSpec
 from skbayesnn.estimators._training_data import TrainingData, prepare
 from skbayesnn.networks import NetworkDescription
 
@@ -33,7 +34,7 @@ from skbayesnn.networks import NetworkDescription
 class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     """Base of all estimators; see the classes for the parameters.
 
-    A method gives ``_variational``, a kind of task (regression, classification) gives
+    A method defines ``_posterior_spec``. Regression and classification define
     ``_check``, ``_row_weights`` and the predictions.
     """
 
@@ -88,46 +89,12 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     # Of likelihoods that have some; a class without the parameter has none to give.
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
-    # Whether the KL may outweigh the data: then `fit` has to be as good as a line.
-    _can_collapse = False
-
-    @property
-    def _steps_per_sqrt_n(self) -> int:
-        """Steps that `max_iter="auto"` wants for N rows: so many times sqrt(N).
-
-        Small tables need steps, not epochs.
-        """
-        return 100
-
-    @property
-    def _selects_epochs_below(self) -> float:
-        """Rows below which `max_iter="auto"` may be less, as others held out say."""
-        return 0
-
-    @property
-    def _stops_early_from(self) -> float:
-        """Rows from which `early_stopping="auto"` holds some out."""
-        return math.inf
-
-    def _hidden_layer_sizes(self, total_weight: float, fitted=None):
-        """`hidden_layer_sizes` for N rows.
-
-        fitted : tuple of int, those of a fit that goes on
-        """
-        return self.hidden_layer_sizes
-
-    def _auto_length_scale(self, fan_ins, total_weight: float) -> np.ndarray:
-        """`length_scale="auto"` of every layer for N rows, (layers,)."""
-        return np.sqrt(fan_ins)
-
-    def _length_scales_to_try(self, fan_ins, total_weight: float) -> list[np.ndarray]:
-        """Others among which rows that are held out may choose, each (layers,)."""
-        return []
 
     def _length_scales(self, fan_ins, total_weight: float) -> np.ndarray:
         """The prior's scale of every layer for N rows, checked, (layers,)."""
+        rule = defaults_of(self).length_scale
         return _validation.length_scales(
-            self.length_scale, fan_ins, self._auto_length_scale(fan_ins, total_weight)
+            self.length_scale, fan_ins, rule.scales(fan_ins, total_weight)
         )
 
     def _store(self, arguments: dict) -> None:
@@ -139,7 +106,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         self.__dict__.update((n, v) for n, v in arguments.items() if n != "self")
 
     @abstractmethod
-    def _variational(self, fan_ins: Sequence[int]) -> VariationalSpec:
+    def _posterior_spec(self, fan_ins: Sequence[int]) -> PosteriorSpec:
         """The posterior's families and prior, checked.
 
         fan_ins : inputs of every weight layer
@@ -200,12 +167,11 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             prepared = prepare(new, X, y, sample_weight, X_val, y_val, reset=not warm)
             # Callbacks are told about the estimator itself.
             if warm:
-                fitted = _streaming.resume(self, prepared, "warm")
+                job = _streaming.resume(self, prepared, "warm")
             else:
-                task = _job.task_of(self, prepared)
-                [fitted] = _fit.train_together([self], [task])
-            set_fitted(new, prepared, fitted, self.n_epochs_seen_ if warm else 0)
-            warn_if_doubtful(new, prepared, fitted)
+                [job] = _fit.train_together([self], [_job.task_of(self, prepared)])
+            set_fitted(new, job, self.n_epochs_seen_ if warm else 0)
+            warn_if_doubtful(new, job)
         return self
 
     @abstractmethod
@@ -238,7 +204,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             )
         behind = False
         if explained and not outliers:
-            if self._can_collapse:
+            if defaults_of(self).can_collapse:
                 behind = _diagnostics.warn_if_collapsed(explained)
             elif not _diagnostics.is_constant(spread):
                 behind = _diagnostics.warn_if_far_behind(explained)
@@ -249,7 +215,11 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         self, table, rows, weights
     ) -> _diagnostics.ExplainedVariance | None:
         """What is explained in some of the training rows."""
-        most = _diagnostics.ROWS if self._can_collapse else _diagnostics.FEW_ROWS
+        most = (
+            _diagnostics.ROWS
+            if defaults_of(self).can_collapse
+            else _diagnostics.FEW_ROWS
+        )
         chosen = _diagnostics.some_rows(np.arange(len(rows)), most)
         rows, weights = rows[chosen], weights[chosen]
         return self._explained(table.X[rows], table.y[rows], weights)
@@ -290,17 +260,16 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             weight_kept = float(weights[rows >= len(table.y)].sum())
             seen = 0.0 if first or renew else self.total_weight_ - weight_kept
             if first and renew:
-                task = _job.task_of(self, prepared)
-                [fitted] = _fit.train_together([self], [task])
+                [job] = _fit.train_together([self], [_job.task_of(self, prepared)])
             elif first:
-                fitted = _streaming.begin_stream(self, prepared, n_epochs)
+                job = _streaming.begin_stream(self, prepared, n_epochs)
             elif renew:
-                fitted = _streaming.resume(self, prepared, "renew")
+                job = _streaming.resume(self, prepared, "renew")
             else:
-                fitted = _streaming.resume(self, prepared, "stream", n_epochs, seen)
+                job = _streaming.resume(self, prepared, "stream", n_epochs, seen)
             # Others have hardly begun, or see rows that lie far from those before.
-            fitted = without_diverged(fitted) if renew else fitted
-            new._adopt(fitted, of_y, seen=seen)
+            job = without_diverged(job) if renew else job
+            new._adopt(job, seen=seen)
             before = 0 if first else self.n_epochs_seen_
             new.n_epochs_seen_ = before + new.n_iter_
             new.n_iter_ = new.n_epochs_seen_
@@ -310,7 +279,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                     table, earlier, n_replay, seed
                 )
             if renew:
-                warn_if_doubtful(new, prepared, fitted)
+                warn_if_doubtful(new, job)
         return self
 
     def _check_can_go_on(self, task: _job.TrainingJob, of_y: dict) -> None:
@@ -321,9 +290,9 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _check_held_out(self, X, y, table: Table, of_y) -> Table:
         """Validation rows as a table of the same kind as the training rows."""
 
-    def _adopt(self, fitted, of_y: dict, *, seen: float) -> None:
+    def _adopt(self, job: _job.TrainingJob, *, seen: float) -> None:
         """Make the trained networks the fitted state."""
-        failed = fitted.trained.failed
+        failed = job.trained.failed
         if failed.any():
             epochs = failed[failed > 0]
             warn(
@@ -333,15 +302,15 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 f"learning_rate_init ({self.learning_rate_init:g} here).",
                 ConvergenceWarning,
             )
-        if fitted.trained.interrupted:
+        if job.trained.interrupted:
             warn(
-                f"the fit was interrupted; {fitted.trained.n_epochs.max()} finished "
+                f"the fit was interrupted; {job.trained.n_epochs.max()} finished "
                 "epochs are kept (warm_start=True), a further fit goes on from there.",
                 ConvergenceWarning,
             )
-        total_weight = seen + fitted.task.total_weight
-        attributes = _fitted.fitted_attributes(fitted, total_weight)
-        attributes |= of_y | {"total_weight_": total_weight}
+        total_weight = seen + job.total_weight
+        attributes = _fitted.fitted_attributes(job, total_weight)
+        attributes |= job.data.of_y | {"total_weight_": total_weight}
         self.__dict__.pop("replay_", None)
         self.__dict__ |= attributes | {"_cache": _fitted.PosteriorCache()}
 
@@ -385,19 +354,14 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
 
 def set_fitted(
-    estimator: BayesianNetwork,
-    prepared: TrainingData,
-    fitted: _fit.Fitted,
-    n_epochs_before: int = 0,
+    estimator: BayesianNetwork, job: _job.TrainingJob, n_epochs_before: int = 0
 ) -> None:
-    """Make trained networks the fitted state, but those that have diverged."""
-    estimator._adopt(without_diverged(fitted), prepared.of_y, seen=0.0)
+    """Make the trained networks of a job, except diverged ones, the fitted state."""
+    estimator._adopt(without_diverged(job), seen=0.0)
     estimator.n_epochs_seen_ = estimator.n_iter_ + n_epochs_before
 
 
-def warn_if_doubtful(
-    estimator: BayesianNetwork, prepared: TrainingData, fitted: _fit.Fitted
-) -> None:
-    """Say where what was adopted predicts no more than a constant or a line."""
-    share = fitted.task.shares[0]
-    estimator._warn_if_doubtful(prepared.table, share.rows, share.weights)
+def warn_if_doubtful(estimator: BayesianNetwork, job: _job.TrainingJob) -> None:
+    """Warn if the predictions are no better than a constant or a linear model."""
+    share = job.shares[0]
+    estimator._warn_if_doubtful(job.table, share.rows, share.weights)

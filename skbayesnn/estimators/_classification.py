@@ -40,32 +40,12 @@ from skbayesnn.estimators._fitted import (
     warn_of_nan,
 )
 
-# Below so many rows (sum of weights) others that are held out choose the length scale.
-FEW_ROWS = 200
-# Fewer rows than these say how long is trained, each part by networks without it; of
-# more a tenth is held out, and says when rates that are learned over-fit.
-MANY_ROWS = 5_000
-
 
 class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     """Base of the classifiers."""
 
     class_weight: Any
     classes_: Array
-
-    @property
-    def _selects_epochs_below(self):
-        """Where labels are noisy, a network over-fits with time."""
-        return MANY_ROWS
-
-    def _auto_length_scale(self, fan_ins, total_weight):
-        """Of many rows it has little to say."""
-        return np.ones(len(fan_ins))
-
-    def _length_scales_to_try(self, fan_ins, total_weight):
-        """Classes well apart ask for a wide prior, those that overlap for a narrow."""
-        scales = (0.3, 3.0) if total_weight < FEW_ROWS else ()
-        return [np.full(len(fan_ins), scale) for scale in scales]
 
     def _check(self, X, y, sample_weight, *, reset, classes=None):
         order = self._declared_order(y)

@@ -27,7 +27,7 @@ from skbayesnn._data.scaling import (
 from skbayesnn._distributions.components import columns_of
 from skbayesnn._engine.posterior import MeanWeightPosterior
 from skbayesnn._runtime import warn
-from skbayesnn.estimators._fit import Fitted
+from skbayesnn.estimators._job import TrainingJob
 
 # ---- compare a fit with a constant and a linear model
 
@@ -272,27 +272,27 @@ _ABSURD_RESIDUAL = 100.0
 _ABSURD_HALVINGS = 100.0
 
 
-def without_diverged(fitted: Fitted) -> Fitted:
+def without_diverged(job: TrainingJob) -> TrainingJob:
     """Networks that are absurd while others are not failed in their last epoch.
 
     Those that are alone, or all absurd, stay: `fit` warns of what they predict.
     """
-    trained = fitted.trained
+    trained = job.trained
     alive = np.flatnonzero(trained.failed == 0)
     if len(alive) < 2:
-        return fitted
+        return job
     with np.errstate(over="ignore", invalid="ignore"):
-        absurd = alive[_absurd(fitted, alive)]
+        absurd = alive[_absurd(job, alive)]
     if len(absurd) in (0, len(alive)):
-        return fitted
+        return job
     failed = trained.failed.copy()
     failed[absurd] = trained.n_epochs[absurd]
-    return replace(fitted, trained=replace(trained, failed=failed))
+    return replace(job, trained=replace(trained, failed=failed))
 
 
-def _absurd(fitted: Fitted, alive: np.ndarray) -> np.ndarray:
+def _absurd(job: TrainingJob, alive: np.ndarray) -> np.ndarray:
     """Of some networks' mean weights on some training rows, (networks,), bool."""
-    task, share = fitted.task, fitted.task.shares[0]
+    task, share = job, job.shares[0]
     table, scaling = task.table, share.scaling
     chosen = some_rows(np.arange(len(share.rows)), FEW_ROWS)
     rows = share.rows[chosen]
@@ -302,7 +302,7 @@ def _absurd(fitted: Fitted, alive: np.ndarray) -> np.ndarray:
     rows, weights = rows[ordinary], share.weights[chosen][ordinary]
     X, y = table.X[rows], table.y[rows]
     components = _of_mean_weights(
-        fitted, alive, scaling.x_to_network(X.toarray() if sparse.issparse(X) else X)
+        job, alive, scaling.x_to_network(X.toarray() if sparse.issparse(X) else X)
     )
     if task.plan.likelihood.of_classes:
         own = np.nan_to_num(components.probability[:, np.arange(len(y)), y])
@@ -325,9 +325,9 @@ def _absurd(fitted: Fitted, alive: np.ndarray) -> np.ndarray:
     return np.any(residual > _ABSURD_RESIDUAL * usual, axis=1)
 
 
-def _of_mean_weights(fitted: Fitted, networks: np.ndarray, inputs: np.ndarray):
+def _of_mean_weights(job: TrainingJob, networks: np.ndarray, inputs: np.ndarray):
     """What their likelihood makes of standardised inputs, (networks, rows, ...)."""
-    posterior = MeanWeightPosterior.of(fitted.trained.posterior.select(networks))
+    posterior = MeanWeightPosterior.of(job.trained.posterior.select(networks))
     x = torch.as_tensor(inputs).to(posterior.device, posterior.dtype).unsqueeze(0)
     with torch.no_grad():
         values = posterior.components(posterior.outputs(x, range(1)))

@@ -8,7 +8,6 @@ from scikit-learn 1.9), which are called after every epoch, and by a tqdm bar fr
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -110,29 +109,13 @@ def tqdm_bar(**options):
 # ---- training
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """One estimator's trained networks, before they become plain arrays."""
-
-    task: TrainingJob
-    trained: Trained
-
-    @classmethod
-    def of(cls, task: TrainingJob, trained: Trained) -> "Fitted":
-        """With the noise that rows held out have told the task."""
-        if task.noise is None:
-            return cls(task, trained)
-        posterior = trained.posterior.with_predictive_params(task.noise)
-        return cls(task, replace(trained, posterior=posterior))
-
-
 @default_settings
 def train_together(
     estimators: Sequence,
     tasks: Sequence[TrainingJob],
     device: str | None = None,
-) -> list[Fitted]:
-    """Train estimators whose tasks are made.
+) -> list[TrainingJob]:
+    """Train estimators whose jobs are made; returns the jobs with trained networks.
 
     On the first one's ``device`` unless another is named.
 
@@ -158,10 +141,10 @@ def train_together(
     posterior = start(plan, members, place, dtype)
     trained = run(estimators, plan, members, design, posterior)
     if len(tasks) == 1:
-        return [Fitted.of(tasks[0], trained)]
+        return [tasks[0].with_trained(trained)]
     ends = np.cumsum([task.n_members for task in tasks])
     return [
-        Fitted.of(task, trained.select(np.arange(end - task.n_members, end)))
+        task.with_trained(trained.select(np.arange(end - task.n_members, end)))
         for task, end in zip(tasks, ends, strict=True)
     ]
 

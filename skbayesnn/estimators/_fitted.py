@@ -27,7 +27,7 @@ from skbayesnn._likelihoods.gaussian import UNBOUNDED
 from skbayesnn._networks import Network, network_from
 from skbayesnn._predictive.mixin import stream_of
 from skbayesnn._runtime import warn
-from skbayesnn.estimators._fit import Fitted
+from skbayesnn.estimators._job import TrainingJob
 
 # ---- fitted attributes <-> trained networks
 
@@ -187,21 +187,21 @@ def scaling_of(estimator) -> Scaling:
     )
 
 
-def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
+def fitted_attributes(job: TrainingJob, total_weight: float) -> dict:
     """The fitted attributes that estimators of all kinds have, by name.
 
     total_weight : N, the sum of the weights of all rows seen
     """
-    trained, scaling = fitted.trained, fitted.task.scaling
+    trained, scaling = job.trained, job.scaling
     alive = np.flatnonzero(trained.failed == 0)
     if len(alive) < len(trained.failed):
         trained = trained.select(alive)
     posterior = trained.posterior
     params, likelihood = posterior.likelihood_params, posterior.likelihood
-    tau = _precision(fitted, params, scaling)
-    tau_training = _precision(fitted, likelihood.in_training(params), scaling)
-    dropout = _shared(_rates(fitted, posterior))
-    length_scale = _shared(_length_scale(fitted))
+    tau = _precision(job, params, scaling)
+    tau_training = _precision(job, likelihood.in_training(params), scaling)
+    dropout = _shared(_rates(job, posterior))
+    length_scale = _shared(_length_scale(job))
     history = _history(trained, scaling.log_density_shift())
     elbo, elbo_std_error = _bound(trained, scaling, total_weight)
     return {
@@ -228,8 +228,8 @@ def fitted_attributes(fitted: Fitted, total_weight: float) -> dict:
         "n_iter_": int(trained.n_epochs.max()),
         "elbo_": elbo,
         "elbo_std_error_": elbo_std_error,
-        "prior_": _prior(fitted, alive),
-        "row_noise_std_": _row_noise(fitted, posterior, scaling),
+        "prior_": _prior(job, alive),
+        "row_noise_std_": _row_noise(job, posterior, scaling),
     }
 
 
@@ -242,15 +242,15 @@ def _bound(trained, scaling: Scaling, total_weight: float) -> tuple[float, float
     return float(elbo.mean()), float(np.linalg.norm(error) / len(error))
 
 
-def _row_noise(fitted: Fitted, posterior: Posterior, scaling: Scaling):
+def _row_noise(job: TrainingJob, posterior: Posterior, scaling: Scaling):
     """Of a noise that depends on the row, its root mean square, y's units; or None.
 
     Over training rows, of the first network's where networks have their own.
     """
     if not posterior.likelihood.row_noise:
         return None
-    rows = fitted.task.shares[0].rows
-    X = fitted.task.table.X[rows[:: -(-len(rows) // _ROWS_OF_NOISE)]]
+    rows = job.shares[0].rows
+    X = job.table.X[rows[:: -(-len(rows) // _ROWS_OF_NOISE)]]
     inputs = scaling.x_to_network(X.toarray() if sparse.issparse(X) else X)
     inputs = _tensor(inputs, posterior.device, posterior.dtype).unsqueeze(0)
     with torch.no_grad():
@@ -262,29 +262,29 @@ def _row_noise(fitted: Fitted, posterior: Posterior, scaling: Scaling):
     return float(std[0]) if len(std) == 1 else std
 
 
-def _length_scale(fitted: Fitted) -> np.ndarray:
+def _length_scale(job: TrainingJob) -> np.ndarray:
     """l of every layer: of an earlier posterior that root of its mean precision."""
-    if fitted.task.plan.prior != "previous":
-        return fitted.task.length_scale
-    stds = [fields["std"] for fields in fitted.task.members.prior]
+    if job.plan.prior != "previous":
+        return job.length_scale
+    stds = [fields["std"] for fields in job.members.prior]
     return np.array([np.sqrt(np.mean(std**-2.0)) for std in stds])
 
 
-def _prior(fitted: Fitted, alive: np.ndarray) -> list[dict[str, np.ndarray]] | None:
+def _prior(job: TrainingJob, alive: np.ndarray) -> list[dict[str, np.ndarray]] | None:
     """An earlier posterior that was the prior, its fields per layer; or None."""
-    if fitted.task.plan.prior != "previous":
+    if job.plan.prior != "previous":
         return None
     return [
         {name: value[alive] for name, value in fields.items()}
-        for fields in fitted.task.members.prior
+        for fields in job.members.prior
     ]
 
 
-def _rates(fitted: Fitted, posterior: Posterior) -> np.ndarray:
+def _rates(job: TrainingJob, posterior: Posterior) -> np.ndarray:
     """Dropout of every layer: given, or the networks' mean of the learned ones."""
     learned = [family.learns_keep for family in posterior.network.families]
     keep = torch.stack(posterior.learned_keep()).double().mean(1).cpu().numpy()
-    return np.where(learned, 1 - keep, fitted.task.dropout)
+    return np.where(learned, 1 - keep, job.dropout)
 
 
 def _shared(per_layer: np.ndarray):
@@ -302,11 +302,11 @@ def _per_layer_and_target(dropout, length_scale, total_weight, tau):
     return weight_decay(1 - dropout, length_scale, total_weight, tau)
 
 
-def _precision(fitted: Fitted, params: dict, scaling: Scaling):
+def _precision(job: TrainingJob, params: dict, scaling: Scaling):
     """tau in y's units: given, or that of the networks' mean noise variance."""
-    tau = fitted.task.tau
+    tau = job.tau
     if tau is None:
-        of_members = fitted.task.plan.likelihood.noise_level(params)
+        of_members = job.plan.likelihood.noise_level(params)
         assert of_members is not None, "a learned tau is that of a noise"
         tau = scaling.tau_from_network(of_members.mean(0).cpu().numpy())
     return float(tau[0]) if len(tau) == 1 else tau

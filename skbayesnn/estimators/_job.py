@@ -5,8 +5,9 @@ tau, dropout rates, prior scales, seeds and rows may differ.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,11 +16,17 @@ from sklearn.model_selection import train_test_split
 from skbayesnn import _validation
 from skbayesnn._data.training_rows import RowSubset, Scaling, TrainingRows
 from skbayesnn._data.validation import Table, stacked
-from skbayesnn._engine.config import Hook, MemberParams, TrainingConfig
+from skbayesnn._engine.config import MemberParams, TrainingConfig
+from skbayesnn._engine.training import Trained
 from skbayesnn._families import Family
 from skbayesnn._likelihoods import LIKELIHOODS, Likelihood
 from skbayesnn._networks import Network
 from skbayesnn._networks.activations import ACTIVATIONS
+from skbayesnn.estimators._defaults import (
+    defaults_of,
+    hidden_layer_sizes,
+    length_scale_candidates,
+)
 from skbayesnn.estimators._training_data import TrainingData
 from skbayesnn.networks import MLP
 
@@ -27,35 +34,29 @@ from skbayesnn.networks import MLP
 
 
 @dataclass(frozen=True)
-class VariationalSpec:
-    """The posterior's families, its prior, and how it is trained.
+class PosteriorSpec:
+    """The posterior and the prior of a method, and how it is trained.
 
     Parameters
     ----------
     dropout : ndarray of shape (layers,)
-        Given rates, or where learning them starts.
+        Given rates, or initial values of learned ones.
     families : tuple of Family
-        Of every weight layer.
+        One per weight layer.
     prior : str
         A key of ``skbayesnn._priors.PRIORS``.
     prior_fields : mapping of str to float or ndarray of shape (layers,)
-        The prior's numbers beside ``length_scale``.
-    kl_weighting, kl_warm_up, gradient, n_training_draws, perturbed, variance_source, \
-hooks
-        As in :class:`skbayesnn._engine.config.TrainingConfig`.
+        Parameters of the prior, in addition to ``length_scale``.
+    training : mapping
+        Fields of :class:`~skbayesnn._engine.config.TrainingConfig` that the method
+        sets, by name.
     """
 
     dropout: np.ndarray
     families: tuple[Family, ...]
     prior: str = "gaussian"
     prior_fields: Mapping[str, float | np.ndarray] = field(default_factory=dict)
-    kl_weighting: str = "uniform"
-    kl_warm_up: float = 0.0
-    gradient: str = "pathwise"
-    n_training_draws: int = 1
-    perturbed: bool = False
-    variance_source: str = "residuals"
-    hooks: tuple[Callable[[], Hook], ...] = ()
+    training: Mapping[str, Any] = field(default_factory=dict)
 
 
 # ---- checked parameters
@@ -83,104 +84,83 @@ class Setting:
     n_epochs: int
 
 
-@dataclass(frozen=True)
-class Specification:
-    """One estimator's part of a program, in the units of the data.
-
-    Parameters
-    ----------
-    seeds : ndarray of shape (members,), int
-    network, likelihood : Network, Likelihood
-    variational : VariationalSpec
-    length_scale : ndarray of shape (layers,)
-    tau : ndarray of shape (targets or 1,), or None
-        None where it is learned.
-    standardize : bool
-    rows, weights : ndarray of shape (R,)
-        Training rows of the table, and their weights in the likelihood, all positive.
-    validation : ndarray of int
-        Rows that stop the training; may be empty.
-    n_batches, learning_rate, cosine, patience, tol, keep_interrupted, dtype
-        As in :class:`skbayesnn._engine.config.TrainingConfig`.
-    n_epochs : int
-    settings : tuple of Setting
-        Among which rows that are held out may choose, first the estimator's own; empty
-        where the table is too large for it.
-    """
-
-    seeds: np.ndarray
-    network: Network
-    likelihood: Likelihood
-    variational: VariationalSpec
-    length_scale: np.ndarray
-    tau: np.ndarray | None
-    standardize: bool
-    rows: np.ndarray
-    weights: np.ndarray
-    validation: np.ndarray
-    n_batches: int
-    n_epochs: int
-    learning_rate: float
-    cosine: bool
-    patience: int | None
-    tol: float
-    keep_interrupted: bool
-    dtype: torch.dtype
-    settings: tuple[Setting, ...]
-
-
-def specify(
-    estimator, prepared: TrainingData, hidden: Sequence[int] | int | None = None
-) -> Specification:
-    """What an estimator asks for on these rows.
+def task_of(
+    estimator, data: TrainingData, hidden: Sequence[int] | int | None = None
+) -> "TrainingJob":
+    """An estimator's part of a program that trains on these rows.
 
     hidden : units of the hidden layers, if they do not follow from the rows
 
     Raises
     ------
     TypeError, ValueError
-        A parameter that is none, or outside of its range.
+        A parameter of the wrong type, or outside of its range.
     """
     random_state = _validation.random_source(estimator.random_state)
     n_members = _n_members(estimator)
     _validation.number_of_draws(estimator.n_draws)
     _validation.verbosity(estimator.verbose)
-    # The order of these two is that of the random numbers.
+    # Both draw from the random state: their order must not change.
     seeds = random_state.randint(0, 2**31 - 1, size=n_members)
-    rows, weights, validation = _split(estimator, prepared, random_state)
-    likelihood, tau = _likelihood(estimator, prepared)
+    rows, weights, validation = _split(estimator, data, random_state)
+    likelihood, tau = _likelihood(estimator, data)
     n_rows = float(weights.sum())
     if hidden is None:
-        hidden = estimator._hidden_layer_sizes(n_rows)
-    network, variational = _network(estimator, prepared, likelihood, hidden)
+        hidden = hidden_layer_sizes(estimator, n_rows)
+    network, posterior = _network(estimator, data, likelihood, hidden)
     _refuse_too_large(estimator, network, n_members)
-    n_batches = -(-len(rows) // _validation.batch_rows(estimator.batch_size, len(rows)))
-    n_epochs = _validation.epochs(
-        estimator.max_iter, len(rows), n_batches, estimator._steps_per_sqrt_n
-    )
-    length_scale = estimator._length_scales(network.prior_fan_ins, n_rows)
-    own = Setting(length_scale, n_epochs)
-    schedule = _schedule(estimator, stops_early=len(validation) > 0)
-    scales = _scales_to_try(estimator, network.prior_fan_ins, n_rows)
-    leaves_training = schedule["patience"] is None and _leaves_training(
-        estimator, n_rows
-    )
-    return Specification(
-        seeds=seeds,
+    config = TrainingConfig(
         network=network,
         likelihood=likelihood,
-        variational=variational,
-        length_scale=length_scale,
-        tau=tau,
-        standardize=_validation.check_bool("standardize", estimator.standardize),
-        rows=rows,
-        weights=weights,
-        validation=validation,
-        n_batches=n_batches,
-        n_epochs=n_epochs,
+        n_batches=-(
+            -len(rows) // _validation.batch_rows(estimator.batch_size, len(rows))
+        ),
         dtype=_validation.precision(estimator.dtype),
-        settings=_to_choose_from(prepared, weights, own, scales, leaves_training),
-        **schedule,
+        prior=posterior.prior,
+        **_schedule(estimator, stops_early=len(validation) > 0),
+        **posterior.training,
+    )
+    own = Setting(
+        estimator._length_scales(network.prior_fan_ins, n_rows),
+        _validation.epochs(
+            estimator.max_iter,
+            len(rows),
+            config.n_batches,
+            defaults_of(estimator).steps_per_sqrt_n,
+        ),
+    )
+    standardize = _validation.check_bool("standardize", estimator.standardize)
+    scaling = data.scaling(
+        rows,
+        weights,
+        inputs=standardize,
+        targets=standardize and likelihood.standardizes_y,
+        robust=likelihood.robust,
+        alike=network.input_groups,
+    )
+    if likelihood.of_classes:
+        y = data.table.codes[rows]
+    else:
+        y = scaling.y_to_network(data.table.y[rows])
+    statistics = likelihood.statistics(y, weights)
+    members = MemberParams(
+        seeds=seeds,
+        keep=np.repeat(1 - posterior.dropout[:, None], n_members, axis=1),
+        prior=_prior_fields(posterior, own.length_scale, n_members),
+        tau=_network_tau(tau, scaling, n_members),
+        statistics=np.repeat(statistics[None], n_members, axis=0),
+        n_epochs=np.full(n_members, own.n_epochs),
+        learns_noise=np.ones(n_members, dtype=bool),
+    )
+    return TrainingJob(
+        data=data,
+        plan=config,
+        members=members,
+        shares=(RowSubset(n_members, rows, weights, validation, scaling),),
+        dropout=posterior.dropout,
+        length_scale=own.length_scale,
+        tau=tau,
+        settings=_settings_to_try(estimator, data, config, own, n_rows, len(rows)),
     )
 
 
@@ -220,24 +200,22 @@ def _n_targets(table, classes) -> int:
     return len(classes) if table.ranks is None else max(table.ranks) + 1
 
 
-def _network(
-    estimator, prepared, likelihood, hidden
-) -> tuple[Network, VariationalSpec]:
+def _network(estimator, prepared, likelihood, hidden) -> tuple[Network, PosteriorSpec]:
     description = MLP(hidden) if estimator.network is None else estimator.network
     network = description.build(
         prepared.table.X.shape[1],
         likelihood.n_outputs,
         _validation.check_option("activation", estimator.activation, ACTIVATIONS),
     )
-    variational = estimator._variational(network.prior_fan_ins)
-    if variational.gradient == "characteristic" and not network.smooth:
+    posterior = estimator._posterior_spec(network.prior_fan_ins)
+    if posterior.training.get("gradient") == "characteristic" and not network.smooth:
         raise ValueError(
             "gradient='characteristic' follows second derivatives, which say nothing "
             f"of kinks; got activation={estimator.activation!r} and network="
             f"{estimator.network!r}. Set activation='tanh' and, of a ConvNet, pool=1; "
             "or another gradient."
         )
-    return network.with_families(variational.families), variational
+    return network.with_families(posterior.families), posterior
 
 
 def _n_members(estimator) -> int:
@@ -272,33 +250,34 @@ def leaves_length_scale(estimator) -> bool:
     return isinstance(scale, str) and scale == "auto"
 
 
-def _scales_to_try(estimator, fan_ins, n_rows: float) -> list[np.ndarray]:
-    """Beside the estimator's own, where that is not given."""
-    if not leaves_length_scale(estimator):
-        return []
-    return estimator._length_scales_to_try(fan_ins, n_rows)
-
-
-def _leaves_training(estimator, n_rows: float) -> bool:
-    """Whether so many rows may choose how long a perceptron is trained."""
-    most = estimator.max_iter
-    is_auto = isinstance(most, str) and most == "auto" and estimator.network is None
-    return is_auto and n_rows < estimator._selects_epochs_below
-
-
-def _to_choose_from(
-    prepared, weights, own: Setting, scales, leaves_training: bool
+def _settings_to_try(
+    estimator, data, config: TrainingConfig, own: Setting, n_weight: float, n_rows: int
 ) -> tuple[Setting, ...]:
-    """What rows that are held out choose from; nothing of tables that are too large.
+    """What held-out rows select from, the estimator's own first.
 
-    own : without a choice; what is returned at least
-    scales : others for its length scale
+    Empty for tables that are too large to hold out rows.
+
+    n_weight, n_rows : sum of the weights of the training rows, and their number
     """
-    if len(weights) * prepared.table.X.shape[1] >= MOST_ENTRIES:
+    if n_rows * data.table.X.shape[1] >= MOST_ENTRIES:
         return ()
-    scales = [one for one in scales if not np.array_equal(one, own.length_scale)]
-    settings = [own, *(replace(own, length_scale=scale) for scale in scales)]
-    if leaves_training:
+    settings = [own]
+    if leaves_length_scale(estimator):
+        fan_ins = config.network.prior_fan_ins
+        settings += [
+            replace(own, length_scale=scale)
+            for scale in length_scale_candidates(estimator, fan_ins, n_weight)
+            if not np.array_equal(scale, own.length_scale)
+        ]
+    most = estimator.max_iter
+    selects_epochs = (
+        config.patience is None
+        and isinstance(most, str)
+        and most == "auto"
+        and estimator.network is None
+        and n_weight < defaults_of(estimator).selects_epochs_below_n
+    )
+    if selects_epochs:
         n_epochs = [math.ceil(share * own.n_epochs) for share in _SHORTER]
         settings += [replace(own, n_epochs=n) for n in n_epochs]
     return tuple(settings)
@@ -346,7 +325,7 @@ def _validation_rows(estimator, prepared, random_state):
     table, rows = prepared.table, prepared.rows
     given = prepared.validation
     # Who gives rows to stop by wants to stop.
-    from_rows = estimator._stops_early_from if given is None else 0
+    from_rows = defaults_of(estimator).early_stopping_from_n if given is None else 0
     if not _validation.stops_early(estimator.early_stopping, len(rows), from_rows):
         return rows, np.empty(0, dtype=int)
     if given is not None:
@@ -381,8 +360,8 @@ class TrainingJob:
     plan : Plan
     members : Members
         The estimator's networks.
-    table : Table
-    shares : tuple of Share
+    data : TrainingData
+    shares : tuple of RowSubset
         The rows of it that they see, in the order of the members: all the same ones, or
         some their own (each may leave a fold out), in one scaling.
     dropout, length_scale : ndarray of shape (layers,)
@@ -392,18 +371,21 @@ class TrainingJob:
         Among which rows that are held out may choose; of a task that has chosen, or
         may not, none.
     noise : dict of ndarray of shape (targets,), or None
-        The likelihood's ``predictive_params``, as rows that are held out have it.
+        The likelihood's ``predictive_params``, estimated on held-out rows.
+    trained : Trained
+        The trained networks; None before the training.
     """
 
+    data: TrainingData
     plan: TrainingConfig
     members: MemberParams
-    table: Table
     shares: tuple[RowSubset, ...]
     dropout: np.ndarray
     length_scale: np.ndarray
     tau: np.ndarray | None
     settings: tuple[Setting, ...] = ()
     noise: dict[str, np.ndarray] | None = None
+    trained: Trained = None  # type: ignore[assignment]
 
     @property
     def n_members(self) -> int:
@@ -414,6 +396,11 @@ class TrainingJob:
     def scaling(self) -> Scaling:
         """Between y's units and the networks' scale."""
         return self.shares[0].scaling
+
+    @property
+    def table(self) -> Table:
+        """The rows of ``fit``, checked."""
+        return self.data.table
 
     @property
     def total_weight(self) -> float:
@@ -510,6 +497,13 @@ class TrainingJob:
         tau = np.repeat(1 / variance[None], self.n_members, axis=0)
         return replace(task, members=replace(members, tau=tau)).holding_noise()
 
+    def with_trained(self, trained: Trained) -> "TrainingJob":
+        """The same with its trained networks and the variance of held-out rows."""
+        if self.noise is not None:
+            posterior = trained.posterior.with_predictive_params(self.noise)
+            trained = replace(trained, posterior=posterior)
+        return replace(self, trained=trained)
+
     def holding_noise(self) -> "TrainingJob":
         """The same with a noise of the training that stays where it starts."""
         learns = np.zeros(self.n_members, dtype=bool)
@@ -535,54 +529,6 @@ class TrainingJob:
             plan=replace(self.plan, prior="previous", kl_warm_up=0.0),
             members=replace(self.members, prior=prior),
         )
-
-
-def task_of(
-    estimator, prepared: TrainingData, hidden: Sequence[int] | int | None = None
-) -> TrainingJob:
-    """An estimator's part of a program that trains on these rows.
-
-    hidden : as in :func:`specify`
-    """
-    return make_task(prepared, specify(estimator, prepared, hidden))
-
-
-def make_task(prepared: TrainingData, asked: Specification) -> TrainingJob:
-    """What is asked for, in the network's scale."""
-    table, weights = prepared.table, asked.weights
-    scaling = prepared.scaling(
-        asked.rows,
-        weights,
-        inputs=asked.standardize,
-        targets=asked.standardize and asked.likelihood.standardizes_y,
-        robust=asked.likelihood.robust,
-        alike=asked.network.input_groups,
-    )
-    n_members = len(asked.seeds)
-    if asked.likelihood.of_classes:
-        y = table.codes[asked.rows]
-    else:
-        y = scaling.y_to_network(table.y[asked.rows])
-    statistics = asked.likelihood.statistics(y, weights)
-    members = MemberParams(
-        seeds=asked.seeds,
-        keep=np.repeat(1 - asked.variational.dropout[:, None], n_members, axis=1),
-        prior=_prior_fields(asked.variational, asked.length_scale, n_members),
-        tau=_network_tau(asked.tau, scaling, n_members),
-        statistics=np.repeat(statistics[None], n_members, axis=0),
-        n_epochs=np.full(n_members, asked.n_epochs),
-        learns_noise=np.ones(n_members, dtype=bool),
-    )
-    return TrainingJob(
-        plan=_plan(asked),
-        members=members,
-        table=table,
-        shares=(RowSubset(n_members, asked.rows, weights, asked.validation, scaling),),
-        dropout=asked.variational.dropout,
-        length_scale=asked.length_scale,
-        tau=asked.tau,
-        settings=asked.settings,
-    )
 
 
 def joined(
@@ -615,34 +561,11 @@ def _network_tau(tau, scaling: Scaling, n_members: int) -> np.ndarray:
     return np.repeat(in_network[None], n_members, axis=0)
 
 
-def _prior_fields(variational: VariationalSpec, length_scale, n_members: int):
+def _prior_fields(posterior: PosteriorSpec, length_scale, n_members: int):
     """The fields of the prior of every layer, (members,) each."""
-    fields = {"length_scale": length_scale, **variational.prior_fields}
+    fields = {"length_scale": length_scale, **posterior.prior_fields}
     of_layers = {name: np.resize(v, len(length_scale)) for name, v in fields.items()}
     return [
         {name: np.full(n_members, values[i]) for name, values in of_layers.items()}
         for i in range(len(length_scale))
     ]
-
-
-def _plan(asked: Specification) -> TrainingConfig:
-    """What the members of its program have in common."""
-    return TrainingConfig(
-        network=asked.network,
-        likelihood=asked.likelihood,
-        n_batches=asked.n_batches,
-        learning_rate=asked.learning_rate,
-        cosine=asked.cosine,
-        patience=asked.patience,
-        tol=asked.tol,
-        keep_interrupted=asked.keep_interrupted,
-        prior=asked.variational.prior,
-        kl_weighting=asked.variational.kl_weighting,
-        kl_warm_up=asked.variational.kl_warm_up,
-        gradient=asked.variational.gradient,
-        n_training_draws=asked.variational.n_training_draws,
-        perturbed=asked.variational.perturbed,
-        variance_source=asked.variational.variance_source,
-        dtype=asked.dtype,
-        hooks=asked.variational.hooks,
-    )

@@ -116,8 +116,8 @@ class Prunable(BayesianNetwork):
             )
         super()._check_can_go_on(task, of_y)
 
-    def _adopt(self, fitted, of_y, *, seen):
-        super()._adopt(fitted, of_y, seen=seen)
+    def _adopt(self, job, *, seen):
+        super()._adopt(job, seen=seen)
         self.pruning_ = None
 
     def _prune(self, rule: dict[str, float], choose, X, y):

@@ -314,7 +314,13 @@ def _without_folds(task: TrainingJob) -> list[TrainingJob]:
         if _is_open_ensemble(task):
             members = _of_ensemble(task, members)
         members = members.select(np.tile(np.arange(len(members.seeds)), len(shares)))
-        without = replace(task, plan=plan, members=members, table=table, shares=shares)
+        without = replace(
+            task,
+            data=replace(task.data, table=table),
+            plan=plan,
+            members=members,
+            shares=shares,
+        )
         found.append(replace(without, settings=group))
     return found
 

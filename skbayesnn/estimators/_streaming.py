@@ -17,6 +17,7 @@ from skbayesnn import _validation
 from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._data.validation import Table
 from skbayesnn.estimators import _fit, _fitted, _job
+from skbayesnn.estimators._defaults import hidden_layer_sizes
 from skbayesnn.estimators._job import leaves_length_scale
 from skbayesnn.estimators._training_data import TrainingData
 
@@ -26,21 +27,21 @@ from skbayesnn.estimators._training_data import TrainingData
 PARTIAL_FIT_HORIZON = 2000
 
 
-def begin_stream(estimator, prepared: TrainingData, n_epochs: int) -> _fit.Fitted:
+def begin_stream(estimator, prepared: TrainingData, n_epochs: int) -> _job.TrainingJob:
     """Epochs over the first rows of a stream."""
     # How many rows will come is not known.
-    hidden = estimator._hidden_layer_sizes(math.inf)
+    hidden = hidden_layer_sizes(estimator, math.inf)
     task, device, dtype = _placed(estimator, prepared, hidden)
     task = task.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
     posterior = _fit.start(task.plan, task.members, device, dtype)
     design = TrainingRows(prepared.table, task.shares, device, dtype)
     trained = _fit.run([estimator], task.plan, task.members, design, posterior)
-    return _fit.Fitted(task, trained)
+    return replace(task, trained=trained)
 
 
 def resume(
     estimator, prepared: TrainingData, how: str, n_epochs: int = 1, seen: float = 0.0
-) -> _fit.Fitted:
+) -> _job.TrainingJob:
     """Train on from the present weights, in the present scaling.
 
     how : "warm", a fit to the end; "stream", epochs over further rows of a stream;
@@ -49,7 +50,7 @@ def resume(
         not among these
     """
     fitted = tuple(estimator.network_.get("sizes", ())[1:-1])
-    hidden = estimator._hidden_layer_sizes(math.inf, fitted)
+    hidden = hidden_layer_sizes(estimator, math.inf, fitted)
     task, device, dtype = _placed(estimator, prepared, hidden)
     if how == "stream":
         task = task.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
@@ -86,7 +87,7 @@ def resume(
         # No rows are held out of what goes on.
         noisy = trained.posterior.with_noise_of(posterior)
         trained = replace(trained, posterior=noisy)
-    return _fit.Fitted(task, trained)
+    return replace(task, trained=trained)
 
 
 def _length_scale(estimator, fan_ins, n_rows: float) -> np.ndarray:

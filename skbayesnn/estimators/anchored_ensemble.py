@@ -9,12 +9,8 @@ from skbayesnn import _validation
 from skbayesnn._families import Bernoulli, Point
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._classification import BayesianClassifier
-from skbayesnn.estimators._job import VariationalSpec
+from skbayesnn.estimators._job import PosteriorSpec
 from skbayesnn.estimators._regression import BayesianRegressor
-
-# Standard deviations before any data (benchmarks/STUDY.md): of what a column adds to a
-# unit where it is the only one, and of the sum over many columns, at least.
-ONE_COLUMN_STD, FIRST_STD = 3.0, 0.5
 
 
 class _AnchoredEnsemble(BayesianNetwork):
@@ -23,19 +19,18 @@ class _AnchoredEnsemble(BayesianNetwork):
     bias_length_scale: Any
     noisy_targets: Any
 
-    # Of the outputs before any data: y is standardised, logits are not.
-    _output_std: float
-
-    def _variational(self, fan_ins):
+    def _posterior_spec(self, fan_ins):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))
         perturbed = _validation.check_bool("noisy_targets", self.noisy_targets)
-        return VariationalSpec(
+        return PosteriorSpec(
             rates,
             tuple(Bernoulli() if rate > 0 else Point() for rate in rates),
             prior="anchored",
             prior_fields={"bias_length_scale": self._bias_length_scale(fan_ins)},
-            perturbed=perturbed,
-            variance_source="held_out" if perturbed else "residuals",
+            training={
+                "perturbed": perturbed,
+                "variance_source": "held_out" if perturbed else "residuals",
+            },
         )
 
     def _bias_length_scale(self, fan_ins):
@@ -57,17 +52,6 @@ class _AnchoredEnsemble(BayesianNetwork):
                 "MCDropout* with dropout=0 and length_scale=0."
             )
         return of_biases
-
-    def _auto_length_scale(self, fan_ins, total_weight):
-        """Of order one in the middle, wide at both ends."""
-        scale = np.sqrt(fan_ins)
-        scale[0] /= max(ONE_COLUMN_STD / scale[0], FIRST_STD)
-        scale[-1] /= self._output_std
-        return scale
-
-    def _length_scales_to_try(self, fan_ins, total_weight):
-        """How wide functions are believed to be is not for the rows to say."""
-        return []
 
 
 class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
@@ -172,8 +156,6 @@ y_mean_, y_scale_
     (3,)
     """
 
-    _output_std = 3.0
-
     def __init__(
         self,
         hidden_layer_sizes=(100,),
@@ -258,8 +240,6 @@ feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
     >>> model.predict_proba(X[:3]).shape
     (3, 3)
     """
-
-    _output_std = 10.0
 
     def __init__(
         self,

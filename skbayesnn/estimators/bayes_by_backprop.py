@@ -1,6 +1,5 @@
 """Bayes by Backprop [BBB15]: a normal distribution over every weight."""
 
-import math
 from typing import Any, Self
 
 import numpy as np
@@ -11,12 +10,8 @@ from skbayesnn._families import MeanField
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators import _pruning
 from skbayesnn.estimators._classification import BayesianClassifier
-from skbayesnn.estimators._job import VariationalSpec
+from skbayesnn.estimators._job import PosteriorSpec
 from skbayesnn.estimators._regression import BayesianRegressor
-
-# `hidden_layer_sizes="auto"` up to N rows, and what sums of weights are rounded by.
-_WIDTHS = ((100, (10,)), (300, (20,)), (3000, (20, 20)), (math.inf, (50, 50)))
-_ROUNDING = 1e-9
 
 
 class _BayesByBackprop(_pruning.Prunable):
@@ -32,9 +27,7 @@ class _BayesByBackprop(_pruning.Prunable):
     gradient: str
     prior_: list[dict[str, Array]]
 
-    _can_collapse = True
-
-    def _variational(self, fan_ins):
+    def _posterior_spec(self, fan_ins):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))
         prior, kl, kl_weighting, gradient = (
             _validation.check_option(name, getattr(self, name), options)
@@ -62,17 +55,19 @@ class _BayesByBackprop(_pruning.Prunable):
             )
             for rate in rates
         )
-        return VariationalSpec(
+        return PosteriorSpec(
             rates,
             families,
             prior=prior,
             prior_fields=fields if prior == "scale_mixture" else {},
-            kl_weighting=kl_weighting,
-            kl_warm_up=_validation.check_number(
-                "kl_warm_up", self.kl_warm_up, low=0, high=1
-            ),
-            gradient="pathwise" if gradient == "local" else gradient,
-            n_training_draws=_validation.training_draws(self),
+            training={
+                "kl_weighting": kl_weighting,
+                "kl_warm_up": _validation.check_number(
+                    "kl_warm_up", self.kl_warm_up, low=0, high=1
+                ),
+                "gradient": "pathwise" if gradient == "local" else gradient,
+                "n_training_draws": _validation.training_draws(self),
+            },
         )
 
     def _check_normal(self, rates):
@@ -294,21 +289,6 @@ y_mean_, y_scale_
     ) -> None:
         self._store(locals())
 
-    def _hidden_layer_sizes(self, total_weight, fitted=None):
-        """As wide as the data outweigh the KL: benchmarks/STUDY.md."""
-        sizes = self.hidden_layer_sizes
-        if not isinstance(sizes, str):
-            return sizes
-        if sizes != "auto":
-            raise TypeError(
-                "`hidden_layer_sizes` must be 'auto', an integer or a sequence of "
-                f"them; got {sizes!r}."
-            )
-        if fitted is not None:
-            return fitted
-        n_rows = total_weight * (1 - _ROUNDING)
-        return next(sizes for most, sizes in _WIDTHS if n_rows <= most)
-
     def partial_fit(
         self,
         X: MatrixLike,
@@ -440,11 +420,6 @@ x_mean_, x_scale_
         random_state=None,
     ) -> None:
         self._store(locals())
-
-    @property
-    def _selects_epochs_below(self):
-        """None: its posterior does not over-fit with time (benchmarks/STUDY.md)."""
-        return 0
 
     def partial_fit(
         self,

@@ -1,7 +1,5 @@
 """Monte Carlo dropout [GG16]: dropout as approximate Bayesian inference."""
 
-import math
-
 import numpy as np
 import torch
 
@@ -10,8 +8,8 @@ from skbayesnn._families import FAMILIES, Concrete, Family
 from skbayesnn._runtime import warn
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
-from skbayesnn.estimators._classification import MANY_ROWS, BayesianClassifier
-from skbayesnn.estimators._job import VariationalSpec
+from skbayesnn.estimators._classification import BayesianClassifier
+from skbayesnn.estimators._job import PosteriorSpec
 from skbayesnn.estimators._regression import BayesianRegressor
 
 NOISES = ("bernoulli", "gaussian", "dropconnect", "additive")
@@ -31,7 +29,7 @@ class _MCDropout(BayesianNetwork):
     def _learns_rates(self):
         return isinstance(self.dropout, str)
 
-    def _variational(self, fan_ins):
+    def _posterior_spec(self, fan_ins):
         n_layers = len(fan_ins)
         noise = _validation.check_option("noise", self.noise, NOISES)
         if self._learns_rates:
@@ -49,11 +47,13 @@ class _MCDropout(BayesianNetwork):
             families = tuple(
                 FAMILIES[noise if rate > 0 else "point"]() for rate in rates
             )
-        return VariationalSpec(
+        return PosteriorSpec(
             rates,
             families,
-            n_training_draws=_validation.training_draws(self),
-            variance_source="held_out" if self._learns_rates else "residuals",
+            training={
+                "n_training_draws": _validation.training_draws(self),
+                "variance_source": "held_out" if self._learns_rates else "residuals",
+            },
         )
 
     def _warn_if_doubtful(self, table, rows, weights):
@@ -352,25 +352,6 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     ) -> None:
         self._store(locals())
 
-    @property
-    def _selects_epochs_below(self):
-        """Rates that are learned over-fit noise with time: benchmarks/STUDY.md."""
-        return math.inf if self._learns_rates else 0
-
-    def _auto_length_scale(self, fan_ins, total_weight):
-        """So that few rows are fitted at all: benchmarks/STUDY.md."""
-        root = math.sqrt(total_weight)
-        return np.minimum(np.sqrt(fan_ins), max(min(4.0, root / 2), root / 3))
-
-    def _length_scales_to_try(self, fan_ins, total_weight):
-        """Wide priors have the shape of y that has little noise: benchmarks/STUDY.md.
-
-        A tau that is given, or searched, does what choosing the scale would:
-        `weight_decay_` goes with l^2 / tau.
-        """
-        scales = (4.0, 1.0) if isinstance(self.tau, str) else ()
-        return [np.full(len(fan_ins), scale) for scale in scales]
-
 
 class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     """Neural network classification with Monte Carlo dropout.
@@ -497,12 +478,3 @@ x_scale_
         random_state=None,
     ) -> None:
         self._store(locals())
-
-    @property
-    def _steps_per_sqrt_n(self):
-        """A rate that is learned is soon too low for classes: benchmarks/STUDY.md."""
-        return 20 if self._learns_rates else 40
-
-    @property
-    def _stops_early_from(self):
-        return MANY_ROWS if self._learns_rates else math.inf

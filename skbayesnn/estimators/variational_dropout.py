@@ -1,6 +1,5 @@
 """Variational dropout [KSW15]: Gaussian dropout whose noise is learned."""
 
-import math
 from typing import Any, Self
 
 import numpy as np
@@ -10,8 +9,8 @@ from skbayesnn import _validation
 from skbayesnn._families import Correlated, Independent, Point
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators import _pruning
-from skbayesnn.estimators._classification import MANY_ROWS, BayesianClassifier
-from skbayesnn.estimators._job import VariationalSpec
+from skbayesnn.estimators._classification import BayesianClassifier
+from skbayesnn.estimators._job import PosteriorSpec
 from skbayesnn.estimators._regression import BayesianRegressor
 
 
@@ -25,13 +24,11 @@ class _VariationalDropout(_pruning.Prunable):
     kl_warm_up: Any
     prior_: list[dict[str, Array]]
 
-    _can_collapse = True
-
     @property
     def _learns_rates(self):
         return bool(np.any(np.asarray(self.dropout) > 0))
 
-    def _variational(self, fan_ins):
+    def _posterior_spec(self, fan_ins):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))
         noise, alpha, prior, approximation = (
             _validation.check_option(name, getattr(self, name), options)
@@ -56,13 +53,15 @@ class _VariationalDropout(_pruning.Prunable):
         kind = Correlated if noise == "correlated" else Independent
         noisy = kind(alpha, approximation)
         families = tuple(noisy if rate > 0 else Point() for rate in rates)
-        return VariationalSpec(
+        return PosteriorSpec(
             rates,
             families,
             prior=prior,
-            kl_warm_up=self._warm_up(noise),
-            n_training_draws=_validation.training_draws(self),
-            variance_source="held_out" if self._learns_rates else "residuals",
+            training={
+                "kl_warm_up": self._warm_up(noise),
+                "n_training_draws": _validation.training_draws(self),
+                "variance_source": "held_out" if self._learns_rates else "residuals",
+            },
         )
 
     def _warm_up(self, noise):
@@ -246,11 +245,6 @@ y_mean_, y_scale_
     ) -> None:
         self._store(locals())
 
-    @property
-    def _selects_epochs_below(self):
-        """With a prior without a scale noise is over-fitted: benchmarks/STUDY.md."""
-        return math.inf if self._learns_rates else 0
-
 
 class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
     """Neural network classification with variational dropout.
@@ -341,12 +335,3 @@ x_mean_, x_scale_
         random_state=None,
     ) -> None:
         self._store(locals())
-
-    @property
-    def _steps_per_sqrt_n(self):
-        """With a prior without a scale classes are over-fitted: benchmarks/STUDY.md."""
-        return 20
-
-    @property
-    def _stops_early_from(self):
-        return MANY_ROWS

@@ -9,7 +9,7 @@ from skbayesnn import _validation
 from skbayesnn._families import Bernoulli, Family, FixedWidth, MeanField, Point
 from skbayesnn._validation import layer_size
 from skbayesnn.estimators._base import BayesianNetwork
-from skbayesnn.estimators._job import VariationalSpec
+from skbayesnn.estimators._job import PosteriorSpec
 from skbayesnn.estimators._regression import BayesianRegressor
 
 
@@ -34,18 +34,20 @@ class _VariationalGP(BayesianNetwork):
         )
         return np.array([of_features, np.sqrt(fan_ins[1])])
 
-    def _variational(self, fan_ins):
+    def _posterior_spec(self, fan_ins):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))
         scales = self._length_scales(fan_ins, np.inf)
         families = tuple(map(_family, rates, self._widths(), scales))
         # A width that is given is too narrow where features interpolate the rows:
         # held-out rows then estimate the noise of predictions.
         of_given_width = any(isinstance(one, FixedWidth) for one in families)
-        return VariationalSpec(
+        return PosteriorSpec(
             rates,
             families,
-            n_training_draws=_validation.training_draws(self),
-            variance_source="held_out" if of_given_width else "residuals",
+            training={
+                "n_training_draws": _validation.training_draws(self),
+                "variance_source": "held_out" if of_given_width else "residuals",
+            },
         )
 
     def _widths(self) -> list[float | str]:

@@ -1,8 +1,7 @@
 """Searches whose candidates and folds are trained as members of one program.
 
-``BatchedGridSearchCV`` and ``BatchedRandomizedSearchCV`` over any parameters, and of
-every estimator the form that finds its own tau, ``MCDropoutRegressorCV`` and others.
-``cross_val_predict_uncertainty`` is what they say of rows that they have not seen.
+``BatchedGridSearchCV`` and ``BatchedRandomizedSearchCV`` search any parameters,
+``TauCV`` the precision tau. ``cross_val_predict_uncertainty`` predicts out of fold.
 """
 
 from skbayesnn.model_selection._cross_val_predict import cross_val_predict_uncertainty
@@ -10,23 +9,11 @@ from skbayesnn.model_selection._search import (
     BatchedGridSearchCV,
     BatchedRandomizedSearchCV,
 )
-from skbayesnn.model_selection._tau_cv import (
-    BBBClassifierCV,
-    BBBRegressorCV,
-    MCDropoutClassifierCV,
-    MCDropoutRegressorCV,
-    VariationalDropoutClassifierCV,
-    VariationalDropoutRegressorCV,
-)
+from skbayesnn.model_selection._tau_cv import TauCV
 
 __all__ = [
-    "BBBClassifierCV",
-    "BBBRegressorCV",
     "BatchedGridSearchCV",
     "BatchedRandomizedSearchCV",
-    "MCDropoutClassifierCV",
-    "MCDropoutRegressorCV",
-    "VariationalDropoutClassifierCV",
-    "VariationalDropoutRegressorCV",
+    "TauCV",
     "cross_val_predict_uncertainty",
 ]

@@ -96,7 +96,91 @@ _DOC = """{first_line}
     """
 
 
-class _Batched(BaseSearchCV):
+def _best_has(name: str):
+    """Whether the best estimator, or the estimator of a search, has a method."""
+
+    def check(search) -> bool:
+        estimator = getattr(search, "best_estimator_", search.estimator)
+        return hasattr(estimator, name)
+
+    return available_if(check)
+
+
+class BestEstimatorMixin:
+    """Predictive methods of a fitted search: those of its best estimator."""
+
+    best_estimator_: Any
+
+    def _call_best(self, name: str, *args: Any, **params: Any) -> Any:
+        check_is_fitted(self)
+        if not hasattr(self, "best_estimator_"):
+            raise AttributeError(
+                f"`{name}` needs a search with refit=True; got refit=False."
+            )
+        return getattr(self.best_estimator_, name)(*args, **params)
+
+    @_best_has("predict")
+    def predict(self, X: MatrixLike, **params: Any) -> Any:
+        """Predictions of the best estimator.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        **params : dict
+            Of its ``predict``: ``return_std=True``, ``return_cov=True``, ``method``.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
+            As the best estimator returns it; with ``return_std`` or ``return_cov``
+            also that.
+        """
+        return self._call_best("predict", X, **params)
+
+    @_best_has("predict_uncertainty")
+    def predict_uncertainty(self, X: MatrixLike, **params: Any) -> Any:
+        """Uncertainty of the predictions, as the best estimator returns it."""
+        return self._call_best("predict_uncertainty", X, **params)
+
+    @_best_has("predict_interval")
+    def predict_interval(
+        self, X: MatrixLike, coverage: Any = 0.9, **params: Any
+    ) -> Array:
+        """Prediction intervals of the best estimator."""
+        return self._call_best("predict_interval", X, coverage, **params)
+
+    @_best_has("predict_quantile")
+    def predict_quantile(self, X: MatrixLike, q: Any) -> Array:
+        """Quantiles of the predictive distribution of the best estimator."""
+        return self._call_best("predict_quantile", X, q)
+
+    @_best_has("predictive_cdf")
+    def predictive_cdf(self, X: MatrixLike, y: ArrayLike) -> Array:
+        """Predictive distribution function of the best estimator at y."""
+        return self._call_best("predictive_cdf", X, y)
+
+    @_best_has("log_predictive_density")
+    def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
+        """Log density of y under the best estimator, per row."""
+        return self._call_best("log_predictive_density", X, y)
+
+    @_best_has("crps")
+    def crps(self, X: MatrixLike, y: ArrayLike) -> Array:
+        """Continuous ranked probability score of the best estimator, per row."""
+        return self._call_best("crps", X, y)
+
+    @_best_has("sample_f")
+    def sample_f(self, X: MatrixLike, n_samples: int = 1, **params: Any) -> Array:
+        """Functions drawn from the posterior of the best estimator."""
+        return self._call_best("sample_f", X, n_samples, **params)
+
+    @_best_has("sample_y")
+    def sample_y(self, X: MatrixLike, n_samples: int = 1, **params: Any) -> Array:
+        """Targets drawn from the predictive distribution of the best estimator."""
+        return self._call_best("sample_y", X, n_samples, **params)
+
+
+class _Batched(BestEstimatorMixin, BaseSearchCV):
     """The ``fit`` of both searches."""
 
     memory_budget: float | None
@@ -154,25 +238,6 @@ class _Batched(BaseSearchCV):
             fitted = replay(self, inputs, candidates, done, refit=False)
         replace_fitted(self, learned(fitted) | {"scorer_": metrics_of(inputs.scorer)})
         return self
-
-    @available_if(lambda self: hasattr(super(), "predict"))
-    def predict(self, X: MatrixLike, **params: Any) -> Array:
-        """Predictions of the best estimator.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        **params : dict
-            Of its ``predict``: ``return_std=True``, ``return_cov=True``, ``method``.
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
-            As the best estimator returns it; with ``return_std`` or ``return_cov``
-            also that.
-        """
-        check_is_fitted(self)
-        return self.best_estimator_.predict(X, **params)
 
     def _inputs(self, X, y, params: dict) -> SearchInputs:
         """What ``fit`` was given, checked."""

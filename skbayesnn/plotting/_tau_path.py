@@ -320,7 +320,7 @@ def _name_of(search):
     """Of its ``scoring``, as a label."""
     scoring = search.scoring
     if scoring is None:
-        return "score" if hasattr(search, "cv_results_") else "log density"
+        return "log density" if hasattr(search, "taus_") else "score"
     name = getattr(scoring, "__name__", None) if callable(scoring) else str(scoring)
     return (name or "score").removesuffix("_scorer").replace("_", " ")
 

@@ -22,7 +22,7 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 from skbayesnn._engine.training import TrainingHistory
-from skbayesnn.model_selection import BBBRegressorCV
+from skbayesnn.model_selection import TauCV
 from skbayesnn.networks import MLP
 from tests.estimators.posteriors import BBB, VARIATIONAL
 
@@ -219,13 +219,13 @@ def test_width_of_a_path_is_that_of_all_rows():
     random = np.random.default_rng(0)
     X, y = random.normal(size=(120, 2)), random.normal(size=120)
     given, own = (
-        BBBRegressorCV(hidden_layer_sizes=sizes, taus=[1.0, 3.0], **AUTO).fit(X, y)
+        TauCV(BBBRegressor(sizes, **AUTO), taus=[1.0, 3.0]).fit(X, y)
         for sizes in ((20,), "auto")
     )
     # Rounded in single precision, whatever the program's other members are.
     np.testing.assert_allclose(own.scores_, given.scores_, rtol=1e-5)
-    assert hidden(own) == (20,)
-    assert own.hidden_layer_sizes == "auto"
+    assert hidden(own.best_estimator_) == (20,)
+    assert own.estimator.hidden_layer_sizes == "auto"
 
 
 def test_width_stays_in_a_fit_that_goes_on(data):

@@ -24,11 +24,7 @@ from skbayesnn.estimators import _fit, _selection
 from skbayesnn.estimators._job import task_of
 from skbayesnn.estimators._selection import HeldOutScore
 from skbayesnn.estimators._training_data import prepare
-from skbayesnn.model_selection import (
-    BBBClassifierCV,
-    MCDropoutClassifierCV,
-    VariationalDropoutClassifierCV,
-)
+from skbayesnn.model_selection import TauCV
 from skbayesnn.networks import MLP
 
 ROWS, INPUTS, N_FOLDS, N_DRAWS = 46, 3, 5, 50
@@ -229,7 +225,7 @@ def test_given_scales_and_those_of_others_are_not_looked_at(table):
 
 @pytest.mark.parametrize(
     "kind",
-    [MCDropoutClassifierCV, BBBClassifierCV, VariationalDropoutClassifierCV],
+    [MCDropoutClassifier, BBBClassifier, VariationalDropoutClassifier],
 )
 def test_where_tau_is_chosen_nothing_else_is(kind, table, monkeypatch):
     X, y = table
@@ -239,10 +235,12 @@ def test_where_tau_is_chosen_nothing_else_is(kind, table, monkeypatch):
 
     monkeypatch.setattr(_selection, "train", trained)
     settings = EXACT | {"max_iter": "auto"}
-    model = kind(taus=[0.5, 1.0], cv=2, **settings, random_state=0).fit(X, y)
-    assert model.length_scale_ == 1.0 and model.length_scale == "auto"
-    plain = kind._plain(length_scale=1.0, tau=model.tau_, **settings, random_state=0)
-    assert model.n_iter_ == task_of(plain, prepare(plain, X, y)).members.n_epochs[0]
+    network = kind(**settings, random_state=0)
+    model = TauCV(network, taus=[0.5, 1.0], cv=2).fit(X, y)
+    best = model.best_estimator_
+    assert best.length_scale_ == 1.0 and network.length_scale == "auto"
+    plain = clone(network).set_params(length_scale=1.0, tau=model.tau_)
+    assert best.n_iter_ == task_of(plain, prepare(plain, X, y)).members.n_epochs[0]
 
 
 def test_many_rows_have_no_choice(seed):

@@ -17,7 +17,7 @@ from skbayesnn.estimators import _fit, _job, _selection
 from skbayesnn.estimators._fitted import posterior_of
 from skbayesnn.estimators._job import task_of
 from skbayesnn.estimators._training_data import prepare
-from skbayesnn.model_selection import VariationalDropoutRegressorCV
+from skbayesnn.model_selection import TauCV
 
 ROWS, INPUTS, TARGETS, N_DRAWS = 44, 3, 2, 50
 FACTOR = "likelihood/log_factor"
@@ -522,7 +522,7 @@ def test_where_tau_is_chosen_nothing_else_is(table, monkeypatch):
 
     monkeypatch.setattr(_selection, "train", trained)
     settings = EXACT | {"max_iter": "auto"}
-    VariationalDropoutRegressorCV(taus=[2.0, 4.0], cv=2, **settings).fit(X, y)
+    TauCV(VariationalDropoutRegressor(**settings), taus=[2.0, 4.0], cv=2).fit(X, y)
 
 
 UNTOLD = "none are held out to tell the noise of y.*CalibratedUncertaintyRegressor"

@@ -22,7 +22,7 @@ from skbayesnn import (
     predict_uncertainty,
     save,
 )
-from skbayesnn.model_selection import BatchedGridSearchCV, MCDropoutRegressorCV
+from skbayesnn.model_selection import BatchedGridSearchCV, TauCV
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
 
 TRAIN, TEST = 300, 400
@@ -204,7 +204,8 @@ def test_searches_agree(case):
 def test_tau_is_sought_where_it_may_lie(case):
     """Precisions in units of that of y; of counts temperatures about one."""
     parameters = case.parameters | {"max_iter": 3, "n_draws": 5}
-    model = MCDropoutRegressorCV(taus=3, cv=2, **parameters).fit(case.X, case.y)
+    network = MCDropoutRegressor(**parameters)
+    model = TauCV(network, taus=3, cv=2).fit(case.X, case.y)
     precision = np.array([1, np.sqrt(1000), 1000]) / case.y.var()
     expected = [0.01, 1, 100] if case.counts else precision
     np.testing.assert_allclose(model.taus_, expected)

@@ -12,7 +12,6 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-import skbayesnn.model_selection
 from skbayesnn import (
     AnchoredEnsembleRegressor,
     BBBRegressor,
@@ -69,11 +68,6 @@ def assert_same_parameters(actual, desired, **tolerance):
         *MC_DROPOUT,
         *BBB,
         *VARIATIONAL,
-        *(
-            getattr(skbayesnn.model_selection, name)
-            for name in skbayesnn.model_selection.__all__
-            if name.endswith(("RegressorCV", "ClassifierCV"))
-        ),
     ],
 )
 def test_float32_is_the_default(kind):

@@ -17,7 +17,7 @@ from skbayesnn import (
     MCDropoutRegressor,
     VariationalDropoutClassifier,
 )
-from skbayesnn.model_selection import MCDropoutClassifierCV
+from skbayesnn.model_selection import TauCV
 
 MODELS = {
     "gaussian": MCDropoutRegressor(length_scale=0.1),
@@ -253,7 +253,7 @@ def _classifiers(small):
         "early": clone(network).set_params(early_stopping=True),
         "networks": clone(network).set_params(n_estimators=2),
         "anchored": AnchoredEnsembleClassifier((5,), max_iter=2, n_estimators=2),
-        "cv": MCDropoutClassifierCV(**few, taus=[0.5, 1.0], cv=2),
+        "cv": TauCV(clone(network), taus=[0.5, 1.0], cv=2),
         "stack": BayesianStackingClassifier([("net", clone(network))], cv=2),
     }
 

@@ -25,7 +25,7 @@ from skbayesnn import (
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
-    MCDropoutRegressorCV,
+    TauCV,
     cross_val_predict_uncertainty,
 )
 from tests.linear_gaussian import LinearGaussian
@@ -81,7 +81,7 @@ def searched(cv, X, y):
 
 
 def of_path(cv, X, y):
-    return MCDropoutRegressorCV(**SMALL, taus=2, cv=cv).fit(X, y).scores_
+    return TauCV(MCDropoutRegressor(**SMALL), taus=2, cv=cv).fit(X, y).scores_
 
 
 def test_folds_may_be_lists_or_masks(table):

@@ -13,9 +13,9 @@ from sklearn.preprocessing import StandardScaler
 
 import skbayesnn
 from skbayesnn import CalibratedUncertaintyRegressor
-from skbayesnn.model_selection import MCDropoutRegressorCV
+from skbayesnn.model_selection import TauCV
 from skbayesnn.model_selection import cross_val_predict_uncertainty as out_of_fold
-from tests.model_selection.comparison import SEED, SMALL, classifier, regressor
+from tests.model_selection.comparison import SEED, classifier, regressor
 
 # Of 47 rows: folds of two sizes, shuffled, so that rows have to find their places.
 FOLDS = KFold(3, shuffle=True, random_state=SEED)
@@ -80,7 +80,7 @@ def test_batched_equals_alone(data, method, programs):
         BaggingRegressor(regressor(), n_estimators=2, random_state=SEED),
         TransformedTargetRegressor(regressor(), func=np.log1p, inverse_func=np.expm1),
         CalibratedUncertaintyRegressor(regressor(), cv=2),
-        MCDropoutRegressorCV(taus=[0.5, 2.0], cv=2, **SMALL),
+        TauCV(regressor(), taus=[0.5, 2.0], cv=2),
     ],
     ids=lambda estimator: type(estimator).__name__,
 )

@@ -22,7 +22,7 @@ from skbayesnn import (
     to_onnx,
 )
 from skbayesnn._networks.activations import ACTIVATIONS
-from skbayesnn.model_selection import MCDropoutRegressorCV
+from skbayesnn.model_selection import TauCV
 from skbayesnn.networks import ConvNet
 from tests.estimators.posteriors import CASES
 from tests.onnx.running import (
@@ -134,7 +134,7 @@ def test_random_features(data, small):
 def test_after_pruning_and_a_search_for_tau(data, small):
     pruned = BBBRegressor(**small).fit(data.X, data.y).prune(0.5)
     assert_same_numbers(pruned, data.X_new, data.y)
-    searched = MCDropoutRegressorCV(taus=[0.1, 1.0], cv=2, **small)
+    searched = TauCV(MCDropoutRegressor(**small), taus=[0.1, 1.0], cv=2)
     assert_same_numbers(searched.fit(data.X, data.y), data.X_new, data.y)
 
 

@@ -25,10 +25,13 @@ from skbayesnn import (
     ConformalRegressor,
     MCDropoutClassifier,
     MCDropoutRegressor,
-    model_selection,
 )
 from skbayesnn.inspection import DriftMonitor
-from skbayesnn.model_selection import BatchedGridSearchCV, BatchedRandomizedSearchCV
+from skbayesnn.model_selection import (
+    BatchedGridSearchCV,
+    BatchedRandomizedSearchCV,
+    TauCV,
+)
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
 from tests.estimators.posteriors import CASES
@@ -101,6 +104,7 @@ def regressors(seed):
             func=np.arcsinh,
             inverse_func=np.sinh,
         ),
+        "tau": TauCV(network, taus=[1.0, 2.0], cv=KFold(2)),
         **_searches(seed),
     }
 
@@ -110,21 +114,13 @@ def classifiers(seed):
     network = sized(MCDropoutClassifier, seed, class_weight={"low": 2.0})
     return {
         "conformal": ConformalClassifier(network, random_state=seed),
+        "tau of classes": TauCV(network, taus=2, cv=2),
         "abstaining": Abstainer(network, target_error=0.9, cv=2),
         "monitor of classes": DriftMonitor(network, false_alarm_rate=0.2, cv=2),
         "stack of classes": BayesianStackingClassifier(
             max_iter=2, cv=2, random_state=seed
         ),
     }
-
-
-def finders_of_tau():
-    """Classes."""
-    names = [name for name in model_selection.__all__ if name.startswith(("MC", "BB"))]
-    return [getattr(model_selection, name) for name in [*names, *_VARIATIONAL]]
-
-
-_VARIATIONAL = "VariationalDropoutRegressorCV", "VariationalDropoutClassifierCV"
 
 
 def _of_likelihoods(seed):
@@ -158,17 +154,9 @@ def of_every_kind(seed):
         two_layers = {"hidden_layer_sizes": (4, 3), "random_state": seed}
         target = "labels" if case.classifies else "y"
         posteriors[str(case)] = case.model(**two_layers, **size), target
-    finders = {
-        kind.__name__: (
-            sized(kind, seed),
-            "labels" if "Classifier" in kind.__name__ else "y",
-        )
-        for kind in finders_of_tau()
-    }
     return {
         **posteriors,
         **_of_likelihoods(seed),
-        **finders,
         **{name: (model, "y") for name, model in regressors(seed).items()},
         **{name: (model, "labels") for name, model in classifiers(seed).items()},
     }

@@ -32,21 +32,19 @@ from skbayesnn.preprocessing import PiecewiseLinearEncoder
 from skbayesnn.scoring import log_density_scorer, neg_interval_score_scorer
 from tests.persistence.models import (
     classifiers,
-    finders_of_tau,
     regressors,
     sized,
 )
 
 # Networks of three epochs say nothing of y.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-NAMES = [*regressors(0), *classifiers(0), *(kind.__name__ for kind in finders_of_tau())]
+NAMES = [*regressors(0), *classifiers(0)]
 
 
 @pytest.fixture(params=NAMES)
 def fitted(request, data, seed):
     """A model of every kind but the single networks, of which others test all."""
-    finders = {kind.__name__: sized(kind, seed) for kind in finders_of_tau()}
-    model = {**regressors(seed), **classifiers(seed), **finders}[request.param]
+    model = {**regressors(seed), **classifiers(seed)}[request.param]
     if "onformal" in request.param:
         pytest.importorskip("crepes")
     of_classes = is_classifier(model) or request.param in classifiers(seed)

