@@ -243,7 +243,7 @@ def fit_splits(estimators: Sequence, X, y, rows: Sequence[np.ndarray]) -> Sequen
     checked_table, of_y = checked[0]
     together = train_on(checked_table, rows, estimators, of_y)
     for estimator, fitted in zip(estimators, together, strict=True):
-        estimator._adopt(fitted, of_y, seen=0.0)
+        estimator._adopt(fitted, seen=0.0)
         estimator.n_epochs_seen_ = estimator.n_iter_
     return estimators
 

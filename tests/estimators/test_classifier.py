@@ -1,6 +1,7 @@
 """The classifier's parameters, methods and fitted attributes."""
 
 import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.exceptions import DataConversionWarning
 
 from skbayesnn import MCDropoutClassifier, VariationalDropoutClassifier
 from skbayesnn import log_predictive_density as free_density
+from skbayesnn.estimators._defaults import DEFAULTS, defaults_of
 
 NETWORKS = 2
 KINDS = [
@@ -348,6 +350,13 @@ def predicted(model, data, **rows):
     return model.fit(data.X, y, **rows).predict_proba(data.X_new)
 
 
+def stop_early_from(monkeypatch, kind, n_rows):
+    """Let early_stopping="auto" hold rows out from ``n_rows`` on."""
+    name = kind.__name__
+    changed = replace(DEFAULTS[name], early_stopping_from_n=n_rows, learned_rates={})
+    monkeypatch.setitem(DEFAULTS, name, changed)
+
+
 @pytest.mark.parametrize(("kind", "params"), LEARNED_RATES)
 def test_learned_rates_of_many_rows_stop_early(data, small, monkeypatch, kind, params):
     """Whether by "auto" or by True; with fewer rows none are held out."""
@@ -355,18 +364,24 @@ def test_learned_rates_of_many_rows_stop_early(data, small, monkeypatch, kind, p
     assert kind().early_stopping == "auto"
     without = predicted(kind(early_stopping=False, **params), data)
     np.testing.assert_array_equal(predicted(kind(**params), data), without)
-    monkeypatch.setattr(kind, "_stops_early_from", len(data.X))
+    stop_early_from(monkeypatch, kind, len(data.X))
     stopped = predicted(kind(early_stopping=True, **params), data)
     assert not np.array_equal(stopped, without)
     np.testing.assert_array_equal(predicted(kind(**params), data), stopped)
-    monkeypatch.setattr(kind, "_stops_early_from", len(data.X) + 1)
+    stop_early_from(monkeypatch, kind, len(data.X) + 1)
     np.testing.assert_array_equal(predicted(kind(**params), data), without)
 
 
 def test_given_rates_do_not_stop_early():
-    assert MCDropoutClassifier()._stops_early_from == math.inf
-    assert MCDropoutClassifier(dropout="auto")._stops_early_from == 5_000
-    assert VariationalDropoutClassifier()._stops_early_from == 5_000
+    from_n = {
+        model: defaults_of(model).early_stopping_from_n
+        for model in (
+            MCDropoutClassifier(),
+            MCDropoutClassifier(dropout="auto"),
+            VariationalDropoutClassifier(),
+        )
+    }
+    assert list(from_n.values()) == [math.inf, 5_000, 5_000]
 
 
 @pytest.mark.parametrize(("kind", "params"), LEARNED_RATES)
@@ -380,7 +395,7 @@ def test_given_rows_stop_the_training(data, small, kind, params):
 
 def test_the_only_row_of_a_class_is_not_held_out(data, small, monkeypatch):
     """Nothing can be then, and nothing fails."""
-    monkeypatch.setattr(VariationalDropoutClassifier, "_stops_early_from", 3)
+    stop_early_from(monkeypatch, VariationalDropoutClassifier, 3)
     labels = data.labels.astype("U9")
     labels[0] = "alone"
     model = VariationalDropoutClassifier(**small).fit(data.X, labels)

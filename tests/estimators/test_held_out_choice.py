@@ -21,6 +21,7 @@ from skbayesnn import (
     VariationalGPRegressor,
 )
 from skbayesnn.estimators import _fit, _selection
+from skbayesnn.estimators._defaults import defaults_of
 from skbayesnn.estimators._job import task_of
 from skbayesnn.estimators._selection import HeldOutScore
 from skbayesnn.estimators._training_data import prepare
@@ -209,7 +210,7 @@ def test_together_each_chooses_as_alone(table, seed):
     together = _fit.train_together(models, tasks)
     for model, kept, fitted in zip(models, rows, together, strict=True):
         alone = model.fit(X[kept], y[kept]).length_scale_
-        np.testing.assert_array_equal(fitted.task.length_scale, [alone, alone])
+        np.testing.assert_array_equal(fitted.length_scale, [alone, alone])
 
 
 def test_given_scales_and_those_of_others_are_not_looked_at(table):
@@ -379,7 +380,7 @@ def test_a_stream_keeps_what_was_chosen_and_else_follows_its_rows(
     fan_ins = np.array([2, 40])
     for n_rows in (60, 90):
         model.partial_fit(X[n_rows - 30 : n_rows], y[n_rows - 30 : n_rows])
-        by_rule = model._auto_length_scale(fan_ins, float(n_rows))
+        by_rule = defaults_of(model).length_scale.scales(fan_ins, float(n_rows))
         expected = 1.0 if chosen == 2 else by_rule
         np.testing.assert_array_equal(model.length_scale_, expected)
 
@@ -523,8 +524,8 @@ def test_together_each_chooses_its_length_as_alone(seed):
     together = _fit.train_together(models, tasks)
     for model, r, fitted in zip(models, rows, together, strict=True):
         alone = model.fit(X[r], y[r])
-        np.testing.assert_array_equal(fitted.task.length_scale[:1], alone.length_scale_)
-        assert fitted.task.members.n_epochs[0] == alone.n_iter_
+        np.testing.assert_array_equal(fitted.length_scale[:1], alone.length_scale_)
+        assert fitted.members.n_epochs[0] == alone.n_iter_
 
 
 def test_no_length_is_chosen_where_one_is_given_or_rows_stop(table):

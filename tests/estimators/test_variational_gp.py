@@ -165,7 +165,7 @@ def test_without_width_it_is_dropout(rows, seed):
 def test_posterior_of_the_options(rows, seed, options, families):
     """Widths are shares of the prior's standard deviation, 1 / 2 and 1 / 3."""
     model = gp(seed, n_features=9, length_scale=2.0, **options)
-    found = model._variational((COLUMNS, 9)).families
+    found = model._posterior_spec((COLUMNS, 9)).families
     for one, expected in zip(found, families, strict=True):
         assert type(one) is type(expected)
         assert getattr(one, "spike", None) == getattr(expected, "spike", None)

@@ -393,7 +393,7 @@ def test_failed_candidates_are_not_chosen(data, monkeypatch):
     trained = executor._trained
 
     def fail(job, fitted, seconds):
-        if fitted.task.tau[0] == 2.0:
+        if fitted.tau[0] == 2.0:
             return executor.Outcome(FloatingPointError("diverged"), seconds=seconds)
         return trained(job, fitted, seconds)
 
