@@ -127,13 +127,7 @@ def cross_fitted(
     splits : sequence of (train, test)
     fit_params : of ``fit``; those with an entry per row are cut
     n_jobs : fits side by side, or threads of programs
-
-    Raises
-    ------
-    ValueError
-        For predictors that are fitted already, as in ``FrozenEstimator``.
     """
-    refuse_fitted(estimator)
     fit_params = fit_params or {}
     try:
         network_of(estimator)

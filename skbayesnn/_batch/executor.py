@@ -40,8 +40,12 @@ def groups_of(jobs: Sequence[Job], budget: int) -> Iterator[list[Job]]:
 
     Those of one fold stand together, so that a program has few tables.
     """
+    # By first appearance: the order of the members changes the last bits of results.
+    tables: dict[int, int] = {}
+    for job in jobs:
+        tables.setdefault(id(job.task.table), len(tables))
     alike: dict[tuple, list[Job]] = {}
-    for job in sorted(jobs, key=lambda job: id(job.task.table)):
+    for job in sorted(jobs, key=lambda job: tables[id(job.task.table)]):
         alike.setdefault(_shared(job), []).append(job)
     for group in alike.values():
         n_pieces = -(-len(group) // jobs_per_program(group, budget))

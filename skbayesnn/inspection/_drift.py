@@ -11,7 +11,7 @@ from sklearn.base import is_classifier
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from skbayesnn._batch.cross_fit import cross_fitted, held_out_folds
+from skbayesnn._batch.cross_fit import cross_fitted, held_out_folds, refuse_fitted
 from skbayesnn._data.validation import named_after
 from skbayesnn._meta.functions import predict_uncertainty
 from skbayesnn._runtime import on_snapshot, one_call, replace_fitted, warn
@@ -178,6 +178,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         of_classes = is_classifier(estimator)
         splits = held_out_folds(self.cv, X, y, of_classes=of_classes)
         with self._named_after_default(estimator):
+            refuse_fitted(estimator)
             models = cross_fitted(estimator, X, y, splits)
             of_folds = [
                 self._uncertainty(model, safe_split(model, X, y, test, train)[0])

@@ -13,7 +13,12 @@ from sklearn.utils.metadata_routing import (
     process_routing,
 )
 
-from skbayesnn._batch.cross_fit import check_each_row_once, cross_fitted, held_out_folds
+from skbayesnn._batch.cross_fit import (
+    check_each_row_once,
+    cross_fitted,
+    held_out_folds,
+    refuse_fitted,
+)
 from skbayesnn._meta import functions
 from skbayesnn._runtime import one_call
 from skbayesnn._sklearn_compat import (
@@ -106,6 +111,7 @@ def cross_val_predict_uncertainty(
     held_out = [test for _, test in splits]
     check_each_row_once(held_out, num_samples(X))
     fit_params = check_method_params(X, routed.estimator.fit)
+    refuse_fitted(estimator)
     models = cross_fitted(estimator, X, y, splits, fit_params, n_jobs)
     parts = []
     for model, (train, test) in zip(models, splits, strict=True):
