@@ -1,4 +1,4 @@
-"""Scores of a whole predictive density, here of a Gaussian mixture."""
+"""Scores of a Gaussian mixture's density."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def mixture_log_density(
 
     See Also
     --------
-    skbayesnn.log_predictive_density : The same of a fitted model, per row.
+    skbayesnn.log_predictive_density : The score of a fitted model, per row.
 
     References
     ----------
@@ -54,7 +54,7 @@ def mixture_crps(
     variance: Any,
     sample_weight: Any = None,
 ) -> float:
-    """Mean continuous ranked probability score of Gaussian mixtures, exact.
+    """Mean continuous ranked probability score (CRPS) of Gaussian mixtures, exact.
 
     Parameters
     ----------
@@ -79,7 +79,10 @@ def mixture_crps(
 
 
 def _mixture(y, mean, variance, sample_weight):
-    """Present rows: weights (rows,), y (rows, 1), moments (draws, rows, 1)."""
+    """Check and return weights (rows,), y (rows, 1), moments (draws, rows, 1).
+
+    Rows of weight zero are left out.
+    """
     y, mean, variance = (np.asarray(v, dtype=np.float64) for v in (y, mean, variance))
     if y.ndim != 1 or mean.shape[1:] != y.shape or variance.shape != mean.shape:
         raise ValueError(
