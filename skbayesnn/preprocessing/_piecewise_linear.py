@@ -25,7 +25,7 @@ from skbayesnn._data.scaling import divided, magnitude
 from skbayesnn._data.validation import (
     FLOATS,
     check_row_weights,
-    refuse_columns_that_are_not_numbers,
+    refuse_non_numeric_columns,
 )
 from skbayesnn._runtime import atomic_update
 from skbayesnn._sklearn_compat import (
@@ -186,7 +186,7 @@ def repeated_values(column, weights, n_values: int):
     steps = np.diff(values.astype(np.float64))
     if np.median(steps) < _APART * steps.min():
         return none
-    # The most frequent value needs no feature. Rows without one have it or a rare value.
+    # The most frequent value needs no feature: a row without one has it or a rare one.
     frequent = np.argsort(-value_weights, kind="stable")[1 : n_values + 1]
     return np.sort(values[frequent[value_weights[frequent] >= _FEWEST_ROWS]])
 
@@ -359,7 +359,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
                 "None."
             )
         with atomic_update(self) as new:
-            refuse_columns_that_are_not_numbers(X)
+            refuse_non_numeric_columns(X)
             X = validate_data(new, X, dtype=list(FLOATS))
             weights = check_row_weights(sample_weight, X)
             positive = weights > 0
@@ -399,7 +399,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
             ``keep_columns=True``.
         """
         check_is_fitted(self)
-        refuse_columns_that_are_not_numbers(X)
+        refuse_non_numeric_columns(X)
         X = validate_data(self, X, dtype=list(FLOATS), reset=False)
         if self.sparse_output:
             # The first block has no columns, for encodings without any block.
