@@ -154,11 +154,11 @@ def _log_density(estimator, X, y, sample_weight):
     """
     if is_classifier(estimator):
         # The training rows of a fold may lack a label of its test rows.
-        known = np.isin(y, estimator.classes_)
-        if known.any() and not known.all():
-            density = np.full(len(known), -np.inf)
-            X, y = safe_indexing(X, known), np.asarray(y)[known]
-            density[known] = log_predictive_density(estimator, X, y)
+        is_known = np.isin(y, estimator.classes_)
+        if is_known.any() and not is_known.all():
+            density = np.full(len(is_known), -np.inf)
+            X, y = safe_indexing(X, is_known), np.asarray(y)[is_known]
+            density[is_known] = log_predictive_density(estimator, X, y)
             return _mean(density, sample_weight)
     return _mean(log_predictive_density(estimator, X, y), sample_weight)
 

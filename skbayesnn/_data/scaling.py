@@ -195,7 +195,7 @@ class Scaling:
         Parameters
         ----------
         X : (rows, inputs), array or sparse
-        y : ndarray of shape (rows, targets), or (rows,) of class numbers
+        y : ndarray of shape (rows, targets), or (rows,) of class indices
         weights : ndarray of shape (rows,)
         inputs, targets : bool
             Whether inputs and targets are standardised.

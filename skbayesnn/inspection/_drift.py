@@ -100,7 +100,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
 
     A column that only moves forward, such as a date or a row number, makes all new rows
     look drifted. ``fit`` warns about columns that only rise or only fall from row to
-    row, and predictions warn where all new rows lie beyond such a column's range.
+    row, and predictions warn if all new rows lie beyond such a column's range.
     Remove the column, or replace it by features that recur (hour, weekday, month).
 
     References
@@ -374,15 +374,15 @@ def _warn_of_one_way(X, columns: np.ndarray) -> None:
     if len(columns):
         warn(
             "these columns only rise or only fall from row to row, as a time or a row "
-            f"number does: {_named(X, columns)}. New rows lie beyond their range and "
-            "look drifted for that reason alone. Remove them from X, or replace them "
-            "by features that recur (hour, weekday, month). If the rows are merely "
-            "sorted, shuffle them."
+            f"number does: {_column_names(X, columns)}. New rows lie beyond their "
+            "range and look drifted for that reason alone. Remove them from X, or "
+            "replace them by features that recur (hour, weekday, month). If the rows "
+            "are merely sorted, shuffle them."
         )
 
 
 def _warn_of_rows_beyond(X, columns) -> None:
-    """Warn where all rows lie beyond the range of a column that only moves forward."""
+    """Warn if all rows lie beyond the range of a column that only moves forward."""
     beyond = []
     for column in columns:
         j, first, last = column
@@ -392,13 +392,13 @@ def _warn_of_rows_beyond(X, columns) -> None:
     if beyond:
         warn(
             "all rows lie beyond the training range of columns that only rise or only "
-            f"fall from row to row: {_named(X, beyond)}. They look drifted for that "
-            "reason alone. Fit the monitor without these columns, or with features "
-            "that recur in their place (hour, weekday, month)."
+            f"fall from row to row: {_column_names(X, beyond)}. They look drifted for "
+            "that reason alone. Fit the monitor without these columns, or replace them "
+            "by features that recur (hour, weekday, month)."
         )
 
 
-def _named(X, columns) -> str:
+def _column_names(X, columns) -> str:
     names = getattr(X, "columns", None)
     indices = [int(j) for j, _, _ in columns]
     return ", ".join(repr(names[j]) if names is not None else str(j) for j in indices)

@@ -12,12 +12,12 @@ from skbayesnn.inspection._importance import short_names
 from skbayesnn.plotting._shared import (
     COLORS,
     axes_for,
+    check_positions,
+    integer_ticks,
     legend_on_top,
     marker_size,
-    position,
     require_matplotlib,
     styled,
-    whole_numbers,
 )
 
 MOST_CLASSES = 5
@@ -172,7 +172,7 @@ class ClassProbabilityDisplay:
             probability=probability,
             labels=labels,
             classes=_shown(classes, probability.mean(-1), labels),
-            x=position(x, len(probability)),
+            x=check_positions(x, len(probability)),
             x_name=x_name,
         )
         return display.plot(ax=ax, **kwargs)
@@ -237,7 +237,7 @@ class ClassProbabilityDisplay:
         ax.set(xlabel=xlabel, ylabel=ylabel)
         ax.set_yticks(np.linspace(0, 1, 6))
         if self.x is None:
-            whole_numbers(ax)
+            integer_ticks(ax)
         legend_on_top(ax)
         return self
 
@@ -250,12 +250,12 @@ class ClassProbabilityDisplay:
         if n_rows <= MOST_UNSORTED:
             return np.arange(n_rows), np.arange(n_rows), "row"
         mean = self.probability.mean(-1)
-        likeliest = mean.argmax(1)
+        most_likely = mean.argmax(1)
         # Rows whose most likely class is not shown come last.
         shown = list(self.classes)
         last = len(shown)
         rank = [shown.index(label) if label in shown else last for label in self.labels]
-        order = np.lexsort([mean.max(1), np.array(rank)[likeliest]])
+        order = np.lexsort([mean.max(1), np.array(rank)[most_likely]])
         label = "rows, sorted by their most likely class"
         return np.arange(n_rows), order, label
 
@@ -271,8 +271,8 @@ def _shown(classes, mean, labels):
         return np.asarray(classes)
     if len(labels) <= MOST_CLASSES:
         return labels
-    likeliest = np.unique(mean.argmax(1))
-    by_mean = likeliest[np.argsort(-mean.mean(0)[likeliest], kind="stable")]
+    most_likely = np.unique(mean.argmax(1))
+    by_mean = most_likely[np.argsort(-mean.mean(0)[most_likely], kind="stable")]
     return labels[np.sort(by_mean[:MOST_CLASSES])]
 
 

@@ -14,15 +14,15 @@ from skbayesnn.plotting._shared import (
     VERMILION,
     axes_for,
     bar_width,
-    column,
+    check_positions,
     common_limits,
+    integer_ticks,
     legend_on_top,
     marker_size,
-    places,
-    position,
     require_matplotlib,
+    row_positions,
+    select_feature,
     styled,
-    whole_numbers,
     y_of_target,
 )
 
@@ -139,7 +139,7 @@ class PredictionIntervalDisplay:
         """
         require_matplotlib(f"{cls.__name__}.from_estimator")
         x, x_name, joined = (
-            (None, None, True) if feature is None else column(X, feature)
+            (None, None, True) if feature is None else select_feature(X, feature)
         )
         coverage = checked_coverages(np.atleast_1d(coverage).tolist())
         return cls.from_predictions(
@@ -217,7 +217,7 @@ class PredictionIntervalDisplay:
             interval=interval,
             coverage=coverage,
             y=y,
-            x=position(x, len(prediction)),
+            x=check_positions(x, len(prediction)),
             x_name=x_name,
             joined=joined,
         )
@@ -249,7 +249,7 @@ class PredictionIntervalDisplay:
         display : PredictionIntervalDisplay
         """
         ax = axes_for(self, ax)
-        order, place, label = places(
+        order, positions, label = row_positions(
             self.prediction, self.x, self.x_name, "rows, sorted by prediction"
         )
         n_rows, many = len(order), len(order) > MANY
@@ -269,7 +269,7 @@ class PredictionIntervalDisplay:
                 rasterized=many and not joined,
             )
             draw = ax.fill_between if joined else ax.vlines
-            self.bands_[level] = draw(place, lower, upper, **style)
+            self.bands_[level] = draw(positions, lower, upper, **style)
         style = styled(
             "Line2D",
             line_kwargs,
@@ -282,13 +282,13 @@ class PredictionIntervalDisplay:
             zorder=3,
             rasterized=many and not joined,
         )
-        [self.line_] = ax.plot(place, self.prediction[order], **style)
+        [self.line_] = ax.plot(positions, self.prediction[order], **style)
         self.inside_ = self.outside_ = None
         if self.y is not None:
-            self._plot_targets(ax, order, place, widest_first[0], y_kwargs)
+            self._plot_targets(ax, order, positions, widest_first[0], y_kwargs)
         ax.set(xlabel=label, ylabel="y")
         if self.x is None:
-            whole_numbers(ax)
+            integer_ticks(ax)
         self._limit_to_common_range(ax)
         legend_on_top(ax)
         return self
@@ -310,7 +310,7 @@ class PredictionIntervalDisplay:
         ax.set_ylim(low - room, high + room, auto=None)
         ax.set_ylabel(f"y ({left_out} of {len(drawn)} rows reach beyond)")
 
-    def _plot_targets(self, ax, order, place, widest, y_kwargs):
+    def _plot_targets(self, ax, order, positions, widest, y_kwargs):
         """Draw the targets; targets outside the widest interval have their own mark."""
         lower, upper = self.interval[order, widest].T
         y = self.y[order]
@@ -324,7 +324,7 @@ class PredictionIntervalDisplay:
         )
         self.inside_, self.outside_ = (
             ax.plot(
-                place[where],
+                positions[where],
                 y[where],
                 **styled(
                     "Line2D",

@@ -114,7 +114,7 @@ def y_of_target(y, target) -> np.ndarray:
     return select_target("y", y, target if y.ndim == 2 else None)
 
 
-def column(X, feature):
+def select_feature(X, feature):
     """Select a feature for the x axis.
 
     Return its values, its name, and whether no other column of X varies.
@@ -158,7 +158,7 @@ def _n_varying(X):
     return int((table != table[:1]).any(0).sum())
 
 
-def places(order_by, x, x_name, sorted_name):
+def row_positions(order_by, x, x_name, sorted_name):
     """Return the order of the rows, their sorted positions, and the axis label.
 
     order_by : ndarray of shape (n_samples,)
@@ -174,14 +174,14 @@ def places(order_by, x, x_name, sorted_name):
     return order, x[order], x_name or "x"
 
 
-def whole_numbers(ax) -> None:
+def integer_ticks(ax) -> None:
     """Put ticks of the x axis at integers only, for an axis that counts rows."""
     from matplotlib.ticker import MaxNLocator
 
     ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
 
 
-def position(x, n_rows):
+def check_positions(x, n_rows):
     """Check ``x`` of a display; None stays None."""
     if x is None:
         return None

@@ -100,7 +100,7 @@ class TauPathDisplay:
         ----------
         search : fitted search
             Search with ``cv_results_`` and ``tau`` or ``..__tau`` among its parameters,
-            or an estimator that searches itself, ``MCDropoutRegressorCV``.
+            or an estimator with a built-in search, ``MCDropoutRegressorCV``.
         metric : str, default=None
             Name of the score; required if the search has several.
         score_name : str, default=None
@@ -213,7 +213,7 @@ class TauPathDisplay:
 
 
 def _search_results(search):
-    """``cv_results_``, or the same from an estimator that searches itself."""
+    """``cv_results_``, or the same from an estimator with a built-in search."""
     if hasattr(search, "cv_results_"):
         return search.cv_results_
     if not hasattr(search, "scores_") or not hasattr(search, "taus_"):

@@ -13,15 +13,15 @@ from skbayesnn.plotting._shared import (
     MANY,
     VERMILION,
     axes_for,
-    column,
+    check_positions,
     common_limits,
+    integer_ticks,
     legend_on_top,
     marker_size,
-    places,
-    position,
     require_matplotlib,
+    row_positions,
+    select_feature,
     styled,
-    whole_numbers,
 )
 
 # Names of the two parts and the total, per measure; and the label of the y axis.
@@ -131,7 +131,7 @@ class UncertaintyDecompositionDisplay:
         """
         require_matplotlib(f"{cls.__name__}.from_estimator")
         x, x_name, joined = (
-            (None, None, True) if feature is None else column(X, feature)
+            (None, None, True) if feature is None else select_feature(X, feature)
         )
         if is_classifier(estimator):
             measure = "entropy"
@@ -213,7 +213,7 @@ class UncertaintyDecompositionDisplay:
             epistemic=epistemic,
             total=total,
             measure=measure,
-            x=position(x, len(total)),
+            x=check_positions(x, len(total)),
             x_name=x_name,
             joined=joined,
         )
@@ -242,7 +242,7 @@ class UncertaintyDecompositionDisplay:
         display : UncertaintyDecompositionDisplay
         """
         ax = axes_for(self, ax)
-        order, place, label = places(
+        order, positions, label = row_positions(
             self.total, self.x, self.x_name, "rows, sorted by total uncertainty"
         )
         parts = [values[order] for values in (self.aleatoric, self.epistemic)]
@@ -250,23 +250,25 @@ class UncertaintyDecompositionDisplay:
         total = self.total[order]
         if self.measure == "entropy" and self.joined and len(order) > 1:
             self.aleatoric_, self.epistemic_ = self._areas(
-                ax, place, parts[0], total, names, given
+                ax, positions, parts[0], total, names, given
             )
-            self.total_ = self._curve(ax, place, total, GREY, names[2], total_kwargs)
+            self.total_ = self._curve(
+                ax, positions, total, GREY, names[2], total_kwargs
+            )
         else:
             # A wide line below the others, because the larger part often covers it.
             wide = {"linewidth": 5, "alpha": 0.5, "markersize": 9}
             wide |= total_kwargs or {}
-            self.total_ = self._curve(ax, place, total, GREY, names[2], wide)
+            self.total_ = self._curve(ax, positions, total, GREY, names[2], wide)
             # If rows are sorted by the total, only the total is a curve.
             joined = self.joined and self.x is not None
             self.aleatoric_, self.epistemic_ = (
-                self._curve(ax, place, *part, joined=joined)
+                self._curve(ax, positions, *part, joined=joined)
                 for part in zip(parts, (BLUE, VERMILION), names, given, strict=False)
             )
         ax.set(xlabel=label, ylabel=UNITS[self.measure])
         if self.x is None:
-            whole_numbers(ax)
+            integer_ticks(ax)
         ax.set_ylim(bottom=0, auto=None)
         self._limit_to_common_range(ax)
         legend_on_top(ax)
@@ -284,7 +286,7 @@ class UncertaintyDecompositionDisplay:
         count = f"{n_beyond} of {len(self.total)} rows reach beyond"
         ax.set_ylabel(f"{UNITS[self.measure]}\n({count})")
 
-    def _areas(self, ax, place, aleatoric, total, names, given):
+    def _areas(self, ax, positions, aleatoric, total, names, given):
         """Draw the aleatoric part, and above it the rest of the total."""
         bounds = (0 * aleatoric, aleatoric), (aleatoric, total)
         colors = BLUE, VERMILION
@@ -299,11 +301,11 @@ class UncertaintyDecompositionDisplay:
                 linewidth=0,
                 label=text,
             )
-            yield ax.fill_between(place, lower, upper, **style)
+            yield ax.fill_between(positions, lower, upper, **style)
 
-    def _curve(self, ax, place, values, color, text, given, *, joined=None):
+    def _curve(self, ax, positions, values, color, text, given, *, joined=None):
         """Draw a line, or one point per row."""
-        joined = (self.joined if joined is None else joined) and len(place) > 1
+        joined = (self.joined if joined is None else joined) and len(positions) > 1
         style = styled(
             "Line2D",
             given,
@@ -311,7 +313,7 @@ class UncertaintyDecompositionDisplay:
             label=text,
             linestyle="-" if joined else "",
             marker="" if joined else ".",
-            markersize=marker_size(len(place)),
-            rasterized=len(place) > MANY and not joined,
+            markersize=marker_size(len(positions)),
+            rasterized=len(positions) > MANY and not joined,
         )
-        return ax.plot(place, values, **style)[0]
+        return ax.plot(positions, values, **style)[0]
