@@ -46,7 +46,7 @@ class ClassPredictive:
         return cls(Labels.concatenated(resized).probability, classes)
 
     @classmethod
-    def of_other_rows(cls, parts):
+    def concatenate_rows(cls, parts):
         """Concatenate the rows of several distributions."""
         classes = _all_classes(parts)
         n_draws = max(part.n_draws for part in parts)

@@ -84,7 +84,7 @@ class PredictiveBlocks:
                 pieces.append(part(start).of_rows(within))
             if len(pieces) == 1:
                 return pieces[0]
-            return type(pieces[0]).of_other_rows(pieces)
+            return type(pieces[0]).concatenate_rows(pieces)
 
         return cls(n_rows, of_rows, first.block)
 

@@ -208,7 +208,7 @@ class MixturePredictive:
         return cls(joined, parts[0].flat, transform=parts[0].transform)
 
     @classmethod
-    def of_other_rows(cls, parts):
+    def concatenate_rows(cls, parts):
         """Concatenate the rows of several distributions."""
         parts = [part.in_units_of_target() for part in parts]
         if any(part.transform is not None or part.maps is not None for part in parts):
@@ -223,7 +223,7 @@ class MixturePredictive:
         return replace(parts[0], components=joined)
 
     @classmethod
-    def side_by_side(cls, parts):
+    def join_targets(cls, parts):
         """Join independent distributions of several targets."""
         if any(part.transform is not None for part in parts):
             raise TypeError(
@@ -247,7 +247,7 @@ class MixturePredictive:
         components = self.scaling.components_from_network(self.components)
         return replace(self, components=components, scaling=None, dtype=np.float64)
 
-    def behind(self, transform, *, flat: bool):
+    def with_target_transform(self, transform, *, flat: bool):
         """Distribution of y, if the present target is ``transform(y)``."""
         if self.components.discrete:
             raise TypeError(
