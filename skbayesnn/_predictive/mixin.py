@@ -35,14 +35,14 @@ class PredictiveBlocks:
     Parameters
     ----------
     n_rows : int
-    of_rows : callable
+    distribution : callable
         Maps a slice of rows to their predictive distribution.
     block : int
-        Number of rows that ``of_rows`` handles best.
+        Number of rows that ``distribution`` handles best.
     """
 
     n_rows: int
-    of_rows: Callable[[slice], Predictive]
+    distribution: Callable[[slice], Predictive]
     block: int = BLOCK
 
     @classmethod
@@ -52,7 +52,7 @@ class PredictiveBlocks:
         """Apply ``function`` to several models' distributions of the same rows."""
         return cls(
             inner[0].n_rows,
-            lambda rows: function(*(blocks.of_rows(rows) for blocks in inner)),
+            lambda rows: function(*(blocks.distribution(rows) for blocks in inner)),
             min(BLOCK, *(blocks.block for blocks in inner)),
         )
 
@@ -77,26 +77,26 @@ class PredictiveBlocks:
                 open_parts[start] = opened(slice(start, min(start + step, n_rows)))
             return open_parts[start]
 
-        def of_rows(rows):
+        def distribution(rows):
             pieces = []
             for start in range(rows.start // step * step, rows.stop, step):
                 within = slice(max(rows.start - start, 0), min(rows.stop - start, step))
-                pieces.append(part(start).of_rows(within))
+                pieces.append(part(start).distribution(within))
             if len(pieces) == 1:
                 return pieces[0]
             return type(pieces[0]).concatenate_rows(pieces)
 
-        return cls(n_rows, of_rows, first.block)
+        return cls(n_rows, distribution, first.block)
 
     def whole(self) -> Predictive:
         """Predictive distribution of all rows at once."""
-        return self.of_rows(slice(0, self.n_rows))
+        return self.distribution(slice(0, self.n_rows))
 
     def blocks(self) -> Iterator[tuple[slice, Predictive]]:
         """Yield slices that cover all rows, with their predictive distributions."""
         for start in range(0, self.n_rows, self.block):
             rows = slice(start, min(start + self.block, self.n_rows))
-            yield rows, self.of_rows(rows)
+            yield rows, self.distribution(rows)
 
 
 def mean_and_covariance(opened: PredictiveBlocks) -> tuple[np.ndarray, np.ndarray]:
