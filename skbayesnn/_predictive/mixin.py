@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length
 
 from skbayesnn._predictive.classes import check_known
-from skbayesnn._predictive.summaries import checked_coverages, chosen, framed
+from skbayesnn._predictive.summaries import checked_coverages, select_kinds, to_frame
 from skbayesnn._runtime import default_settings
 from skbayesnn._sklearn_compat import num_samples
 from skbayesnn._typing import Array, MatrixLike, RandomState
@@ -164,8 +164,8 @@ class PredictiveMixin:
                 name: np.concatenate([part[name] for part in parts]) for name in wanted
             }
 
-        values = chosen(kind, kinds, compute)
-        return framed(values, kind, X) if as_frame else values
+        values = select_kinds(kind, kinds, compute)
+        return to_frame(values, kind, X) if as_frame else values
 
     @default_settings
     def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
@@ -233,7 +233,7 @@ class PredictiveMixin:
         return np.concatenate([function(block, y[rows]) for rows, block in blocks])
 
     def _sampled(self, X, n_samples, random_state, sample):
-        seed = stream_of(random_state)
+        seed = seed_from(random_state)
         draw_random, noise_random = np.random.default_rng(seed).spawn(2)
         parts: list[np.ndarray] = []
         for _, block in self._blocks(X):
@@ -377,7 +377,7 @@ def checked_levels(q) -> list[float]:
     return [float(level) for level in levels]
 
 
-def stream_of(random_state):
+def seed_from(random_state):
     """Convert scikit-learn's random_state to a seed for NumPy's generators."""
     if random_state is None:
         return None

@@ -23,7 +23,7 @@ CLASSIFICATION_KINDS = (
 OVERLAP_BINS = 20
 
 
-def chosen(kind, kinds: tuple[str, ...], compute):
+def select_kinds(kind, kinds: tuple[str, ...], compute):
     """Compute one kind of summary, or a dict of several kinds.
 
     kind : one of ``kinds``, a list of them, or "all"
@@ -53,10 +53,10 @@ def chosen(kind, kinds: tuple[str, ...], compute):
     return {name: values[name] for name in wanted}
 
 
-def framed(values, kind, X):
-    """Convert the result of ``chosen`` to a DataFrame with one column per kind.
+def to_frame(values, kind, X):
+    """Convert the result of ``select_kinds`` to a DataFrame with one column per kind.
 
-    values : ndarray (rows[, targets]), or dict of them; kind : as in ``chosen``
+    values : ndarray (rows[, targets]), or dict of them; kind : as in ``select_kinds``
     X : input whose index, if any, becomes the index of the frame
 
     Each of several targets has its own column, ``"total_0"``, ``"total_1"``, ...
