@@ -81,7 +81,7 @@ def class_ranks(classes, order, present) -> tuple[int, ...] | None:
     return tuple(ranks.tolist())
 
 
-def ranks_going_on(classes, order, ranks) -> tuple[int, ...] | None:
+def continued_ranks(classes, order, ranks) -> tuple[int, ...] | None:
     """Return the ranks of a model whose training continues, if y does not change them.
 
     Raises

@@ -22,7 +22,7 @@ _USUAL = {np.dtype(np.float32): 40, np.dtype(np.float64): 400}
 _MOST = 1020
 
 
-def magnitude(values) -> np.ndarray:
+def power_of_two_scale(values) -> np.ndarray:
     """Power of two next to each column's largest absolute value, (columns,).
 
     1 if squares are finite anyway. Dividing by a power of two does not round. Values of
@@ -97,7 +97,7 @@ def is_outlier(values: np.ndarray) -> np.ndarray:
 
 def dominated_by_outliers(values: np.ndarray) -> np.ndarray:
     """Whether a few values determine a column's standard deviation, (columns,) bool."""
-    values = divided(values, magnitude(values))
+    values = divided(values, power_of_two_scale(values))
     low, high = common_range(values)
     common = np.clip(values, low, high).std(0)
     return np.isfinite(low) & (values.std(0) > _SWAMPED * common)
@@ -315,7 +315,7 @@ def _affine(mean, scale, other_mean, other_scale) -> Affine:
 
 def _mean_and_scale(values, weights, alike: Alike | None = None):
     """Weighted mean and standard deviation per column, by StandardScaler."""
-    unit = magnitude(values)
+    unit = power_of_two_scale(values)
     if alike is not None:  # one unit, because there is one scale
         unit = np.full_like(unit, unit.max())
     scaler = StandardScaler(with_mean=not sparse.issparse(values))

@@ -83,7 +83,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
                 class_order.warn_of_sorted_text(found[present])
         else:
             before = self.network_["likelihood"].get("ranks")
-            ranks = class_order.ranks_going_on(found, order, before)
+            ranks = class_order.continued_ranks(found, order, before)
             self._refuse_left_out(table, found, ranks)
         return replace(table, ranks=ranks), {"classes_": found}
 

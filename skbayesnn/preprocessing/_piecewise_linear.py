@@ -21,7 +21,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skbayesnn._data.scaling import divided, magnitude
+from skbayesnn._data.scaling import divided, power_of_two_scale
 from skbayesnn._data.validation import (
     FLOATS,
     check_row_weights,
@@ -138,7 +138,7 @@ def tree_targets(y, weights, target_type: str):
         return np.eye(len(classes))[codes]
     y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     y = y.reshape(len(y), -1)
-    y = divided(y, magnitude(y))
+    y = divided(y, power_of_two_scale(y))
     # Trees treat a variance below 1e-16 as zero.
     scaler = StandardScaler().fit(y, sample_weight=weights)
     return (y - scaler.mean_) / scaler.scale_
