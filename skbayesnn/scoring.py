@@ -53,7 +53,7 @@ from skbayesnn.metrics import (
     pinball_loss,
     quantile_calibration_error,
 )
-from skbayesnn.metrics._validation import LEVELS, present, weighted_mean
+from skbayesnn.metrics._validation import LEVELS, drop_zero_weights, weighted_mean
 
 __all__ = [
     "Scorer",
@@ -266,7 +266,7 @@ def _neg_brier(estimator, X, y, sample_weight):
 
 def _mean(values, sample_weight):
     """Weighted mean over rows; values : (rows,)."""
-    weights, values = present(sample_weight, values)
+    weights, values = drop_zero_weights(sample_weight, values)
     return weighted_mean(values, weights)
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from skbayesnn._distributions.components import columns_of
 from skbayesnn.metrics._validation import (
     LEVELS,
+    drop_zero_weights,
     inside_unit_interval,
     no_nan,
-    present,
     weighted_mean,
     with_targets,
 )
@@ -59,7 +59,7 @@ def quantile_calibration_error(
     levels = np.atleast_1d(
         inside_unit_interval("levels", LEVELS if levels is None else levels)
     )
-    weights, cdf = present(sample_weight, cdf)
+    weights, cdf = drop_zero_weights(sample_weight, cdf)
     _probabilities("cdf", cdf)
     share = np.average(cdf[..., None] <= levels, axis=0, weights=weights)
     return float(np.abs(share - levels).mean())
@@ -198,7 +198,7 @@ def _labelled(y, probability, classes, sample_weight):
             f"(n_samples,); got {probability.shape} and {y.shape}. Two classes have "
             "two columns."
         )
-    weights, y, probability = present(sample_weight, y, probability)
+    weights, y, probability = drop_zero_weights(sample_weight, y, probability)
     _probabilities("probability", probability)
     total = probability.sum(1)
     # Single-precision probabilities, averaged over draws, sum to one within 1e-6.

@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from skbayesnn._distributions.components import gaussian_log_density
 from skbayesnn._distributions.crps import gaussian_mixture_crps
 from skbayesnn._runtime import default_settings
-from skbayesnn.metrics._validation import no_nan, present, weighted_mean
+from skbayesnn.metrics._validation import drop_zero_weights, no_nan, weighted_mean
 
 
 @default_settings
@@ -91,7 +91,7 @@ def _mixture(y, mean, variance, sample_weight):
         )
     if len(mean) == 0:
         raise ValueError("`mean` and `variance` must have at least one draw; got none.")
-    weights, y, mean, variance = present(sample_weight, y, mean.T, variance.T)
+    weights, y, mean, variance = drop_zero_weights(sample_weight, y, mean.T, variance.T)
     for name, values in (("y", y), ("mean", mean), ("variance", variance)):
         no_nan(name, values)
     if variance.min() <= 0:

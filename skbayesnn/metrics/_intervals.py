@@ -11,9 +11,9 @@ from sklearn.metrics import mean_pinball_loss
 
 from skbayesnn.metrics._validation import (
     as_floats,
+    drop_zero_weights,
     inside_unit_interval,
     no_nan,
-    present,
     weighted_mean,
     with_targets,
 )
@@ -62,7 +62,7 @@ def pinball_loss(
             f"level; got {quantile.shape} for y of shape {y.shape} and levels of shape "
             f"{levels.shape}."
         )
-    weights, y, quantile = present(sample_weight, y, quantile)
+    weights, y, quantile = drop_zero_weights(sample_weight, y, quantile)
     no_nan("y", y)
     no_nan("quantile", quantile)
     columns = np.moveaxis(quantile.reshape(*y.shape, levels.size), -1, 0)
@@ -169,7 +169,7 @@ def interval_coverage(y: Any, interval: Any, sample_weight: Any = None) -> Any:
             "`interval` must be of shape (*y.shape, 2); got "
             f"{interval.shape} for y of shape {y.shape}."
         )
-    weights, y, interval = present(sample_weight, y, interval)
+    weights, y, interval = drop_zero_weights(sample_weight, y, interval)
     no_nan("y", y)
     _in_order(interval)
     inside = (interval[..., 0] <= y) & (y <= interval[..., 1])
@@ -194,7 +194,7 @@ def interval_width(interval: Any, sample_weight: Any = None) -> Any:
             "`interval` must be of shape (n_samples[, n_targets], 2); got "
             f"{interval.shape}."
         )
-    weights, interval = present(sample_weight, interval)
+    weights, interval = drop_zero_weights(sample_weight, interval)
     _in_order(interval)
     return weighted_mean(interval[..., 1] - interval[..., 0], weights)
 
@@ -225,7 +225,7 @@ def _intervals(y, interval, coverage, sample_weight):
             f"a single coverage; got {interval.shape} for y of shape {y.shape} and "
             f"coverage of shape {levels.shape}."
         )
-    weights, y, interval = present(sample_weight, y, interval)
+    weights, y, interval = drop_zero_weights(sample_weight, y, interval)
     no_nan("y", y)
     _in_order(interval)
     lower, upper = (

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from skbayesnn._typing import Array
-from skbayesnn.metrics._validation import no_nan, one_column, present
+from skbayesnn.metrics._validation import drop_zero_weights, no_nan, one_column
 
 
 def risk_coverage_curve(
@@ -49,7 +49,7 @@ def risk_coverage_curve(
             "`error` and `uncertainty` must have one value for each row; got shapes "
             f"{error.shape} and {uncertainty.shape}."
         )
-    weights, error, uncertainty = present(sample_weight, error, uncertainty)
+    weights, error, uncertainty = drop_zero_weights(sample_weight, error, uncertainty)
     no_nan("error", error)
     no_nan("uncertainty", uncertainty)
     threshold, value = np.unique(uncertainty, return_inverse=True)
@@ -125,7 +125,7 @@ def ood_auroc(
     out-of-distribution examples in neural networks", ICLR.
     """
     parts = [
-        present(weights, one_column(name, values))
+        drop_zero_weights(weights, one_column(name, values))
         for name, values, weights in (
             ("inside", inside, sample_weight_inside),
             ("outside", outside, sample_weight_outside),

@@ -6,7 +6,7 @@ import numpy as np
 LEVELS = tuple(k / 20 for k in range(1, 20))
 
 
-def present(sample_weight, *arrays):
+def drop_zero_weights(sample_weight, *arrays):
     """Return the weights (rows,) and the arrays without the rows of weight zero.
 
     Rows of weight zero may contain anything, NaN included.

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from skbayesnn._meta.functions import predictive_cdf
 from skbayesnn._validation import Integral, check_number
 from skbayesnn.inspection._importance import select_target
-from skbayesnn.metrics._validation import present
+from skbayesnn.metrics._validation import drop_zero_weights
 from skbayesnn.plotting._shared import (
     GREY,
     axes_for,
@@ -216,7 +216,9 @@ class CalibrationCurveDisplay:
         if n_bins != "auto":
             n_bins = check_number("n_bins", n_bins, kind=Integral, low=1)
         if cdf is not None:
-            weights, cdf = present(sample_weight, select_target("cdf", cdf, target))
+            weights, cdf = drop_zero_weights(
+                sample_weight, select_target("cdf", cdf, target)
+            )
             if not ((cdf >= 0) & (cdf <= 1)).all():
                 raise ValueError(
                     "`cdf` must be in [0, 1]; got values from "
@@ -226,7 +228,9 @@ class CalibrationCurveDisplay:
             n_rows = np.square(weights.sum()) / np.square(weights).sum()
         else:
             confidence, correct = _top_label(y, probability, classes)
-            weights, confidence, correct = present(sample_weight, confidence, correct)
+            weights, confidence, correct = drop_zero_weights(
+                sample_weight, confidence, correct
+            )
             n_bins = _automatic_n_bins(weights) if n_bins == "auto" else n_bins
             bins = _equal_mass(confidence, weights, n_bins)
             nominal, observed, n_rows = _per_bin(bins, confidence, correct, weights)
