@@ -126,7 +126,7 @@ def test_partial_fit_needs_all_classes(data, small):
     with pytest.raises(ValueError, match="at least 2 classes; got 1 class: 'top'"):
         model.partial_fit(data.X[top], data.labels[top])
     model.partial_fit(data.X[~top], data.labels[~top])
-    with pytest.raises(ValueError, match=r"labels that are among the classes.*'top'"):
+    with pytest.raises(ValueError, match=r"in `y` must be among the classes.*'top'"):
         model.partial_fit(data.X, data.labels)
     with pytest.raises(ValueError, match="`classes` must be those of the first call"):
         model.partial_fit(data.X, data.labels, classes=["low", "mid", "top"])
