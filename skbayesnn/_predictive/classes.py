@@ -114,7 +114,7 @@ class ClassPredictive:
         return mean / mean.sum(-1, keepdims=True)
 
     def uncertainty(self, kinds) -> dict[str, np.ndarray]:
-        """Uncertainties of eq. 7: {kind: (rows,)}."""
+        """Uncertainties of the labels: {kind: (rows,)}."""
         uniform = np.random.default_rng(0).random(self.n_draws)
         return classification_uncertainty(lambda: [self.probability], kinds, uniform)
 

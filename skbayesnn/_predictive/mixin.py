@@ -135,7 +135,7 @@ class PredictiveMixin:
     ) -> Any: ...
     @default_settings
     def predict_uncertainty(self, X, kind=None, as_frame=False):
-        """Estimate how uncertain the prediction of each row is (eq. 6, eq. 7).
+        """Estimate how uncertain the prediction of each row is.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class PredictiveMixin:
 
     @default_settings
     def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
-        """Log predictive density of y; for classes and counts log probability (eq. 8).
+        """Log predictive density of y; for classes and counts log probability.
 
         Parameters
         ----------

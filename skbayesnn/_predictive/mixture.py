@@ -318,11 +318,11 @@ class MixturePredictive:
         return self.components.n_draws
 
     def mean(self) -> np.ndarray:
-        """Mean of y (eq. 5), (rows[, targets])."""
+        """Mean of y, (rows[, targets])."""
         return self._values(self._component_moments()[0].mean(0))
 
     def uncertainty(self, kinds) -> dict[str, np.ndarray]:
-        """Standard deviations (eq. 6): {kind: (rows[, targets])}.
+        """Standard deviations of y: {kind: (rows[, targets])}.
 
         A recalibration of the levels scales both parts equally.
         """
@@ -395,7 +395,7 @@ class MixturePredictive:
         return self._values(np.moveaxis(self._back(means), 0, -1))
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
-        """Log density of y in its own units (eq. 8), (rows,); y (rows[, targets])."""
+        """Log density of y in its own units, (rows,); y (rows[, targets])."""
         y = self._columns(y)
         with np.errstate(invalid="ignore", divide="ignore"):
             forward, log_slope = self._forward(y)

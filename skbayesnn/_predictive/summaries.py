@@ -1,8 +1,13 @@
-"""Summaries of posterior draws (design equations 5 to 8), in NumPy and float64.
+"""Summaries of posterior draws, in NumPy and float64.
 
-The first axis of all arrays is the draws, which arrive in chunks: means and noise
-variances ``(draws, rows, targets)``, or class probabilities ``(draws, rows, classes)``.
-All draws have equal weight.
+The first axis of all arrays is the draws, which arrive in chunks: means m and noise
+variances v ``(draws, rows, targets)``, or class probabilities p ``(draws, rows,
+classes)``. All draws have equal weight. With mean, var over draws, and H the entropy::
+
+    E y = mean m                                                (eq. 5)
+    total variance = var m (epistemic) + mean v (aleatoric)     (eq. 6)
+    H(mean p) = mutual information + mean H(p)                  (eq. 7)
+    log density of y = log mean p(y | draw)                     (eq. 8)
 """
 
 from collections.abc import Callable, Iterable, Sequence

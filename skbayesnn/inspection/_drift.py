@@ -54,7 +54,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
     estimator : estimator, default=None
         Model of one target that :func:`skbayesnn.predict_uncertainty` accepts. None is
         :class:`~skbayesnn.AnchoredEnsembleRegressor`, or its classifier if the labels
-        are strings or booleans. For integer labels give a classifier.
+        are strings or booleans. For numeric labels give a classifier.
     kind : str, default=None
         A kind of :func:`skbayesnn.predict_uncertainty`; None is ``"epistemic"`` for
         regressors and ``"mutual_information"`` for classifiers.
