@@ -202,7 +202,7 @@ def outputs_of(pool, table, *, of_classes, starts=STARTS):
     for one in candidates:
         folds = [out_of_fold[one.name, k].predictive for k in range(n_splits)]
         result[one.name] = (
-            type(folds[0]).of_other_rows(folds),
+            type(folds[0]).concatenate_rows(folds),
             open_predictive(refits[one.name, 0], X_test).whole(),
         )
     held = np.concatenate([test for _, test in splits])

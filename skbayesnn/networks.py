@@ -1,7 +1,7 @@
-"""Networks for the estimators' ``network``: perceptron, convolutions, recurrence.
+"""Architectures for the estimators' ``network``: perceptron, convolutional, recurrent.
 
-Small objects of plain parameters, with ``get_params`` and ``set_params``, so that a
-search may look for ``network__channels`` as it does for any parameter.
+They have plain parameters with ``get_params`` and ``set_params``, so that a search can
+vary ``network__channels`` like any other parameter.
 """
 
 import math
@@ -21,39 +21,39 @@ __all__ = ["MLP", "ConvNet", "NetworkDescription", "RecurrentNet"]
 
 
 class NetworkDescription(BaseEstimator, ABC):
-    """Base of the networks: what they are, before there are data.
+    """Base class of the architectures; describes a network before data are seen.
 
     Parameters
     ----------
-    Of each its own, stored by ``__init__`` as they are given.
+    Each subclass has its own. ``__init__`` stores them unchanged.
     """
 
     def __eq__(self, other):
-        """Of the same kind, with equal parameters."""
+        """Whether both have the same type and equal parameters."""
         if type(self) is not type(other):
             return False
-        own, others = self.get_params(), other.get_params()
-        return all(np.array_equal(own[name], others[name]) for name in own)
+        params, other_params = self.get_params(), other.get_params()
+        return all(np.array_equal(params[name], other_params[name]) for name in params)
 
     @property
     @abstractmethod
     def row_shapes(self) -> list[tuple[int, ...]]:
-        """Shapes that a row of X may have, beside a flat one."""
+        """Shapes that a row of X may have, in addition to a flat one."""
 
     @abstractmethod
     def build(self, n_features: int, n_outputs: int, activation: str) -> Network:
-        """The network of this many columns and outputs, still without families."""
+        """Build the network for ``n_features`` columns and ``n_outputs`` outputs."""
 
 
 class MLP(NetworkDescription):
-    """Layers of linear maps with an activation between them.
+    """Multilayer perceptron: linear layers with activations between them.
 
-    What the estimators are with ``network=None``.
+    The estimators use it if ``network=None``.
 
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
-        Units of each hidden layer; () is a linear model.
+        Units of each hidden layer; () gives a linear model.
 
     Examples
     --------
@@ -69,42 +69,42 @@ class MLP(NetworkDescription):
 
     @property
     def row_shapes(self) -> list[tuple[int, ...]]:
-        """A row is flat."""
+        """Empty: rows are flat."""
         return []
 
     def build(self, n_features: int, n_outputs: int, activation: str) -> Network:
-        """A perceptron."""
+        """Build a perceptron."""
         sizes = n_features, *hidden_sizes(self.hidden_layer_sizes), n_outputs
         return Perceptron(sizes, activation)
 
 
 class ConvNet(NetworkDescription):
-    """Convolutions with pooling, then a perceptron.
+    """Convolutional network for images: convolutions with pooling, then a perceptron.
 
-    The posterior is over the kernels: one draw serves all places of an image [1]_.
-    Where units are dropped (MC dropout), that is behind every convolution and its
-    pooling, and in the image itself.
+    The posterior is over the kernels: one draw serves all positions of an image [1]_.
+    With MC dropout, units are dropped in the image and after the pooling of every
+    convolution.
 
     Parameters
     ----------
     image_shape : tuple of int
         Channels, height and width of an image. X is (n_samples, channels, height,
-        width), or flat, in that order; with one channel also (n_samples, height,
-        width). With ``standardize`` the pixels of a channel have one mean and one std.
+        width), or flat in this order; with one channel also (n_samples, height, width).
+        With ``standardize`` all pixels of a channel share one mean and one standard
+        deviation.
     channels : sequence of int, default=(16, 32)
-        That each convolution makes.
+        Output channels of each convolution.
     kernel_size : int or sequence of int, default=3
-        Height and width of the patches that are looked at; there are zeros around the
-        image, which keeps its size.
+        Height and width of the kernels. Images are padded with zeros and keep their
+        size.
     pool : int or sequence of int, default=2
-        Height and width of the squares whose largest value is kept behind a
-        convolution; 1 keeps all.
+        Height and width of the max pooling after each convolution; 1 is no pooling.
     hidden_layer_sizes : int or sequence of int, default=(64,)
-        Of the perceptron.
+        Units of each hidden layer of the perceptron.
     mask_per : {"unit", "channel"}, default="unit"
-        What has a mask of its own behind a convolution: a channel at one place, or as
-        a whole [2]_. (Pixels of the image have their own.) Of noise on the weights,
-        as that of Bayes by Backprop, there are no masks.
+        What a dropout mask drops after a convolution: single positions of a channel, or
+        whole channels [2]_. In the image, pixels are dropped one by one. Ignored by
+        posteriors without masks, such as Bayes by Backprop.
 
     References
     ----------
@@ -144,7 +144,7 @@ class ConvNet(NetworkDescription):
 
     @property
     def row_shapes(self) -> list[tuple[int, ...]]:
-        """Of an image; without channels where there is one."""
+        """Shape of an image; with one channel also without the channel axis."""
         shape = _integers("image_shape", self.image_shape)
         if len(shape) != 3:
             raise ValueError(
@@ -154,19 +154,19 @@ class ConvNet(NetworkDescription):
         return [shape, shape[1:]] if shape[0] == 1 else [shape]
 
     def build(self, n_features: int, n_outputs: int, activation: str) -> Network:
-        """Convolutions, checked."""
+        """Build a convolutional network, after checking the parameters."""
         shape, *_ = self.row_shapes
         _check_columns(f"image_shape={shape}", math.prod(shape), n_features)
         channels = _integers("channels", self.channels)
-        for number in channels:
-            layer_size("channels", number)
+        for n_channels in channels:
+            layer_size("channels", n_channels)
         if not channels:
             raise ValueError(
-                "`channels` must name at least one convolution's; got (). Without "
-                "any, set network=MLP(hidden_layer_sizes)."
+                "`channels` must have one entry for at least one convolution; got (). "
+                "Without convolutions, set network=MLP(hidden_layer_sizes)."
             )
         kernel_sizes, pools = (
-            _of_each(name, getattr(self, name), len(channels))
+            _per_convolution(name, getattr(self, name), len(channels))
             for name in ("kernel_size", "pool")
         )
         self._check_pools(shape, pools)
@@ -187,36 +187,37 @@ class ConvNet(NetworkDescription):
             if pool > min(height, width):
                 raise ValueError(
                     f"`pool` of convolution {i + 1} must be at most as large as the "
-                    f"image there, {height} x {width}; got {self.pool!r}. Take fewer "
-                    "convolutions, or pool=1 in some of them."
+                    f"image there, {height} x {width}; got {self.pool!r}. Use fewer "
+                    "convolutions, or pool=1 for some of them."
                 )
             height, width = height // pool, width // pool
 
 
 class RecurrentNet(NetworkDescription):
-    """A recurrent cell that reads a sequence, then a perceptron on its last state.
+    """Recurrent network for sequences: a cell, then a perceptron on its last state.
 
-    One draw of the weights holds for all steps of a sequence [1]_: a unit that is
-    dropped is dropped at every step. Where units are dropped (MC dropout), every row
-    of a training step has masks of its own, for the inputs and for the state; all gates
-    share them. Of the other posteriors all rows of a training step share a draw. A
-    sequence of one input is lost as a whole where that is dropped: ``dropout=(0, 0.01,
-    0.01)`` has no masks on the inputs. ``length_scale="auto"`` and ``"fan_in"`` are 1
-    for the state's weights.
+    One draw of the weights is used for all steps of a sequence [1]_: a dropped unit is
+    dropped at every step. With MC dropout, every row of a training step has its own
+    masks for inputs and state, which all gates share. With other posteriors, all rows
+    of a training step share a draw. If a sequence has one input, dropping it drops the
+    whole sequence: ``dropout=(0, 0.01, 0.01)`` avoids masks on the inputs.
+    ``length_scale="auto"`` and ``"fan_in"`` use 1 for the state's weights.
 
     Parameters
     ----------
     n_steps, n_inputs : int
-        Of every sequence. X is (n_samples, n_steps, n_inputs), or flat: the inputs of
-        the first step, of the second, and so on. With ``standardize`` an input has one
-        mean and one std over all steps.
+        Length of the sequences, and inputs per step. X is (n_samples, n_steps,
+        n_inputs), or flat: all inputs of the first step, then of the second, and so on.
+        With ``standardize`` an input has one mean and one standard deviation over all
+        steps.
     hidden_size : int, default=32
         Units of the state.
     cell : {"rnn", "gru", "lstm"}, default="rnn"
-        A tanh of the inputs and the state [2]_, gated recurrent units [3]_, or long
-        short-term memory [4]_.
+        Simple tanh cell [2]_, gated recurrent unit [3]_, or long short-term memory
+        [4]_.
     hidden_layer_sizes : int or sequence of int, default=()
-        Of the perceptron, with the estimator's ``activation``.
+        Units of each hidden layer of the perceptron, which has the estimator's
+        ``activation``.
 
     References
     ----------
@@ -252,15 +253,15 @@ class RecurrentNet(NetworkDescription):
 
     @property
     def row_shapes(self) -> list[tuple[int, ...]]:
-        """Steps, and inputs of each."""
+        """Number of steps, and number of inputs per step."""
         names = ("n_steps", "n_inputs")
         return [tuple(_positive(name, getattr(self, name)) for name in names)]
 
     def build(self, n_features: int, n_outputs: int, activation: str) -> Network:
-        """A cell and what is behind it, checked."""
+        """Build a recurrent network, after checking the parameters."""
         [(n_steps, n_inputs)] = self.row_shapes
-        said = f"n_steps={n_steps}, n_inputs={n_inputs}"
-        _check_columns(said, n_steps * n_inputs, n_features)
+        shape = f"n_steps={n_steps}, n_inputs={n_inputs}"
+        _check_columns(shape, n_steps * n_inputs, n_features)
         return Recurrent(
             n_steps=n_steps,
             n_inputs=n_inputs,
@@ -272,10 +273,10 @@ class RecurrentNet(NetworkDescription):
         )
 
 
-def _check_columns(said: str, wanted: int, n_features: int) -> None:
-    if wanted != n_features:
+def _check_columns(shape: str, n_expected: int, n_features: int) -> None:
+    if n_expected != n_features:
         raise ValueError(
-            f"the network has {said}, which is {wanted} numbers in each row of `X`; "
+            f"the network has {shape}, which is {n_expected} values per row of `X`; "
             f"got n_features={n_features}. Set it to the shape of the rows."
         )
 
@@ -287,17 +288,17 @@ def _positive(name: str, value) -> int:
 def _integers(name: str, value) -> tuple[int, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
         raise TypeError(f"`{name}` must be a sequence of integers; got {value!r}.")
-    return tuple(_positive(name, each) for each in value)
+    return tuple(_positive(name, item) for item in value)
 
 
-def _of_each(name: str, value, n: int) -> tuple[int, ...]:
-    """An integer for all convolutions, or one of each."""
+def _per_convolution(name: str, value, n_convolutions: int) -> tuple[int, ...]:
+    """Expand an integer to all convolutions, or check one integer per convolution."""
     if isinstance(value, Integral):
-        return (_positive(name, value),) * n
+        return (_positive(name, value),) * n_convolutions
     values = _integers(name, value)
-    if len(values) != n:
+    if len(values) != n_convolutions:
         raise ValueError(
-            f"`{name}` must be an integer or hold one for each convolution: {n} here "
-            f"(see channels); got {len(values)}: {value!r}."
+            f"`{name}` must be an integer or have one for each convolution: "
+            f"{n_convolutions} here (see channels); got {len(values)}: {value!r}."
         )
     return values

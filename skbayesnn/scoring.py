@@ -1,7 +1,8 @@
-"""Scorers: callables ``(estimator, X, y, sample_weight=None)``, larger is better.
+"""Scorers for ``scoring=``; larger is better.
 
-Usable as ``scoring=`` of the searches and of ``cross_validate``, one alone or several
-in a dict, through the meta-estimators of :mod:`skbayesnn`:
+Scorers are called as ``scorer(estimator, X, y, sample_weight=None)``. Use them in
+searches and in ``cross_validate``, one alone or several in a dict, and through the
+meta-estimators of :mod:`skbayesnn`:
 
 >>> from sklearn.model_selection import GridSearchCV
 >>> from skbayesnn import MCDropoutRegressor
@@ -16,9 +17,9 @@ in a dict, through the meta-estimators of :mod:`skbayesnn`:
 ...     refit="density",
 ... )
 
-The arrays' scores behind them are in :mod:`skbayesnn.metrics`. With scikit-learn's
-metadata routing, ``log_density_scorer.set_score_request(sample_weight=True)`` is the
-scorer that asks for the weights of the test rows.
+:mod:`skbayesnn.metrics` has the same scores as functions of arrays. With scikit-learn's
+metadata routing, use ``log_density_scorer.set_score_request(sample_weight=True)`` to
+weight the test rows.
 """
 
 import copy
@@ -52,7 +53,7 @@ from skbayesnn.metrics import (
     pinball_loss,
     quantile_calibration_error,
 )
-from skbayesnn.metrics._validation import LEVELS, present, weighted_mean
+from skbayesnn.metrics._validation import LEVELS, drop_zero_weights, weighted_mean
 
 __all__ = [
     "Scorer",
@@ -76,12 +77,12 @@ class Scorer:
     Parameters
     ----------
     name : str
-        The name of the scorer.
+        Name of the scorer.
     function : callable
-        ``(estimator, X, y, sample_weight, **options) -> float``; of a module's top
-        level, so that the scorer can be pickled.
+        ``(estimator, X, y, sample_weight, **options) -> float``. Define it at the top
+        level of a module, so that the scorer can be pickled.
     **options
-        Given to ``function`` in every call.
+        Options that are passed to ``function`` in every call.
     """
 
     def __init__(self, name, function, **options) -> None:
@@ -92,26 +93,26 @@ class Scorer:
         self._weight_request: bool | str | None = None
 
     def __call__(self, estimator, X, y=None, sample_weight=None, **options):
-        """The score of a fitted estimator on the rows of X and y."""
+        """Score a fitted estimator on the rows of X and y."""
         return self.function(estimator, X, y, sample_weight, **self.options | options)
 
     def with_options(self, **options: Any) -> "Scorer":
-        """A copy with other options, ``coverage=0.5`` for instance."""
-        other = copy.copy(self)
-        other.options = self.options | options
-        return other
+        """Return a copy with other options, such as ``coverage=0.5``."""
+        scorer = copy.copy(self)
+        scorer.options = self.options | options
+        return scorer
 
     def set_score_request(self, *, sample_weight: bool | str | None) -> "Scorer":
-        """A copy that asks metadata routing for the weights of the rows.
+        """Return a copy that requests row weights from metadata routing.
 
-        A copy, where scikit-learn's scorers change themselves: the scorers of this
-        module are shared by all who import them.
+        scikit-learn's scorers change in place. The scorers of this module are shared by
+        all importers, so they return a copy.
 
         Parameters
         ----------
         sample_weight : bool, str or None
-            True asks for ``sample_weight``, False for none, a string for the metadata
-            of that name, None raises an error if weights are passed.
+            True requests ``sample_weight``, False requests nothing, a string requests
+            the metadata of that name, None raises an error if weights are passed.
 
         Returns
         -------
@@ -122,18 +123,18 @@ class Scorer:
                 "metadata routing must be enabled to request `sample_weight`; it is "
                 "off. Call sklearn.set_config(enable_metadata_routing=True)."
             )
-        other = copy.copy(self)
-        other._weight_request = sample_weight
-        return other
+        scorer = copy.copy(self)
+        scorer._weight_request = sample_weight
+        return scorer
 
     def get_metadata_routing(self) -> Any:
-        """What this scorer asks of metadata routing, for scikit-learn."""
+        """Return this scorer's metadata request, for scikit-learn."""
         request = MetadataRequest(owner=repr(self))
         request.score.add_request(param="sample_weight", alias=self._weight_request)
         return request
 
     def _accept_sample_weight(self):
-        """Asked by newer searches of scikit-learn where routing is off."""
+        """Return True: newer searches of scikit-learn call this without routing."""
         return True
 
     def __repr__(self):
@@ -143,18 +144,21 @@ class Scorer:
         )
 
 
-# ---- both kinds of models
+# ---- regressors and classifiers
 
 
 def _log_density(estimator, X, y, sample_weight):
-    """Mean log predictive density (regression) or log probability (classes), nats."""
+    """Mean log predictive density (regression) or log probability (classes), in nats.
+
+    A row whose label is not in ``classes_`` has the log probability -inf.
+    """
     if is_classifier(estimator):
-        # A fold may lack a label of the others: what comes to pass was impossible.
-        known = np.isin(y, estimator.classes_)
-        if known.any() and not known.all():
-            density = np.full(len(known), -np.inf)
-            X, y = safe_indexing(X, known), np.asarray(y)[known]
-            density[known] = log_predictive_density(estimator, X, y)
+        # The training rows of a fold may lack a label of its test rows.
+        is_known = np.isin(y, estimator.classes_)
+        if is_known.any() and not is_known.all():
+            density = np.full(len(is_known), -np.inf)
+            X, y = safe_indexing(X, is_known), np.asarray(y)[is_known]
+            density[is_known] = log_predictive_density(estimator, X, y)
             return _mean(density, sample_weight)
     return _mean(log_predictive_density(estimator, X, y), sample_weight)
 
@@ -162,9 +166,9 @@ def _log_density(estimator, X, y, sample_weight):
 def _neg_calibration_error(estimator, X, y, sample_weight):
     """Minus the expected calibration error.
 
-    Regression: over the quantile levels 0.05, 0.1, ..., 0.95 (of counts, whose levels
-    are not uniform, it is never small); classification: of the
-    likeliest label, in 15 bins of equal mass.
+    Regression: over the quantile levels 0.05, 0.1, ..., 0.95. It is never small for
+    counts, whose levels are not uniform. Classification: of the most likely label, in
+    15 bins of equal mass.
     """
     if not is_classifier(estimator):
         cdf = predictive_cdf(estimator, X, y)
@@ -178,9 +182,10 @@ def _neg_calibration_error(estimator, X, y, sample_weight):
 def _neg_aurc(estimator, X, y, sample_weight, kind=None):
     """Minus the area under the risk-coverage curve.
 
-    Classification: the error is 0 or 1, the uncertainty the ``"entropy"``; regression:
-    the squared error and the ``"total"`` standard deviation, the mean over targets.
-    ``kind`` is another uncertainty.
+    Classification: the error is 0 or 1 and the uncertainty is ``"entropy"``.
+    Regression: the error is squared and the uncertainty is the ``"total"`` standard
+    deviation; the areas are averaged over targets. ``kind`` selects another
+    uncertainty.
     """
     uncertainty = predict_uncertainty(estimator, X, kind)
     y, prediction = np.asarray(y), np.asarray(estimator.predict(X))
@@ -200,7 +205,7 @@ def _neg_aurc(estimator, X, y, sample_weight, kind=None):
 
 
 def _ood_auroc(estimator, X, y, sample_weight, X_outside, kind=None):
-    """Probability that a row from outside is more uncertain than one of X."""
+    """AUROC of detecting the rows ``X_outside`` by their uncertainty."""
     inside, outside = (
         _targets(predict_uncertainty(estimator, rows, kind)) for rows in (X, X_outside)
     )
@@ -215,18 +220,18 @@ def _ood_auroc(estimator, X, y, sample_weight, X_outside, kind=None):
 
 
 def _neg_crps(estimator, X, y, sample_weight):
-    """Minus the mean continuous ranked probability score, y's units."""
+    """Minus the mean continuous ranked probability score, in y's units."""
     return -_mean(crps(estimator, X, y), sample_weight)
 
 
 def _neg_pinball(estimator, X, y, sample_weight, levels=LEVELS):
-    """Minus the mean pinball loss of the quantiles 0.05, 0.1, ..., 0.95, y's units."""
+    """Minus the mean pinball loss of quantiles 0.05, 0.1, ..., 0.95, in y's units."""
     quantile = predict_quantile(estimator, X, levels)
     return -pinball_loss(y, quantile, levels, sample_weight)
 
 
 def _neg_interval_score(estimator, X, y, sample_weight, coverage=0.9):
-    """Minus the mean interval score of the central 90 % interval, y's units."""
+    """Minus the mean interval score of the central 90 % interval, in y's units."""
     interval = predict_interval(estimator, X, coverage)
     return -interval_score(y, interval, coverage, sample_weight)
 
@@ -243,7 +248,7 @@ def _neg_coverage_error(estimator, X, y, sample_weight, coverage=(0.5, 0.8, 0.9,
 
 
 def _neg_interval_width(estimator, X, y, sample_weight, coverage=0.9):
-    """Minus the mean width of the central 90 % interval, y's units."""
+    """Minus the mean width of the central 90 % interval, in y's units."""
     return -interval_width(predict_interval(estimator, X, coverage), sample_weight)
 
 
@@ -251,7 +256,7 @@ def _neg_interval_width(estimator, X, y, sample_weight, coverage=0.9):
 
 
 def _neg_brier(estimator, X, y, sample_weight):
-    """Minus the Brier score, the sum over classes; in [-2, 0]."""
+    """Minus the Brier score, summed over classes; in [-2, 0]."""
     probability, classes = _probability(estimator, X, y)
     return -brier_score(y, probability, classes, sample_weight)
 
@@ -260,25 +265,25 @@ def _neg_brier(estimator, X, y, sample_weight):
 
 
 def _mean(values, sample_weight):
-    """values : (rows,)"""
-    weights, values = present(sample_weight, values)
+    """Weighted mean over rows; values : (rows,)."""
+    weights, values = drop_zero_weights(sample_weight, values)
     return weighted_mean(values, weights)
 
 
 def _targets(values):
-    """(rows,) or (rows, targets) -> (targets, rows)"""
+    """Move the targets first: (rows,) or (rows, targets) to (targets, rows)."""
     return values.reshape(len(values), -1).T
 
 
 def _probability(estimator, X, y):
-    """Probabilities (rows, classes) and their labels (classes,), those in y too."""
+    """Probabilities (rows, classes) and the labels (classes,), all labels in y too."""
     if not is_classifier(estimator):
         raise TypeError(
             f"this score needs a classifier; got {type(estimator).__name__}. For "
-            "regressors there are log_density_scorer and neg_crps_scorer."
+            "regressors use log_density_scorer or neg_crps_scorer."
         )
     probability = estimator.predict_proba(X)
-    # A label that no training row had: its probability is zero.
+    # No training row has these labels: their probability is zero.
     new = np.setdiff1d(y, estimator.classes_)
     probability = np.pad(probability, ((0, 0), (0, len(new))))
     return probability, np.concatenate([estimator.classes_, new])
@@ -299,17 +304,19 @@ neg_brier_scorer = Scorer("neg_brier_scorer", _neg_brier)
 
 
 def ood_auroc_scorer(X_outside: MatrixLike, kind: str | None = None) -> "Scorer":
-    """A scorer: the AUROC of telling rows from outside by their uncertainty.
+    """Scorer: the AUROC of detecting out-of-distribution rows by their uncertainty.
 
-    The scorer's weights are those of the rows of X, inside; y is not looked at.
+    The scorer compares ``X_outside`` with the rows of its X. Its ``sample_weight`` are
+    the weights of X; y is ignored.
 
     Parameters
     ----------
     X_outside : array-like of shape (n_outside, n_features)
-        Rows from outside of the training distribution, as ``predict`` takes them.
+        Out-of-distribution rows, as ``predict`` takes them.
     kind : str, default=None
-        Uncertainty, see ``predict_uncertainty``; None is ``"total"`` for regressors and
-        ``"entropy"`` for classifiers. Several targets: the mean of their AUROC.
+        Kind of uncertainty, see ``predict_uncertainty``; None is ``"total"`` for
+        regressors and ``"entropy"`` for classifiers. The AUROC is averaged over
+        targets.
 
     Returns
     -------

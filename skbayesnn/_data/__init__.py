@@ -1,1 +1,1 @@
-"""Frame -> table (validate) -> design on a device (design)."""
+"""Checks of X and y, their scaling, and the training rows on a device."""

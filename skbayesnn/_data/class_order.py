@@ -1,7 +1,8 @@
 """The order of the classes of y, and which of them have training rows.
 
-``classes_`` is sorted, as in scikit-learn. A likelihood numbers its classes otherwise
-where y has an order of its own, and leaves out classes without training rows.
+``classes_`` is sorted, as in scikit-learn. The likelihood may number the classes
+differently: it uses the order that y declares, if any, and leaves out classes without
+training rows.
 """
 
 import re
@@ -11,19 +12,19 @@ import numpy as np
 
 from skbayesnn._runtime import warn
 
-# Texts of which sorting shows the order that is meant.
+# Labels that alphabetical order sorts correctly: single characters, leading digits.
 _SORTABLE = re.compile(r".|\d.*", re.DOTALL)
 
 
 def declared_order(y) -> list | None:
-    """Categories of y from first to last; None where it does not order them.
+    """Return the categories of y from first to last, or None if y declares no order.
 
-    y : a pandas Series (or frame of one column) of an ordered ``Categorical``, or a
-        polars Series of an ``Enum``, has an order; all else has none
+    y : a pandas Series (or frame of one column) of an ordered ``Categorical``, and a
+        polars Series of an ``Enum``, declare an order
     """
     is_frame = len(getattr(y, "shape", ())) == 2 and hasattr(y, "dtypes")
     dtypes: list[Any] = list(y.dtypes) if is_frame else [getattr(y, "dtype", None)]
-    # pandas has it as an attribute; an Enum is always ordered.
+    # In pandas an attribute declares the order; a polars Enum is always ordered.
     ordered = [
         list(dtype.categories)
         for dtype in dtypes
@@ -33,12 +34,12 @@ def declared_order(y) -> list | None:
 
 
 def if_ordered(y):
-    """y as it is, if its categories have an order; else None."""
+    """Return y if it declares an order of its categories, otherwise None."""
     return None if declared_order(y) is None else y
 
 
 def warn_of_sorted_text(classes) -> None:
-    """Say that labels which are texts are in the order of the alphabet."""
+    """Warn that text labels are ordered alphabetically, unless that looks correct."""
     texts = [label for label in classes.tolist() if isinstance(label, str)]
     if len(classes) > 2 and not all(map(_SORTABLE.fullmatch, texts)):
         warn(
@@ -49,29 +50,29 @@ def warn_of_sorted_text(classes) -> None:
 
 
 def class_ranks(classes, order, present) -> tuple[int, ...] | None:
-    """The number of every class in the likelihood, -1 for one without training rows.
+    """Index of every class in the likelihood, -1 for a class without training rows.
 
-    None where that is its number in ``classes``.
+    None if all indices are the same as in ``classes``.
 
     Parameters
     ----------
     classes : ndarray of shape (classes,), sorted
     order : list or None
-        Of at least these classes, from first to last; None is sorted.
+        Classes from first to last, may have more than ``classes``; None is sorted.
     present : ndarray of bool, (classes,)
-        Whether each has training rows.
+        Whether each class has training rows.
     """
-    place = np.arange(len(classes))
+    position = np.arange(len(classes))
     if order is not None:
-        places = {label: i for i, label in enumerate(order)}
-        unknown = [label for label in classes.tolist() if label not in places]
+        positions = {label: i for i, label in enumerate(order)}
+        unknown = [label for label in classes.tolist() if label not in positions]
         if unknown:
             raise ValueError(
-                "the categories of an ordered y must hold every class; "
+                "the categories of an ordered y must contain every class; "
                 f"{unknown} are not among {_in_order(order)}."
             )
-        place = np.array([places[label] for label in classes.tolist()])
-    sequence = np.argsort(place)
+        position = np.array([positions[label] for label in classes.tolist()])
+    sequence = np.argsort(position)
     sequence = sequence[present[sequence]]
     ranks = np.full(len(classes), -1)
     ranks[sequence] = np.arange(len(sequence))
@@ -80,24 +81,22 @@ def class_ranks(classes, order, present) -> tuple[int, ...] | None:
     return tuple(ranks.tolist())
 
 
-def ranks_going_on(classes, order, ranks) -> tuple[int, ...] | None:
-    """Those of a model that is trained further, where y does not order them otherwise.
+def continued_ranks(classes, order, ranks) -> tuple[int, ...] | None:
+    """Return the ranks of a model whose training continues, if y does not change them.
 
     Raises
     ------
     ValueError
-        For classes in another order.
+        If y orders the classes differently.
     """
-    known = np.arange(len(classes)) if ranks is None else np.array(ranks)
-    if order is not None:
-        asked = class_ranks(classes, order, known >= 0)
-        if asked != ranks:
-            before = classes[np.argsort(known)[(known < 0).sum() :]].tolist()
-            raise ValueError(
-                "training that goes on (warm_start, partial_fit) must keep the order "
-                f"of the classes; it was {_in_order(before)}, y has "
-                f"{_in_order(order)}. Give y the same categories, or fit a clone."
-            )
+    old_ranks = np.arange(len(classes)) if ranks is None else np.array(ranks)
+    if order is not None and class_ranks(classes, order, old_ranks >= 0) != ranks:
+        before = classes[np.argsort(old_ranks)[(old_ranks < 0).sum() :]].tolist()
+        raise ValueError(
+            "continued training (warm_start, partial_fit) must keep the order of the "
+            f"classes; it was {_in_order(before)}, y has {_in_order(order)}. Give y "
+            "the same categories, or fit a clone."
+        )
     return ranks
 
 

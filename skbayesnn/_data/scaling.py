@@ -1,6 +1,6 @@
-"""Convert between the units of the data and the standardised numbers of the network.
+"""Convert between the units of the data and the standardised units of the network.
 
-This is the only module that knows both. All other code uses one of them.
+Only this module knows both. All other code uses one of them.
 """
 
 from collections.abc import Sequence
@@ -14,19 +14,19 @@ from skbayesnn._distributions.components import Components
 from skbayesnn._likelihoods.base import SMALLEST_NOISE
 from skbayesnn._runtime import warn_once
 
-# ---- powers of two that bring columns near one, so that squares do not overflow
+# ---- powers of two that scale columns to about one, so that squares do not overflow
 
-# Exponents of two up to which squares, and sums of them, are floats.
+# Largest exponents of two whose squares, and sums of squares, are finite and normal.
 _USUAL = {np.dtype(np.float32): 40, np.dtype(np.float64): 400}
-# A power and its inverse are both floats.
+# Largest exponent such that a power and its inverse are both finite and normal.
 _MOST = 1020
 
 
-def magnitude(values) -> np.ndarray:
-    """Per column a power of two, (columns,): 1, or what is next to its largest value.
+def power_of_two_scale(values) -> np.ndarray:
+    """Power of two next to each column's largest absolute value, (columns,).
 
-    1 where squares are floats anyway. To divide by it rounds nothing, and what is of
-    order one has a variance, which values of 1e-170 or 1e170 have not.
+    1 if squares are finite anyway. Dividing by a power of two does not round. Values of
+    1e-170 or 1e170 have no finite variance until they are divided.
 
     values : (rows, columns), array or sparse, finite
     """
@@ -40,7 +40,7 @@ def magnitude(values) -> np.ndarray:
 
 
 def divided(values, unit: np.ndarray):
-    """Columns by their units, (columns,); the same object where all are 1."""
+    """Divide columns by their units, (columns,); the same object if all units are 1."""
     if (unit == 1).all():
         return values
     if sparse.issparse(values):
@@ -50,28 +50,29 @@ def divided(values, unit: np.ndarray):
 
 # ---- values far from the bulk of a column
 
-# Beyond the quartiles, in interquartile ranges: 7.4 standard deviations of a Gaussian.
+# Distance from the quartiles in interquartile ranges: 7.4 standard deviations for a
+# Gaussian.
 _REACH = 5.0
-# Outliers that make a standard deviation so many times larger press the rest flat.
+# Outliers dominate a column if they multiply its standard deviation by this factor.
 _SWAMPED = 2.0
-# Standard deviations from the mean at which a new value is far outside: at least so
-# many, and so many times the root of the number of training rows. No training row can
-# be farther from the mean than that root [Samuelson 1968, "How deviant can you be?",
-# JASA 63]. Heavy tails stay inside, such as log-normal values with a log scale of 2 or
+# A new value is far if its distance from the mean exceeds _FAR standard deviations, and
+# _FAR_PER_ROOT times the root of the number of training rows. No training row can be
+# farther from the mean than that root [Samuelson 1968, "How deviant can you be?", JASA
+# 63]. Heavy tails stay inside, such as log-normal values with a log scale of 2 or
 # Student's t with 2 degrees of freedom.
 _FAR, _FAR_PER_ROOT = 1e3, 10.0
-# What is warned about once per call.
+# Key of the warning that is raised once per call.
 FAR_ROWS = "far rows"
 
 
 def common_range(
     values: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper end per column of all but outliers, (columns,) each.
+    """Lower and upper bounds of each column without outliers, (columns,) each.
 
-    Up to a quarter of the values on each side, however far away, do not move them.
-    Where half of the values are the same nothing says what is far: everything is
-    within.
+    Up to a quarter of the values on each side can be arbitrarily far away without
+    changing the bounds. If half of the values are equal, the bounds are infinite,
+    because no value can be called far.
 
     values : (rows, columns), finite
     weights : (rows,), ones by default
@@ -95,24 +96,24 @@ def is_outlier(values: np.ndarray) -> np.ndarray:
 
 
 def dominated_by_outliers(values: np.ndarray) -> np.ndarray:
-    """Columns whose standard deviation is that of a few values, (columns,), bool."""
-    values = divided(values, magnitude(values))
+    """Whether a few values determine a column's standard deviation, (columns,) bool."""
+    values = divided(values, power_of_two_scale(values))
     low, high = common_range(values)
     common = np.clip(values, low, high).std(0)
     return np.isfinite(low) & (values.std(0) > _SWAMPED * common)
 
 
 def ordinary_rows(*tables) -> np.ndarray:
-    """Those without outliers that press the others flat, (rows,), bool.
+    """Rows without dominating outliers, (rows,), bool; all rows if none is left.
 
-    Their predictions say nothing of whether those of the others differ. All rows where
-    each has one, as few rows of many columns may.
+    Outliers hide whether the predictions of the other rows differ. In a few rows with
+    many columns, each row may have an outlier.
     """
-    kept = np.ones(tables[0].shape[0], dtype=bool)
+    is_ordinary = np.ones(tables[0].shape[0], dtype=bool)
     for values in tables:
         if values.ndim == 2 and not sparse.issparse(values):
-            kept &= ~is_outlier(values[:, dominated_by_outliers(values)])
-    return kept if kept.any() else ~kept
+            is_ordinary &= ~is_outlier(values[:, dominated_by_outliers(values)])
+    return is_ordinary if is_ordinary.any() else ~is_ordinary
 
 
 def warn_of_far_rows(X, mean, scale, n_rows: float, names=None) -> None:
@@ -142,33 +143,34 @@ def warn_of_far_rows(X, mean, scale, n_rows: float, names=None) -> None:
         FAR_ROWS,
         f"some rows lie far outside of the training rows: {values[row]:.3g} in column "
         f"{name} of row {row} is {distance[column]:.1g} standard deviations from the "
-        "training mean. Predictions are extrapolations there and can be absurd. Are "
-        "the rows in the units of the fit?",
+        "training mean. Predictions are extrapolations there and can be absurd. Check "
+        "that the rows have the units of the training rows.",
     )
 
 
 # ---- units of the data <-> units of the network
 
-# Shift and factor from one scale to another: (values - shift) * factor.
+# Shift and factor between two scales: (values - shift) * factor.
 Affine = tuple[np.ndarray, np.ndarray]
+# Shape of a row, and the axis along which its inputs share one mean and one scale.
 Alike = tuple[tuple[int, ...], int]
 
 # Largest step between neighbouring values of y in single precision, as a share of y's
-# standard deviation: a tenth of the smallest noise that is learned.
+# standard deviation: a tenth of the smallest observation noise that is learned.
 _LARGEST_STEP = 0.1 * SMALLEST_NOISE
-# Standard deviations of y whose squares are floats in single precision.
+# Standard deviations of y whose squares are finite and normal in single precision.
 _SINGLE_SCALES = 1e-15, 1e15
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Standardisation of inputs and targets, in the units of the data.
+    """Mean and scale of inputs and targets; converts between data and network.
 
     Parameters
     ----------
     x_mean, x_scale : ndarray of shape (inputs,), float64
     y_mean, y_scale : ndarray of shape (targets,), float64
-        0 and 1 where y is not standardised.
+        0 and 1 if y is not standardised.
     """
 
     x_mean: np.ndarray
@@ -188,75 +190,75 @@ class Scaling:
         robust: bool = False,
         alike: Alike | None = None,
     ):
-        """Weighted mean and std of some rows; constant columns get scale 1.
+        """Compute weighted means and standard deviations; constant columns get scale 1.
 
         Parameters
         ----------
         X : (rows, inputs), array or sparse
-        y : ndarray of shape (rows, targets), or (rows,) of class numbers
+        y : ndarray of shape (rows, targets), or (rows,) of class indices
         weights : ndarray of shape (rows,)
         inputs, targets : bool
-            Whether these are standardised.
+            Whether inputs and targets are standardised.
         robust : bool
-            Whether outliers of y count as if they were at the end of its common range.
+            Whether outliers of y are clipped to the bounds of its common range.
         alike : tuple, optional
-            Inputs with one mean and one scale: a shape of a row, and the axis along
-            which they are.
+            Inputs that share one mean and one scale, see ``Alike``.
         """
-        none = cls.none(X.shape[1], 1 if y.ndim == 1 else y.shape[1])
-        of_x, of_y = (none.x_mean, none.x_scale), (none.y_mean, none.y_scale)
+        identity = cls.none(X.shape[1], 1 if y.ndim == 1 else y.shape[1])
+        x_stats = identity.x_mean, identity.x_scale
+        y_stats = identity.y_mean, identity.y_scale
         if inputs:
-            of_x = _mean_and_scale(X, weights, alike)
+            x_stats = _mean_and_scale(X, weights, alike)
         if targets:
             common = np.clip(y, *common_range(y, weights)) if robust else y
-            of_y = _mean_and_scale(common, weights)
-        return cls(*of_x, *of_y)
+            y_stats = _mean_and_scale(common, weights)
+        return cls(*x_stats, *y_stats)
 
     @classmethod
     def none(cls, n_inputs: int, n_targets: int) -> "Scaling":
-        """The data's own units."""
+        """Create a scaling that changes nothing: means 0 and scales 1."""
         return cls(*_unit(n_inputs), *_unit(n_targets))
 
     @classmethod
     def finest(cls, scalings: Sequence["Scaling"]) -> "Scaling":
-        """Per column the mean and scale of the one with the smallest scale."""
+        """Per column, take mean and scale from the scaling with the smallest scale."""
 
-        def of(means, scales):
+        def select(means, scales):
             means, scales = np.stack(means), np.stack(scales)
-            chosen = scales.argmin(0), np.arange(scales.shape[1])
-            return means[chosen], scales[chosen]
+            smallest = scales.argmin(0), np.arange(scales.shape[1])
+            return means[smallest], scales[smallest]
 
         return cls(
-            *of([s.x_mean for s in scalings], [s.x_scale for s in scalings]),
-            *of([s.y_mean for s in scalings], [s.y_scale for s in scalings]),
+            *select([s.x_mean for s in scalings], [s.x_scale for s in scalings]),
+            *select([s.y_mean for s in scalings], [s.y_scale for s in scalings]),
         )
 
     @property
     def n_targets(self) -> int:
-        """Targets; 1 for class numbers."""
+        """Number of targets; 1 for classes."""
         return len(self.y_mean)
 
     def x_to_network(self, X):
-        """Inputs, (rows, inputs)."""
+        """Standardise inputs, (rows, inputs)."""
         values = X - self.x_mean
         values /= self.x_scale
         return values
 
     def y_to_network(self, y):
-        """Targets, (rows, targets)."""
+        """Standardise targets, (rows, targets)."""
         return (y - self.y_mean) / self.y_scale
 
     def y_from_network(self, values, axis: int = 1):
-        """Values of y, with the targets on an axis; undoes ``y_to_network``."""
-        behind = (1,) * (values.ndim - 1 - axis % values.ndim)
-        scale, mean = (v.reshape(-1, *behind) for v in (self.y_scale, self.y_mean))
+        """Convert values of y back to y's units; ``axis`` is the axis of targets."""
+        trailing = (1,) * (values.ndim - 1 - axis % values.ndim)
+        scale, mean = (v.reshape(-1, *trailing) for v in (self.y_scale, self.y_mean))
         return values * scale + mean
 
     def dtype_of_y(self, dtype) -> np.dtype:
-        """The precision of predictions of y, where X has this one.
+        """Precision of predictions of y, if X has the precision ``dtype``.
 
-        float32 stays float32, as in scikit-learn, unless it cannot resolve y: steps at
-        y's mean are too coarse, or y's scale is out of range. Then it is float64.
+        float32 stays float32, as in scikit-learn, unless float32 cannot resolve y:
+        steps at y's mean are too coarse, or y's scale is out of range. Then float64.
         """
         step = np.finfo(np.float32).eps * np.abs(self.y_mean)
         low, high = _SINGLE_SCALES
@@ -265,41 +267,41 @@ class Scaling:
         return np.dtype(dtype if resolved.all() else np.float64)
 
     def moments_from_network(self, mean, variance):
-        """Of y, with the targets on the last axis; whatever can be multiplied."""
+        """Convert mean and variance to y's units, with the targets on the last axis."""
         return mean * self.y_scale + self.y_mean, variance * np.square(self.y_scale)
 
     def components_from_network(self, components: Components) -> Components:
-        """Distributions of y in its own units."""
+        """Convert distributions of y to y's units."""
         if not self.y_mean.any() and (self.y_scale == 1).all():
             return components
         return components.rescaled(self.y_mean, self.y_scale)
 
     def std_from_network(self, std):
-        """Standard deviations of y, (..., targets)."""
+        """Convert standard deviations to y's units, (..., targets)."""
         return std * self.y_scale
 
     def log_density_shift(self) -> float:
-        """What a log density of y, joint over targets, has more than the network's."""
+        """Constant to add to the network's log density, joint over targets."""
         return -np.log(self.y_scale).sum()
 
     def tau_to_network(self, tau):
-        """Precisions, 1 / variance, (..., targets)."""
+        """Convert precisions, 1 / variance, to the network's units, (..., targets)."""
         return tau * self.y_scale**2
 
     def tau_from_network(self, variance):
-        """Precision in y's units of a noise variance in the network's, (targets,)."""
+        """Convert a noise variance to a precision in y's units, (targets,)."""
         return 1 / (variance * self.y_scale**2)
 
     def signal_precision(self) -> np.ndarray:
-        """1 / variance of y itself, in y's units, (targets,)."""
+        """Precision of y itself, 1 / variance in y's units, (targets,)."""
         return 1 / self.y_scale**2
 
     def x_affine_to(self, other: "Scaling") -> Affine:
-        """From this scale of the inputs to another one's, (inputs,) each."""
+        """Shift and factor from this scale of the inputs to another, (inputs,) each."""
         return _affine(self.x_mean, self.x_scale, other.x_mean, other.x_scale)
 
     def y_affine_to(self, other: "Scaling") -> Affine:
-        """From this scale of the targets to another one's, (targets,) each."""
+        """Shift and factor from this scale of targets to another, (targets,) each."""
         return _affine(self.y_mean, self.y_scale, other.y_mean, other.y_scale)
 
 
@@ -312,9 +314,9 @@ def _affine(mean, scale, other_mean, other_scale) -> Affine:
 
 
 def _mean_and_scale(values, weights, alike: Alike | None = None):
-    """Weighted mean and std per column, by scikit-learn's StandardScaler."""
-    unit = magnitude(values)
-    if alike is not None:  # one unit of all, as there is one scale
+    """Weighted mean and standard deviation per column, by StandardScaler."""
+    unit = power_of_two_scale(values)
+    if alike is not None:  # one unit, because there is one scale
         unit = np.full_like(unit, unit.max())
     scaler = StandardScaler(with_mean=not sparse.issparse(values))
     scaler.fit(divided(values, unit), sample_weight=weights)
@@ -322,18 +324,18 @@ def _mean_and_scale(values, weights, alike: Alike | None = None):
         mean, scale, constant = _pooled(scaler.mean_, scaler.var_, *alike)
     else:
         mean, scale = scaler.mean_, np.sqrt(scaler.var_)
-        # What is 1 to scikit-learn is so in the column's own units.
+        # The constant columns of the divided values are constant in their own units.
         constant = scaler.scale_ != scale
     return unit * mean, np.where(constant, 1.0, unit * scale)
 
 
 def _pooled(means, variances, shape: tuple[int, ...], axis: int):
-    """Mean and std of columns put together, and whether it is 0, of every column."""
-    of_each = means.reshape(shape)
-    mean = of_each.mean(axis, keepdims=True)
-    spread = variances.reshape(shape) + np.square(of_each - mean)
+    """Pool columns; return mean, standard deviation and whether constant per column."""
+    means = means.reshape(shape)
+    mean = means.mean(axis, keepdims=True)
+    spread = variances.reshape(shape) + np.square(means - mean)
     scale = np.sqrt(spread.mean(axis, keepdims=True))
-    # Of constants, rounding is all the spread there is.
+    # The spread of constants is rounding error only.
     constant = scale <= 10 * np.finfo(scale.dtype).eps * np.abs(mean)
     parts = mean, scale, constant
     return tuple(np.broadcast_to(v, shape).ravel().copy() for v in parts)

@@ -1,4 +1,4 @@
-"""Rows of a sparse table as inputs of a network, never made dense."""
+"""Standardised rows of a sparse table as inputs of a network, never made dense."""
 
 from collections.abc import Sequence
 
@@ -8,17 +8,17 @@ from scipy import sparse
 
 from skbayesnn._data.scaling import Scaling
 
-# Share of the numbers that are stored from which dense products are as fast, columns
-# below which they are small, and the distance from zero of a column's mean, in its
-# standard deviations, from which a sum of two products loses digits.
+# Dense products are as fast with a larger share of stored values, and small with fewer
+# columns. Beyond the largest shift, a column's mean in standard deviations, the sum of
+# two products loses digits.
 _MOST_STORED, _FEWEST_COLUMNS, _LARGEST_SHIFT = 0.05, 500, 100.0
 
 
 class SparseRows:
-    """Standardised inputs of some rows, as a sparse matrix and a row of shifts.
+    """Standardised inputs as a sparse matrix and a dense row of shifts.
 
-    (x - mean) / scale is x / scale, which is zero where x is, minus mean / scale, whose
-    product with the weights is the same for all rows.
+    (x - mean) / scale = x / scale - mean / scale. The first term is as sparse as x. The
+    product of the second term with the weights is the same for all rows.
 
     Parameters
     ----------
@@ -34,31 +34,31 @@ class SparseRows:
 
     @classmethod
     def of(cls, X, scaling: Scaling) -> "SparseRows":
-        """Rows of a table in compressed rows, in the precision of X."""
+        """Standardise a sparse table, in the precision of X."""
         data = (X.data / scaling.x_scale[X.indices]).astype(X.dtype, copy=False)
         values = sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
         return cls(values, _shift(scaling).astype(X.dtype))
 
     def times(self, weight: torch.Tensor) -> torch.Tensor:
-        """x W, (draws, members, rows, outputs).
+        """Compute x W, (draws, members, rows, outputs).
 
         weight : (draws, members, inputs, outputs), on the CPU
         """
         n_draws, n_members, n_inputs, n_outputs = weight.shape
-        side_by_side = weight.permute(2, 0, 1, 3).reshape(n_inputs, -1).numpy()
-        product = self._values @ side_by_side
-        product += self._shift @ side_by_side
-        of_rows = torch.from_numpy(product).view(-1, n_draws, n_members, n_outputs)
-        return of_rows.permute(1, 2, 0, 3).contiguous()
+        columns = weight.permute(2, 0, 1, 3).reshape(n_inputs, -1).numpy()
+        product = self._values @ columns
+        product += self._shift @ columns
+        outputs = torch.from_numpy(product).view(-1, n_draws, n_members, n_outputs)
+        return outputs.permute(1, 2, 0, 3).contiguous()
 
     def split(self, size: int, dim: int) -> Sequence["SparseRows"]:
-        """Parts of so many rows."""
+        """Split into parts of ``size`` rows."""
         starts = range(0, self.shape[dim], size)
         return [SparseRows(self._values[i : i + size], self._shift) for i in starts]
 
 
 def suits_sparse_rows(X, scaling: Scaling) -> bool:
-    """Whether products of the rows as they are stored are the faster ones."""
+    """Whether sparse products are faster than dense ones for these rows."""
     if not sparse.issparse(X) or X.shape[1] < _FEWEST_COLUMNS:
         return False
     few = X.nnz < _MOST_STORED * X.shape[0] * X.shape[1]

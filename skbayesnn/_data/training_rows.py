@@ -1,7 +1,7 @@
-"""Table -> design: standardised rows on a device, gathered by index.
+"""Standardised training rows on a device, gathered by index.
 
-Several members may see different rows of the same table, and differently many, each
-scaled by its own training rows. Rows of weight zero are absent.
+Ensemble members may have different rows of the same table, and different numbers of
+rows. Each is scaled by its own training rows. Rows of weight zero are left out.
 """
 
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import Table
 from skbayesnn._engine.resources import tensor_of
 
-# Inputs that are gathered at once for several batches: they stay in a core's cache.
-_NUMBERS_AT_ONCE = 1 << 19
+# Number of input values that are gathered at once for several batches; fits into cache.
+_VALUES_AT_ONCE = 1 << 19
 
 
 @dataclass(frozen=True)
 class RowSubset:
-    """What one estimator's members see of the table.
+    """Rows of the table that one estimator's members are trained on.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class RowSubset:
         Training rows, all of positive weight.
     weights : ndarray of shape (R,) float64
     validation : ndarray of int
-        Rows that score the training; may be empty.
+        Held-out rows that score the training; may be empty.
     scaling : Scaling
     """
 
@@ -44,23 +44,23 @@ class RowSubset:
     scaling: Scaling
 
     def shifted(self, start: int) -> "RowSubset":
-        """The same rows of a table that begins with ``start`` others."""
+        """The same rows, after ``start`` other rows are put before the table."""
         if start == 0:
             return self
         return replace(self, rows=self.rows + start, validation=self.validation + start)
 
 
-class _Held(NamedTuple):
-    """What shares see of the table: tensors with a shares axis, 1 where all are equal.
+class _DeviceRows(NamedTuple):
+    """Indices, weights and scales of subsets, with a first axis of 1 if all are equal.
 
     Parameters
     ----------
-    train : (shares or 1, R) row numbers, or None for all rows in their order; shares
-        with fewer rows than R are filled up with rows that nobody asks for
-    weights : (shares or 1, R), or None where all are one
-    validation, validation_weights : (shares or 1, rows); weight 0 where filled up
-    x_affine, y_affine : shift and factor from the table's scale to the share's, each
-        (shares or 1, 1, columns), or None where there is nothing to do
+    train : (subsets or 1, R) row indices, or None for all rows in order; subsets with
+        fewer rows than R are padded with rows that are never used
+    weights : (subsets or 1, R), or None if all are one
+    validation, validation_weights : (subsets or 1, rows); padded with weight 0
+    x_affine, y_affine : shift and factor from the table's scale to the subset's scale,
+        each (subsets or 1, 1, columns), or None if both scales are the same
     """
 
     train: torch.Tensor | None
@@ -70,31 +70,31 @@ class _Held(NamedTuple):
     x_affine: tuple[torch.Tensor, torch.Tensor] | None
     y_affine: tuple[torch.Tensor, torch.Tensor] | None
 
-    def select(self, index: torch.Tensor) -> "_Held":
-        """Some of the shares, by index."""
+    def select(self, index: torch.Tensor) -> "_DeviceRows":
+        """Select subsets by index."""
 
-        def chosen(part):
+        def selected(part):
             if isinstance(part, tuple):
-                return tuple(chosen(each) for each in part)
+                return tuple(selected(item) for item in part)
             return part if part is None or len(part) == 1 else part[index]
 
-        return _Held(*(chosen(part) for part in self))
+        return _DeviceRows(*(selected(part) for part in self))
 
 
 class TrainingRows:
-    """The rows of all members of one program (`_inference.plan.Rows`).
+    """Training rows of all members of one program (see `_engine.config.Rows`).
 
-    Members that see the same rows in the same scale and order are served by one
-    gather: the candidates of a search in one fold.
+    Members with the same rows in the same scale and order share one gather, such as the
+    candidates of a search in one fold.
 
     Parameters
     ----------
     table : Table
-    shares : sequence of Share
+    shares : sequence of RowSubset
         In the order of the members.
+    device, dtype : device and precision of the computation
     seen : float
-        Weight of the rows that earlier designs held (streaming).
-    device, dtype : where and in what precision to compute
+        Total weight of the rows of earlier calls (streaming).
     """
 
     def __init__(
@@ -112,20 +112,23 @@ class TrainingRows:
         self.mean_weight = self._tensor(weights / self.n_rows)
         self.total_weight = self._tensor(seen + weights)
         self._n_inputs = table.X.shape[1]
-        distinct, of_share = _distinct(shares)
-        of_member = of_share.repeat(n_members)
-        self._of_member: torch.Tensor | None = None
-        if len(distinct) > 1 and not np.array_equal(of_member, np.arange(len(weights))):
-            self._of_member = torch.as_tensor(of_member).to(device)
-        self._held = self._hold(table, distinct)
+        distinct, index = _distinct(shares)
+        member_index = index.repeat(n_members)
+        # None if every member has its own subset, or all members have the same.
+        self._member_index: torch.Tensor | None = None
+        if len(distinct) > 1 and not np.array_equal(
+            member_index, np.arange(len(weights))
+        ):
+            self._member_index = torch.as_tensor(member_index).to(device)
+        self._subsets = self._to_device(table, distinct)
 
     @property
     def weights(self) -> torch.Tensor | None:
-        """Of every member's rows in their order; see `_inference.plan.Rows`."""
-        return self._spread(self._held.weights)
+        """Weights of every member's rows, in order; see `_engine.config.Rows`."""
+        return self._to_members(self._subsets.weights)
 
     def batches(self, order: torch.Tensor, size: int):
-        """Inputs, targets and weights, batch by batch; see `_inference.plan.Rows`.
+        """Yield inputs, targets and weights per batch; see `_engine.config.Rows`.
 
         Rows of several small batches are gathered at once.
         """
@@ -133,7 +136,7 @@ class TrainingRows:
             yield self.take(order)
             return
         per_batch = len(self.mean_weight) * size * self._n_inputs
-        at_once = max(1, _NUMBERS_AT_ONCE // per_batch)
+        at_once = max(1, _VALUES_AT_ONCE // per_batch)
         for span in order.split(size * at_once, dim=1):
             x, y, weights = self.take(span)
             yield from zip(
@@ -144,97 +147,98 @@ class TrainingRows:
             )
 
     def take(self, positions: torch.Tensor):
-        """Inputs, targets and weights of the rows at ``positions``.
+        """Gather inputs, targets and weights of the rows at ``positions``.
 
         positions : (members or 1, rows), in range of each member's rows
-        returns : with a members axis, of length 1 where all members get the same
+        returns : with a members axis, of length 1 if all members get the same
         """
         if len(positions) > 1:
-            return self._take(positions, self._held_of_members)
-        return tuple(map(self._spread, self._take(positions, self._held)))
+            return self._take(positions, self._subset_per_member)
+        return tuple(map(self._to_members, self._take(positions, self._subsets)))
 
     def validation(self):
-        """Inputs, targets and weights of the held-out rows."""
-        held = self._held
-        x, y = self._gather(held.validation, held)
-        return tuple(map(self._spread, (x, y, held.validation_weights)))
+        """Gather inputs, targets and weights of the held-out rows."""
+        subsets = self._subsets
+        x, y = self._gather(subsets.validation, subsets)
+        return tuple(map(self._to_members, (x, y, subsets.validation_weights)))
 
     @cached_property
-    def _held_of_members(self) -> _Held:
-        if self._of_member is None:
-            return self._held
-        return self._held.select(self._of_member)
+    def _subset_per_member(self) -> _DeviceRows:
+        if self._member_index is None:
+            return self._subsets
+        return self._subsets.select(self._member_index)
 
-    def _spread(self, values: torch.Tensor | None) -> torch.Tensor | None:
-        """From distinct shares to members; what all have in common stays one."""
-        if values is None or len(values) == 1 or self._of_member is None:
+    def _to_members(self, values: torch.Tensor | None) -> torch.Tensor | None:
+        """Repeat values of distinct subsets for members; a shared value stays one."""
+        if values is None or len(values) == 1 or self._member_index is None:
             return values
-        return values.index_select(0, self._of_member)
+        return values.index_select(0, self._member_index)
 
-    def _take(self, positions: torch.Tensor, held: _Held):
-        """As ``take``, with as many leading rows as positions or shares."""
+    def _take(self, positions: torch.Tensor, subsets: _DeviceRows):
+        """Like ``take``, with a first axis as long as positions or subsets."""
 
-        def at_positions(per_share):
-            lead = max(len(positions), len(per_share))
-            return per_share.expand(lead, -1).gather(1, positions.expand(lead, -1))
+        def at_positions(per_subset):
+            lead = max(len(positions), len(per_subset))
+            return per_subset.expand(lead, -1).gather(1, positions.expand(lead, -1))
 
-        index = positions if held.train is None else at_positions(held.train)
-        weights = None if held.weights is None else at_positions(held.weights)
-        return *self._gather(index, held), weights
+        index = positions if subsets.train is None else at_positions(subsets.train)
+        weights = None if subsets.weights is None else at_positions(subsets.weights)
+        return *self._gather(index, subsets), weights
 
-    def _gather(self, index: torch.Tensor, held: _Held):
-        """index (shares, members or 1, rows) -> inputs and targets with that lead."""
+    def _gather(self, index: torch.Tensor, subsets: _DeviceRows):
+        """Gather inputs and targets of the rows at index (subsets, members or 1, rows).
+
+        Both have the leading axes of ``index``.
+        """
         flat = index.flatten()
         if self._sparse is None:
             x = self._x.index_select(0, flat)
         else:
             dense = self._sparse[flat.cpu().numpy()].toarray()
             x = self._tensor(self._base.x_to_network(dense))
-        x = _rescale(x.view(*index.shape, -1), held.x_affine)
+        x = _rescale(x.view(*index.shape, -1), subsets.x_affine)
         y = self._y.index_select(0, flat)
-        y = _rescale(y.view(*index.shape, *y.shape[1:]), held.y_affine)
+        y = _rescale(y.view(*index.shape, *y.shape[1:]), subsets.y_affine)
         return x, y
 
-    def _hold(self, table: Table, shares: Sequence[RowSubset]) -> _Held:
-        """Bring the table to the device, in the finest scale of the shares.
+    def _to_device(self, table: Table, subsets: Sequence[RowSubset]) -> _DeviceRows:
+        """Move the table to the device, in the finest scale of the subsets.
 
-        Each share's own scale is reached from there at each gather. In the finest
-        one no share's rows are rounded away by the outliers of another.
+        Each gather converts from there to the subset's own scale. In the finest scale,
+        outliers of one subset do not round away the rows of another.
         """
-        scalings = [share.scaling for share in shares]
+        scalings = [subset.scaling for subset in subsets]
         self._base = base = Scaling.finest(scalings)
-        # Scaled in the table's own precision, before the training's.
+        # Scale in the table's precision first, then convert to the training's.
         self._sparse = table.X if sparse.issparse(table.X) else None
         if self._sparse is None:
             self._x = self._tensor(base.x_to_network(table.X))
-        x_affine = self._affine([base.x_affine_to(one) for one in scalings])
+        x_affine = self._affine([base.x_affine_to(scaling) for scaling in scalings])
         y_affine = None
         if table.y.ndim == 1:
             self._y = tensor_of(table.codes).to(self._device, torch.int64)
         else:
             self._y = self._tensor(base.y_to_network(table.y))
-            y_affine = self._affine([base.y_affine_to(one) for one in scalings])
-        train = _filled([share.rows for share in shares])
-        weights = _filled([share.weights for share in shares], 1.0)
-        validation = _filled([share.validation for share in shares])
-        scored = [np.ones(len(share.validation)) for share in shares]
+            y_affine = self._affine([base.y_affine_to(scaling) for scaling in scalings])
+        train = _padded([subset.rows for subset in subsets])
+        weights = _padded([subset.weights for subset in subsets], 1.0)
+        validation = _padded([subset.validation for subset in subsets])
+        is_row = _padded([np.ones(len(subset.validation)) for subset in subsets])
         in_order = all(
-            np.array_equal(share.rows, np.arange(train.shape[1])) for share in shares
+            np.array_equal(subset.rows, np.arange(train.shape[1])) for subset in subsets
         )
-        return _Held(
+        return _DeviceRows(
             train=None if in_order else torch.as_tensor(train).to(self._device),
             weights=None if (weights == 1).all() else self._tensor(weights),
             validation=torch.as_tensor(validation).to(self._device),
-            validation_weights=self._tensor(
-                table.sample_weight[validation] * _filled(scored)
-            ),
+            validation_weights=self._tensor(table.sample_weight[validation] * is_row),
             x_affine=x_affine,
             y_affine=y_affine,
         )
 
-    def _affine(self, of_shares):
-        """(shift, factor), (shares or 1, 1, columns): held -> each share's scale."""
-        shift, factor = map(np.stack, zip(*of_shares, strict=True))
+    def _affine(self, per_subset):
+        """Shift and factor from the base scale, (subsets or 1, 1, columns) each."""
+        shift, factor = map(np.stack, zip(*per_subset, strict=True))
         if not shift.any() and (factor == 1).all():
             return None
         return self._tensor(shift[:, None]), self._tensor(factor[:, None])
@@ -243,24 +247,24 @@ class TrainingRows:
         return tensor_of(values).to(self._device, self._dtype)
 
 
-def _distinct(shares: Sequence[RowSubset]) -> tuple[list[RowSubset], np.ndarray]:
-    """Shares that differ in what they see, and the number among them of each one."""
-    numbers: dict[tuple, int] = {}
+def _distinct(subsets: Sequence[RowSubset]) -> tuple[list[RowSubset], np.ndarray]:
+    """Return the distinct subsets, and the index of each given subset among them."""
+    indices: dict[tuple, int] = {}
     distinct: list[RowSubset] = []
-    of_share: list[int] = []
-    for share in shares:
-        scaling = share.scaling
-        parts = (share.rows, share.weights, share.validation, *astuple(scaling))
+    index: list[int] = []
+    for subset in subsets:
+        scaling = subset.scaling
+        parts = (subset.rows, subset.weights, subset.validation, *astuple(scaling))
         key = tuple(part.tobytes() for part in parts)
-        if key not in numbers:
-            numbers[key] = len(distinct)
-            distinct.append(share)
-        of_share.append(numbers[key])
-    return distinct, np.array(of_share)
+        if key not in indices:
+            indices[key] = len(distinct)
+            distinct.append(subset)
+        index.append(indices[key])
+    return distinct, np.array(index)
 
 
-def _filled(parts: Sequence[np.ndarray], value=0) -> np.ndarray:
-    """(parts, longest), each filled up at its end."""
+def _padded(parts: Sequence[np.ndarray], value=0) -> np.ndarray:
+    """Stack arrays to (parts, longest), each padded at its end."""
     longest = max(map(len, parts))
     missing = [(0, longest - len(part)) for part in parts]
     return np.stack(
@@ -272,7 +276,7 @@ def _filled(parts: Sequence[np.ndarray], value=0) -> np.ndarray:
 
 
 def _rescale(values, affine):
-    """The gathered values in each member's scale; they are the caller's own."""
+    """Convert gathered values to each subset's scale, in place if possible."""
     if affine is None:
         return values
     shift, factor = affine

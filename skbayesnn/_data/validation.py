@@ -1,4 +1,4 @@
-"""Frame -> table: what came in from outside, checked and in plain arrays."""
+"""Check X, y and weights, and convert them to plain arrays."""
 
 import numbers
 import re
@@ -23,43 +23,44 @@ from skbayesnn._sklearn_compat import check_sample_weight
 from skbayesnn.networks import NetworkDescription
 
 FLOATS = (np.float64, np.float32)
-# Largest value of y, and smallest difference that counts: in y's own units there are
-# its precisions and sums of its squares.
+# Largest value of y, and smallest difference between its values. Squares of y, and
+# precisions in its units, must be finite.
 _LARGEST_Y, _SMALLEST_Y = 1e140, 1e-140
-# Bounds of N, the sum of the weights, and mean weights that are no choice of N.
+# Bounds of N, the sum of the weights.
 _LEAST_N, _MOST_N = 1e-30, 1e30
+# Mean weights beyond these are unlikely to be intended as N: fractions above
+# _LARGE_MEAN_WEIGHT and integers above _LARGE_MEAN_COUNT are hardly counts of rows.
 _SMALL_MEAN_WEIGHT = 0.1
-# Beyond it fractions are no counts of rows, and whole numbers hardly.
 _LARGE_MEAN_WEIGHT, _LARGE_MEAN_COUNT = 10.0, 1000.0
 
 
 @contextmanager
 def named_after(estimator, inner) -> Iterator[None]:
-    """Errors of ``inner``, which no user knows of, in the name of ``estimator``."""
+    """Replace the internal model's class name in errors by that of ``estimator``."""
     try:
         yield
     except (TypeError, ValueError) as error:
-        own, outer = type(inner).__name__, type(estimator).__name__
-        said = re.sub(rf"\b{own}\b", outer, str(error))
-        if said == str(error):
+        inner_name, outer_name = type(inner).__name__, type(estimator).__name__
+        message = re.sub(rf"\b{inner_name}\b", outer_name, str(error))
+        if message == str(error):
             raise
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(said) from error
+        raise kind(message) from error
 
 
 @dataclass(frozen=True)
 class Table:
-    """Checked rows.
+    """Checked X, y and weights.
 
     Parameters
     ----------
     X : ndarray or CSR array of shape (rows, inputs), float32 or float64
     y : ndarray
-        Regression: (rows, targets), float64. Classification: (rows,), the number of
+        Regression: (rows, targets), float64. Classification: (rows,), the index of
         each row's label in ``classes_``.
     sample_weight : ndarray of shape (rows,), float64
     ranks : tuple of int, optional
-        As ``class_order.class_ranks`` has them.
+        Index of each class in the likelihood, see ``class_order.class_ranks``.
     """
 
     X: np.ndarray | sparse.csr_array
@@ -69,28 +70,28 @@ class Table:
 
     @property
     def codes(self) -> np.ndarray:
-        """Numbers of the rows' classes in the likelihood, (rows,).
+        """Index of each row's class in the likelihood, (rows,).
 
-        Of rows that are never trained on, any number.
+        Arbitrary for rows that are never trained on.
         """
         return self.y if self.ranks is None else np.maximum(self.ranks, 0)[self.y]
 
     @property
     def n_rows(self) -> int:
-        """Rows, those of weight zero too."""
+        """Number of rows, including rows of weight zero."""
         return len(self.sample_weight)
 
     def append(self, *others: "Table") -> "Table":
-        """The tables, one below the other."""
+        """Concatenate tables."""
         tables = (self, *others)
         X: list[Any] = [table.X for table in tables]
         if sparse.issparse(self.X):
-            below = sparse.vstack(X, format="csr")
+            stacked_X = sparse.vstack(X, format="csr")
         else:
             dense = [x.toarray() if sparse.issparse(x) else x for x in X]
-            below = np.concatenate(dense)
+            stacked_X = np.concatenate(dense)
         return Table(
-            X=below,
+            X=stacked_X,
             y=np.concatenate([table.y for table in tables]),
             sample_weight=np.concatenate([table.sample_weight for table in tables]),
             ranks=self.ranks,
@@ -98,11 +99,11 @@ class Table:
 
 
 def stacked(tables: Sequence[Table]) -> tuple[Table, list[int]]:
-    """The different ones of some tables below each other, and where each begins."""
-    different = {id(table): table for table in tables}
-    first, *others = different.values()
-    ends = np.cumsum([table.n_rows for table in different.values()]).tolist()
-    starts = dict(zip(different, [0, *ends], strict=False))
+    """Concatenate the distinct tables; return it and the first row of each table."""
+    distinct = {id(table): table for table in tables}
+    first, *others = distinct.values()
+    ends = np.cumsum([table.n_rows for table in distinct.values()]).tolist()
+    starts = dict(zip(distinct, [0, *ends], strict=False))
     return (
         first.append(*others) if others else first,
         [starts[id(table)] for table in tables],
@@ -110,31 +111,31 @@ def stacked(tables: Sequence[Table]) -> tuple[Table, list[int]]:
 
 
 def check_inputs(estimator, X, *, reset):
-    """X as float32 or float64 (dense, or CSR), with feature names and count checked.
+    """Convert X to float32 or float64 (dense, or CSR); check feature names and count.
 
     Raises
     ------
     ValueError
-        NaN or infinity, no rows, other features than in ``fit``, columns that are
-        not numbers (the message names them).
+        If X has NaN or infinity, no rows, other features than in ``fit``, or columns
+        that are not numeric (the message names them).
     """
-    if not reset and _is_as_it_must_be(estimator, X):
+    if not reset and _needs_no_conversion(estimator, X):
         return X
-    refuse_columns_that_are_not_numbers(X)
+    refuse_non_numeric_columns(X)
     X = _flat_rows(getattr(estimator, "network", None), X)
     _refuse_text(X)
     X = validate_data(
         estimator, X, reset=reset, dtype=list(FLOATS), accept_sparse="csr", order="C"
     )
     if sparse.issparse(X) and not X.has_canonical_format:
-        # An entry that is there twice is a sum, whose square is not that of its parts.
+        # Duplicate entries must be summed before they are squared.
         X = X.copy()
         X.sum_duplicates()
     return X
 
 
-def _is_as_it_must_be(estimator, X) -> bool:
-    """Whether nothing has to be converted or told: the quick answer for single rows."""
+def _needs_no_conversion(estimator, X) -> bool:
+    """Whether X is valid as it is: a shortcut that makes single rows fast."""
     return (
         type(X) is np.ndarray
         and X.dtype in FLOATS
@@ -148,12 +149,12 @@ def _is_as_it_must_be(estimator, X) -> bool:
 
 
 def check_regression(estimator, X, y, sample_weight, *, reset):
-    """X, y and weights of a regression as a :class:`Table`, and y's dimensions.
+    """Return X, y and weights of a regression as a :class:`Table`, and y's ndim.
 
     Raises
     ------
     ValueError
-        As ``check_inputs`` and ``check_numbers``; y of another length.
+        See ``check_inputs`` and ``check_numbers``; also if y has another length.
     """
     X = check_inputs_with_target(estimator, X, y, reset=reset)
     y = check_numbers(estimator, y)
@@ -173,7 +174,7 @@ def check_regression(estimator, X, y, sample_weight, *, reset):
 
 
 def _refuse_extreme_targets(y) -> None:
-    """Say where the variance of y, (rows, targets), is no float."""
+    """Raise if the variance of y, (rows, targets), would overflow or underflow."""
     largest, span = np.abs(y).max(), np.ptp(y, axis=0)
     too_small = (span > 0) & (span < _SMALLEST_Y)
     if largest <= _LARGEST_Y and not too_small.any():
@@ -181,20 +182,20 @@ def _refuse_extreme_targets(y) -> None:
     seen = largest if largest > _LARGEST_Y else span[too_small].min()
     raise ValueError(
         f"`y` must have values of at most {_LARGEST_Y:g} that differ by at least "
-        f"{_SMALLEST_Y:g}, so that its variance is a float; got {seen:g}. Give it in "
+        f"{_SMALLEST_Y:g}, so that its variance is finite; got {seen:g}. Give y in "
         "another unit."
     )
 
 
 def check_classification(estimator, X, y, sample_weight, *, reset, classes=None):
-    """X, labels and weights as a :class:`Table` with class numbers, and the classes.
+    """Return X, class indices and weights as a :class:`Table`, and the classes.
 
-    ``classes`` are all labels that can occur; by default those in y.
+    ``classes`` are all labels that can occur; by default the labels in y.
 
     Raises
     ------
     ValueError
-        As ``check_inputs`` and ``check_labels``; y that holds a label that is not
+        See ``check_inputs`` and ``check_labels``; also if y has a label that is not
         among ``classes``.
     """
     X = check_inputs_with_target(estimator, X, y, reset=reset)
@@ -207,27 +208,27 @@ def check_classification(estimator, X, y, sample_weight, *, reset, classes=None)
     unknown = np.setdiff1d(y, classes)
     if len(unknown):
         raise ValueError(
-            "`y` must hold only labels that are among the classes "
-            f"{classes.tolist()}; got {unknown.tolist()}. The classes are those of "
-            "the rows that `fit` trains on, or `classes` of the first `partial_fit`."
+            f"the labels in `y` must be among the classes {classes.tolist()}; got "
+            f"{unknown.tolist()}. The classes are set by the rows that `fit` trains "
+            "on, or by `classes` of the first `partial_fit`."
         )
     return Table(X, columns_of(y, classes), weights), classes
 
 
 def check_numbers(estimator, y) -> np.ndarray:
-    """Targets of a regression as float64, of any shape.
+    """Convert targets of a regression to float64, of any shape.
 
     Raises
     ------
     ValueError
-        NaN or infinity; text, times, or other objects that are no numbers.
+        If y has NaN, infinity, text, times, or other objects that are not numbers.
     """
     kind = type(estimator).__name__
     values = np.asarray(y)
     if values.dtype.kind in "mM":
         raise ValueError(
             f"`y` must hold numbers for {kind}; got times ({values.dtype}), whose unit "
-            "would be a guess. Give them as a duration in a unit, for instance "
+            "is unclear. Convert them to a duration, for instance "
             "(y - y.min()) / np.timedelta64(1, 'D')."
         )
     if values.dtype.kind in "OUS":
@@ -242,29 +243,28 @@ def check_numbers(estimator, y) -> np.ndarray:
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"`y` must hold numbers for {kind}; got {values.dtype} ({error}). For "
-                "labels there are the classifiers."
+                "labels use the classifiers."
             ) from error
     return check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
 
 
 def check_labels(y) -> np.ndarray:
-    """Labels of a classification, (rows,).
+    """Check the labels of a classification, (rows,).
 
     Raises
     ------
     ValueError
-        Numbers that are continuous; labels that are missing, or of kinds that have no
-        order.
+        If labels are continuous, missing, or of types that cannot be sorted together.
     """
     y = column_or_1d(y, warn=True)
-    # Missing integers of pandas are NaN in an array.
+    # Missing integers become NaN when pandas converts to an array.
     labels = y.tolist() if y.dtype.kind in "fO" else []
     missing = [row for row, label in enumerate(labels) if _is_missing(label)]
     if missing:
         raise ValueError(
             f"`y` must have a label for every row; got {labels[missing[0]]!r} in "
             f"{len(missing)} rows, first in row {missing[0]}. Remove these rows, "
-            "or give them a label of their own."
+            "or give them a separate label."
         )
     if y.dtype.kind == "O":
         kinds = {type(label).__name__ for label in y}
@@ -278,13 +278,13 @@ def check_labels(y) -> np.ndarray:
 
 
 def refuse_one_class(estimator, classes) -> None:
-    """Say that there is nothing to tell apart.
+    """Raise if there are fewer than two classes.
 
-    classes : those of the rows of positive weight
+    classes : labels of the rows with positive weight
     """
     if len(classes) < 2:
         seen = [repr(c) for c in classes.tolist()]
-        by = "" if estimator.class_weight is None else ", by class_weight too,"
+        by = "" if estimator.class_weight is None else ", also by class_weight,"
         raise ValueError(
             f"{type(estimator).__name__} needs rows of at least 2 classes; got "
             f"{len(classes)} class: {', '.join(seen) or 'none'} (rows of weight "
@@ -294,20 +294,20 @@ def refuse_one_class(estimator, classes) -> None:
 
 
 def _is_missing(label) -> bool:
-    """None, NaN, and what pandas has in their place."""
+    """Whether a label is None, NaN, or a missing value of pandas."""
     if isinstance(label, float):
         return label != label
     return label is None or type(label).__name__ in ("NAType", "NaTType")
 
 
 def check_inputs_with_target(estimator, X, y, *, reset):
-    """``check_inputs``, with scikit-learn's error where y is missing."""
+    """Call ``check_inputs`` after checking that y is given."""
     check_target_given(estimator, y)
     return check_inputs(estimator, X, reset=reset)
 
 
 def check_target_given(estimator, y):
-    """scikit-learn's error where y is missing."""
+    """Raise scikit-learn's error if y is None."""
     if y is None:
         raise ValueError(
             f"{type(estimator).__name__} requires y to be passed, but the target y "
@@ -316,7 +316,7 @@ def check_target_given(estimator, y):
 
 
 def check_row_weights(sample_weight, X):
-    """Row weights, (rows,), float64, finite and not negative; ones by default."""
+    """Check row weights, (rows,), float64, finite and not negative; ones by default."""
     weights = check_sample_weight(
         sample_weight, X, dtype=np.float64, ensure_non_negative=True
     )
@@ -328,10 +328,10 @@ def check_row_weights(sample_weight, X):
 
 
 def check_weights(sample_weight, X):
-    """``check_row_weights``, whose sum is N, the number of rows that they count as.
+    """Check row weights whose sum is N, the number of rows that they count as.
 
-    Weights that seem to be relative, or counts of a population, are warned of: that N
-    is their sum is another convention than that of models without a prior.
+    Warn if the weights seem to be relative, or counts of a population. Models without a
+    prior do not depend on the sum of the weights; here it sets the weight of the prior.
     """
     weights = check_row_weights(sample_weight, X)
     total = weights.sum()
@@ -344,23 +344,24 @@ def check_weights(sample_weight, X):
     mean = weights[weights > 0].mean()
     whole = (weights == np.floor(weights)).all()
     if mean < _SMALL_MEAN_WEIGHT:
-        _warn_of_weights(mean, "fewer", "only relative, w / w.sum(),")
+        _warn_of_weights(mean, "fewer", "are only relative, w / w.sum(),")
     elif mean > (_LARGE_MEAN_COUNT if whole else _LARGE_MEAN_WEIGHT):
-        _warn_of_weights(mean, "more", "how many others a row stands for")
+        _warn_of_weights(mean, "more", "count how many others a row represents")
     return weights
 
 
 def _warn_of_weights(mean: float, which: str, kind: str) -> None:
     warn(
-        "the sum of `sample_weight` is N, the number of rows that the prior is weighed "
-        f"against, and their mean is {mean:.1g}: they count as far {which} rows than "
-        f"there are. Weights that are {kind} are to have the mean 1: w / w.mean().",
+        "the sum of `sample_weight` is N, the number of rows that the data count as "
+        f"against the prior, and the mean weight is {mean:.1g}: the data count as far "
+        f"{which} rows than there are. Weights that {kind} should have the mean 1: "
+        "give w / w.mean().",
     )
 
 
-def refuse_columns_that_are_not_numbers(X):
-    """A message that names the columns, where a frame says what its columns are."""
-    schema = getattr(X, "schema", None)  # polars: name -> dtype
+def refuse_non_numeric_columns(X):
+    """Raise an error with the names of a frame's columns that are not numeric."""
+    schema = getattr(X, "schema", None)  # polars: maps name to dtype
     if schema is not None and hasattr(schema, "items"):
         columns = [
             name
@@ -380,13 +381,13 @@ def refuse_columns_that_are_not_numbers(X):
 
 
 def _refuse_text(X):
-    """The same message for arrays of objects or text, and for times."""
+    """Raise the same error for arrays of objects, text or times."""
     if sparse.issparse(X) or hasattr(X, "columns"):
         return
     try:
         values = np.asarray(X)
     except ValueError:
-        return  # rows of several lengths, of which check_array tells
+        return  # rows of different lengths: check_array raises
     if values.ndim != 2 or values.dtype.kind not in "OUSmM":
         return
     columns = [j for j in range(values.shape[1]) if _is_text_or_time(values[:, j])]
@@ -402,7 +403,7 @@ def _is_text_or_time(column) -> bool:
     except ValueError:
         return True
     except TypeError:
-        return False  # another object, of which check_array tells
+        return False  # another object: check_array raises
     return False
 
 
@@ -415,21 +416,21 @@ def _refuse_columns(columns):
 
 
 def _is_numeric(column, dtype):
-    """Whether a pandas column holds numbers; object columns are looked into."""
+    """Whether a pandas column is numeric; the values of object columns are checked."""
     if dtype.kind != "O":
         return dtype.kind in "biuf"
     return all(v is None or isinstance(v, numbers.Number) for v in column)
 
 
 def _flat_rows(network: NetworkDescription | None, X):
-    """X of a network's own shape as (n_samples, n_features); any other as it is.
+    """Flatten the rows of X if they have the network's shape; otherwise return X.
 
     Raises
     ------
     TypeError
-        A network that is none.
+        If ``network`` is not a network description.
     ValueError
-        More than two dimensions, of other sizes than the network's.
+        If X has more than two dimensions and the rows have another shape.
     """
     if network is None:
         return X
@@ -445,9 +446,9 @@ def _flat_rows(network: NetworkDescription | None, X):
         return X
     shapes = network.row_shapes
     if shape[1:] not in shapes:
-        own = " or ".join(map(str, ["(n_features,)", *shapes]))
+        expected = " or ".join(map(str, ["(n_features,)", *shapes]))
         raise ValueError(
-            f"each row of `X` must be of shape {own} for "
+            f"each row of `X` must be of shape {expected} for "
             f"{type(network).__name__}; got "
             f"{shape[1:]}, of X with shape {shape}."
         )

@@ -19,7 +19,7 @@ from skbayesnn._sklearn_compat import available_if, safe_indexing
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._validation import check_number, check_option
 from skbayesnn.metrics import risk_coverage_curve
-from skbayesnn.metrics._validation import present
+from skbayesnn.metrics._validation import drop_zero_weights
 
 
 class Abstainer(BaseHeldOutMetaEstimator):
@@ -252,7 +252,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
             check_known(y, self.classes_)
         if sample_weight is None:
             return accepted, y, np.ones(len(y))
-        present(sample_weight, y)  # refuses what are no weights
+        drop_zero_weights(sample_weight, y)  # refuses what are no weights
         return accepted, y, np.asarray(sample_weight, dtype=np.float64)
 
     def _check_parameters(self):

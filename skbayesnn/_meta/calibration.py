@@ -219,7 +219,9 @@ class CalibratedUncertaintyRegressor(
     def _open_predictive(self, X):
         check_is_fitted(self)
         inner = open_predictive(self.estimator_, X)
-        return replace(inner, of_rows=lambda rows: self._corrected(inner.of_rows(rows)))
+        return replace(
+            inner, distribution=lambda rows: self._corrected(inner.distribution(rows))
+        )
 
     def _corrected(self, predictive):
         scaled = predictive.scaled(np.atleast_1d(self.scale_))

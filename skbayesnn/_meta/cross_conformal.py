@@ -28,7 +28,7 @@ def not_below_zero(interval: np.ndarray, opened: PredictiveBlocks) -> np.ndarray
 
     interval : (..., 2); opened : the predictive of rows that are predicted
     """
-    if getattr(opened.of_rows(slice(0, 1)), "counts", False):
+    if getattr(opened.distribution(slice(0, 1)), "counts", False):
         interval[..., 0] = np.maximum(interval[..., 0], 0)
     return interval
 

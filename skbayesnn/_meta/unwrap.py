@@ -193,14 +193,14 @@ def _of_target_transform(model, X) -> PredictiveBlocks:
     flat = target_dimensions(model) == 1
     return PredictiveBlocks.mapped(
         [open_predictive(model.regressor_, X)],
-        lambda one: one.behind(model.transformer_, flat=flat),
+        lambda one: one.with_target_transform(model.transformer_, flat=flat),
     )
 
 
 def _of_targets(model, X) -> PredictiveBlocks:
     members = [open_predictive(member, X) for member in model.estimators_]
     return PredictiveBlocks.mapped(
-        members, lambda *parts: MixturePredictive.side_by_side(parts)
+        members, lambda *parts: MixturePredictive.join_targets(parts)
     )
 
 

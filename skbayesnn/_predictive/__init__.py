@@ -1,1 +1,1 @@
-"""Draws -> predictive distributions -> arrays."""
+"""Predictive distributions, as mixtures of posterior draws, and their summaries."""

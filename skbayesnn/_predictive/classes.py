@@ -1,4 +1,4 @@
-"""The predictive of a few rows of a classification, all draws held."""
+"""Predictive distribution of a few rows of a classification, all draws in memory."""
 
 import math
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from skbayesnn._predictive.summaries import (
 
 @dataclass(frozen=True)
 class ClassPredictive:
-    """The predictive of a classification, all draws held.
+    """Predictive distribution of a classification, with all draws in memory.
 
     Parameters
     ----------
@@ -30,63 +30,63 @@ class ClassPredictive:
 
     @classmethod
     def pooled(cls, parts, classes=None, n_draws=None):
-        """The mixture of mixtures, which weigh alike.
+        """Pool several distributions into one mixture, with equal weights.
 
-        A member may know only some of the classes; by default they are all that any
-        knows.
+        A member may have only some of the classes; ``classes`` are by default all
+        classes of any member.
 
-        n_draws : of each part, which then weighs as many; a sequence of int
+        n_draws : sequence of int, number of draws of each part, which is its weight
         """
         if classes is None:
             classes = _all_classes(parts)
         widened = [part._widened(classes) for part in parts]
         if n_draws is None:
-            n_draws = [math.lcm(*(one.n_draws for one in widened))] * len(widened)
-        sized = [one.resized(n) for one, n in zip(widened, n_draws, strict=True)]
-        return cls(Labels.concatenated(sized).probability, classes)
+            n_draws = [math.lcm(*(part.n_draws for part in widened))] * len(widened)
+        resized = [part.resized(n) for part, n in zip(widened, n_draws, strict=True)]
+        return cls(Labels.concatenated(resized).probability, classes)
 
     @classmethod
-    def of_other_rows(cls, parts):
-        """One predictive of the rows of several, one after the other."""
+    def concatenate_rows(cls, parts):
+        """Concatenate the rows of several distributions."""
         classes = _all_classes(parts)
         n_draws = max(part.n_draws for part in parts)
         widened = [part._widened(classes).resized(n_draws) for part in parts]
         return cls(Labels.concatenated(widened, axis=1).probability, classes)
 
     def _widened(self, classes) -> Labels:
-        """With a probability of zero for the classes that it does not know."""
+        """Add classes that are missing here, with a probability of zero."""
         full = np.zeros((*self.probability.shape[:2], len(classes)))
         full[..., columns_of(self.classes, classes)] = self.probability
         return Labels(full)
 
     def among(self, classes):
-        """The same of these classes, with zero for those that it does not know."""
+        """Return the distribution over ``classes``; missing ones have probability 0."""
         return replace(
             self, probability=self._widened(classes).probability, classes=classes
         )
 
     def in_units_of_target(self):
-        """The same: labels have no units."""
+        """Return self: labels have no units."""
         return self
 
     def labelled(self, classes):
-        """The same with labels, where the classes are positions in ``classes``.
+        """Replace class indices by labels, if the classes are indices of ``classes``.
 
-        Some meta-estimators fit the inner classifier to positions in place of labels.
-        A classifier that was fitted before (a ``FrozenEstimator``) has labels.
+        Some meta-estimators fit the inner classifier to indices instead of labels. A
+        classifier that was fitted before (a ``FrozenEstimator``) has labels.
         """
-        own = self.classes
-        if own.dtype.kind in "iu" and np.isin(own, np.arange(len(classes))).all():
-            return replace(self, classes=classes[own])
-        if not np.isin(own, classes).all():
+        index = self.classes
+        if index.dtype.kind in "iu" and np.isin(index, np.arange(len(classes))).all():
+            return replace(self, classes=classes[index])
+        if not np.isin(self.classes, classes).all():
             raise ValueError(
-                "the members of an ensemble must have labels that it has, "
-                f"{classes.tolist()}; got {own.tolist()}."
+                "the members of an ensemble must have labels of the ensemble, "
+                f"{classes.tolist()}; got {self.classes.tolist()}."
             )
         return self
 
     def tempered(self, inverse: float):
-        """Every draw's probabilities to this power, normalised."""
+        """Raise every draw's probabilities to the power ``inverse``; normalise them."""
         with np.errstate(divide="ignore"):
             log_probability = inverse * np.log(self.probability)
         log_probability -= log_probability.max(-1, keepdims=True)
@@ -96,16 +96,16 @@ class ClassPredictive:
         )
 
     def corrected(self, factor, bound):
-        """With a temperature, (1,), of every draw: nothing to be bounded."""
+        """Apply a temperature, (1,), to every draw; ``bound`` has no effect."""
         return self.tempered(1 / factor.item())
 
     def densities_of_factor(self, y, bound):
-        """Log temperature -> log probability of the labels y, (rows,); in a list."""
+        """Return, in a list, a function: log temperature to log probability of y."""
         return [lambda log_t: self.tempered(np.exp(-log_t)).log_density(y)]
 
     @property
     def n_draws(self) -> int:
-        """Components of the mixture."""
+        """Number of components of the mixture."""
         return len(self.probability)
 
     def mean(self) -> np.ndarray:
@@ -114,16 +114,16 @@ class ClassPredictive:
         return mean / mean.sum(-1, keepdims=True)
 
     def uncertainty(self, kinds) -> dict[str, np.ndarray]:
-        """Measures of eq. 7: {kind: (rows,)}."""
+        """Uncertainties of the labels: {kind: (rows,)}."""
         uniform = np.random.default_rng(0).random(self.n_draws)
         return classification_uncertainty(lambda: [self.probability], kinds, uniform)
 
     def sample_f(self, draws: np.ndarray) -> np.ndarray:
-        """Class probabilities of the given draws, (rows, classes, samples)."""
+        """Class probabilities of selected draws, (rows, classes, samples)."""
         return np.moveaxis(self.probability[draws], 0, -1)
 
     def sample(self, draws: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Labels of the given draws, (rows, samples)."""
+        """Sample one label from each selected draw, (rows, samples)."""
         uniform = random.random((self.probability.shape[1], len(draws))).T
         return self.classes[labels_at(self.probability[draws], uniform)].T
 
@@ -138,25 +138,25 @@ def _all_classes(parts) -> np.ndarray:
 
 
 def check_known(y, classes) -> None:
-    """Refuse labels, (rows,), that a model does not know.
+    """Raise if labels, (rows,), are not among the model's classes.
 
     Raises
     ------
     ValueError
     """
-    known = np.isin(y, classes)
-    if not known.all():
-        unknown = np.unique(np.asarray(y)[~known]).tolist()
+    is_known = np.isin(y, classes)
+    if not is_known.all():
+        unknown = np.unique(np.asarray(y)[~is_known]).tolist()
         raise ValueError(
-            f"`y` must hold labels that the model knows, {classes.tolist()}; got "
-            f"{unknown[:10]}. The log probability of others is minus infinity."
+            f"the labels in `y` must be among the model's classes {classes.tolist()}; "
+            f"got {unknown[:10]}. The log probability of others is minus infinity."
         )
 
 
 def label_log_density(log_probability, classes, y) -> np.ndarray:
-    """Entry of the label y in each row; minus infinity for unknown labels."""
-    known = np.isin(y, classes)
-    codes = columns_of(y[known], classes)
+    """Log probability of the label y in each row; minus infinity for unknown labels."""
+    is_known = np.isin(y, classes)
+    codes = columns_of(y[is_known], classes)
     result = np.full(len(y), -np.inf)
-    result[known] = log_probability[known, codes]
+    result[is_known] = log_probability[is_known, codes]
     return result

@@ -1,7 +1,8 @@
-"""The methods of a predictive, for all that has one.
+"""Methods of all estimators with a predictive distribution.
 
-A subclass opens its predictive on some rows: networks draw their weights and hold
-them. What then is asked goes by blocks of rows, all draws of a block at once.
+A subclass opens its predictive distribution on some rows: networks sample their weights
+and keep them. All methods then compute block by block, with all draws of a block at
+once.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,13 +15,13 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_consistent_length
 
 from skbayesnn._predictive.classes import check_known
-from skbayesnn._predictive.summaries import checked_coverages, chosen, framed
+from skbayesnn._predictive.summaries import checked_coverages, select_kinds, to_frame
 from skbayesnn._runtime import default_settings
 from skbayesnn._sklearn_compat import num_samples
 from skbayesnn._typing import Array, MatrixLike, RandomState
 from skbayesnn._validation import numpy_random_state
 
-# Rows of which all draws are held at once.
+# Number of rows whose draws are in memory at once.
 BLOCK = 512
 
 # A MixturePredictive or a ClassPredictive.
@@ -29,82 +30,84 @@ Predictive = Any
 
 @dataclass(frozen=True)
 class PredictiveBlocks:
-    """A predictive on the rows of some X, with its draws fixed and held.
+    """Predictive distribution on the rows of some X, with fixed draws.
 
     Parameters
     ----------
     n_rows : int
-    of_rows : callable
-        Slice of rows -> their predictive.
+    distribution : callable
+        Maps a slice of rows to their predictive distribution.
     block : int
-        Rows that are best asked for at once.
+        Number of rows that ``distribution`` handles best.
     """
 
     n_rows: int
-    of_rows: Callable[[slice], Predictive]
+    distribution: Callable[[slice], Predictive]
     block: int = BLOCK
 
     @classmethod
     def mapped(
         cls, inner: Sequence["PredictiveBlocks"], function
     ) -> "PredictiveBlocks":
-        """``function`` of what the inner ones say of the same rows."""
+        """Apply ``function`` to several models' distributions of the same rows."""
         return cls(
             inner[0].n_rows,
-            lambda rows: function(*(one.of_rows(rows) for one in inner)),
-            min(BLOCK, *(one.block for one in inner)),
+            lambda rows: function(*(blocks.distribution(rows) for blocks in inner)),
+            min(BLOCK, *(blocks.block for blocks in inner)),
         )
 
     @classmethod
     def in_parts(cls, n_rows: int, opened, n_at_once: int) -> "PredictiveBlocks":
-        """Of rows that are opened some at a time, since what is held of each is large.
+        """Open a few rows at a time, if an open part needs much memory.
 
-        opened : callable, slice of rows -> their ``PredictiveBlocks``
-        n_at_once : rows
+        opened : callable, maps a slice of rows to their ``PredictiveBlocks``
+        n_at_once : number of rows
         """
         first = opened(slice(0, min(n_rows, n_at_once)))
         if n_rows <= n_at_once:
             return first
-        # Blocks lie within a part.
+        # A block never spans two parts.
         step = max(n_at_once // first.block, 1) * first.block
-        # The part that was used last; the first one is opened already.
-        held = {0: first} if step <= n_at_once else {}
+        # Keep only the last part that was used; the first is open already.
+        open_parts = {0: first} if step <= n_at_once else {}
 
         def part(start):
-            if start not in held:
-                held.clear()
-                held[start] = opened(slice(start, min(start + step, n_rows)))
-            return held[start]
+            if start not in open_parts:
+                open_parts.clear()
+                open_parts[start] = opened(slice(start, min(start + step, n_rows)))
+            return open_parts[start]
 
-        def of_rows(rows):
-            found = []
+        def distribution(rows):
+            pieces = []
             for start in range(rows.start // step * step, rows.stop, step):
                 within = slice(max(rows.start - start, 0), min(rows.stop - start, step))
-                found.append(part(start).of_rows(within))
-            return found[0] if len(found) == 1 else type(found[0]).of_other_rows(found)
+                pieces.append(part(start).distribution(within))
+            if len(pieces) == 1:
+                return pieces[0]
+            return type(pieces[0]).concatenate_rows(pieces)
 
-        return cls(n_rows, of_rows, first.block)
+        return cls(n_rows, distribution, first.block)
 
     def whole(self) -> Predictive:
-        """The predictive of all rows at once."""
-        return self.of_rows(slice(0, self.n_rows))
+        """Predictive distribution of all rows at once."""
+        return self.distribution(slice(0, self.n_rows))
 
     def blocks(self) -> Iterator[tuple[slice, Predictive]]:
-        """All rows, some at a time, and their predictive."""
+        """Yield slices that cover all rows, with their predictive distributions."""
         for start in range(0, self.n_rows, self.block):
             rows = slice(start, min(start + self.block, self.n_rows))
-            yield rows, self.of_rows(rows)
+            yield rows, self.distribution(rows)
 
 
 def mean_and_covariance(opened: PredictiveBlocks) -> tuple[np.ndarray, np.ndarray]:
-    """Of all rows, (rows[, targets]) and (rows, targets, targets)."""
-    parts = [(one.mean(), one.covariance()) for _, one in opened.blocks()]
+    """Mean (rows[, targets]) and covariance (rows, targets, targets) of all rows."""
+    parts = [(block.mean(), block.covariance()) for _, block in opened.blocks()]
     means, covariances = zip(*parts, strict=True)
     return np.concatenate(means), np.concatenate(covariances)
 
 
 class PredictiveMixin:
-    """What the predictives of numbers and of classes have."""
+    """Methods of regressors and classifiers with a predictive distribution."""
 
     def _open_predictive(self, X) -> PredictiveBlocks:
         raise NotImplementedError
@@ -132,40 +135,41 @@ class PredictiveMixin:
     ) -> Any: ...
     @default_settings
     def predict_uncertainty(self, X, kind=None, as_frame=False):
-        """How uncertain the predictions are (eq. 6, eq. 7).
+        """Estimate how uncertain the prediction of each row is.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         kind : str or list of str, default=None
-            A regressor's ``"total"`` (default), ``"epistemic"`` and ``"aleatoric"``;
-            a classifier's ``"entropy"`` (default), ``"mutual_information"``,
-            ``"variation_ratio"``, ``"expected_entropy"`` and ``"overlap"``; ``"all"``.
+            Kind of uncertainty, several kinds, or ``"all"``. Regressors:
+            ``"total"`` (default), ``"epistemic"`` and ``"aleatoric"`` standard
+            deviations. Classifiers: ``"entropy"`` (default), ``"mutual_information"``,
+            ``"variation_ratio"``, ``"expected_entropy"`` and ``"overlap"``.
         as_frame : bool, default=False
-            Whether to return a pandas DataFrame with a column per kind.
+            Whether to return a pandas DataFrame with one column per kind.
 
         Returns
         -------
         uncertainty : ndarray of shape (n_samples[, n_targets]), or dict of them
             A dict for a list of kinds or ``"all"``.
         """
-        blocks = (one for _, one in self._blocks(X))
+        blocks = (block for _, block in self._blocks(X))
         first = next(blocks)
         kinds = first.kinds
         kind = kinds[0] if kind is None else kind
 
         def compute(wanted):
-            parts = [one.uncertainty(wanted) for one in chain([first], blocks)]
+            parts = [block.uncertainty(wanted) for block in chain([first], blocks)]
             return {
                 name: np.concatenate([part[name] for part in parts]) for name in wanted
             }
 
-        values = chosen(kind, kinds, compute)
-        return framed(values, kind, X) if as_frame else values
+        values = select_kinds(kind, kinds, compute)
+        return to_frame(values, kind, X) if as_frame else values
 
     @default_settings
     def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
-        """Log density (classes and counts: log probability) of y (eq. 8).
+        """Log predictive density of y; for classes and counts log probability.
 
         Parameters
         ----------
@@ -175,18 +179,18 @@ class PredictiveMixin:
         Returns
         -------
         density : ndarray of shape (n_samples,)
-            Nats, of the density in y's units; joint over targets.
+            In nats, of the density in y's units; joint over targets.
 
         Raises
         ------
         ValueError
-            A label that a classifier does not know.
+            If y has a label that is not among a classifier's classes.
         """
 
-        def density(one, values):
-            if one.of_classes:
-                check_known(values, one.classes)
-            return one.log_density(values)
+        def density(block, values):
+            if block.of_classes:
+                check_known(values, block.classes)
+            return block.log_density(values)
 
         return self._at(X, y, density)
 
@@ -194,19 +198,19 @@ class PredictiveMixin:
     def sample_f(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
-        """Fixed posterior draws taken at random, without noise; see ``sample_y``."""
+        """Sample functions: posterior draws without noise; see ``sample_y``."""
         return self._sampled(
-            X, n_samples, random_state, lambda one, draws, _: one.sample_f(draws)
+            X, n_samples, random_state, lambda block, draws, _: block.sample_f(draws)
         )
 
     @default_settings
     def sample_y(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
-        """Draws of y.
+        """Sample y from the predictive distribution.
 
-        A sample takes one of the fixed posterior draws at random, coherent over rows,
-        with independent noise.
+        Each sample uses one of the fixed posterior draws, selected at random, for all
+        rows, with independent observation noise in every row.
 
         Parameters
         ----------
@@ -219,51 +223,52 @@ class PredictiveMixin:
         y : ndarray of shape (n_samples_X[, n_targets], n_samples)
         """
         return self._sampled(
-            X, n_samples, random_state, lambda one, *how: one.sample(*how)
+            X, n_samples, random_state, lambda block, *how: block.sample(*how)
         )
 
-    def _at(self, X, y, function, of_numbers=None):
+    def _at(self, X, y, function, method=None):
         y = np.asarray(y)
         check_consistent_length(X, y)
-        blocks = self._blocks(X, of_numbers)
-        return np.concatenate([function(one, y[rows]) for rows, one in blocks])
+        blocks = self._blocks(X, method)
+        return np.concatenate([function(block, y[rows]) for rows, block in blocks])
 
     def _sampled(self, X, n_samples, random_state, sample):
-        picks, noise = np.random.default_rng(stream_of(random_state)).spawn(2)
+        seed = seed_from(random_state)
+        draw_random, noise_random = np.random.default_rng(seed).spawn(2)
         parts: list[np.ndarray] = []
-        for _, one in self._blocks(X):
+        for _, block in self._blocks(X):
             if not parts:
-                draws = picks.integers(one.n_draws, size=n_samples)
-            parts.append(sample(one, draws, noise))
+                draws = draw_random.integers(block.n_draws, size=n_samples)
+            parts.append(sample(block, draws, noise_random))
         return np.concatenate(parts)
 
-    def _blocks(self, X, of_numbers=None) -> Iterator[tuple[slice, Predictive]]:
-        """The predictive of every block of rows.
+    def _blocks(self, X, method=None) -> Iterator[tuple[slice, Predictive]]:
+        """Yield the predictive distribution of every block of rows.
 
-        of_numbers : str, the method asked for, where classes have none of the kind
+        method : str, name of a method that only regressors have
         """
         if num_samples(X) == 0:
             raise ValueError("`X` must have at least one row; got none.")
-        for rows, one in self._open_predictive(X).blocks():
-            if of_numbers and one.of_classes:
+        for rows, block in self._open_predictive(X).blocks():
+            if method and block.of_classes:
                 raise TypeError(
-                    f"`{of_numbers}` needs a regressor; got the predictive of classes. "
-                    "For classifiers there are predict_proba, predict_uncertainty and "
-                    "log_predictive_density."
+                    f"`{method}` needs a regressor; got the predictive distribution of "
+                    "a classifier. For classifiers use predict_proba, "
+                    "predict_uncertainty or log_predictive_density."
                 )
-            yield rows, one
+            yield rows, block
 
 
 class RegressionPredictiveMixin(PredictiveMixin):
-    """What only the predictives of numbers have."""
+    """Methods of regressors with a predictive distribution."""
 
     @default_settings
     def predict_quantile(self, X: MatrixLike, q: float | Sequence[float]) -> Array:
-        """Quantiles of the predictive mixture of all draws.
+        """Quantiles of the predictive distribution, the mixture of all draws.
 
-        Behind a target transform they are the transformed quantiles, which is exact
-        for a monotone transform of each target. Of counts the quantile is the smallest
-        one whose distribution function reaches q.
+        If y is transformed, these are the transformed quantiles, which is exact for a
+        monotone transform of each target. For counts, a quantile is the smallest count
+        whose cumulative probability reaches q.
 
         Parameters
         ----------
@@ -273,13 +278,13 @@ class RegressionPredictiveMixin(PredictiveMixin):
         Returns
         -------
         quantile : ndarray of shape (n_samples[, n_targets][, n_levels])
-            In y's units; the last axis where q is a sequence.
+            In y's units; the last axis exists if q is a sequence.
         """
         levels = checked_levels(q)
         result = np.concatenate(
             [
-                np.stack([one.quantile(level) for level in levels], axis=-1)
-                for _, one in self._blocks(X, "predict_quantile")
+                np.stack([block.quantile(level) for level in levels], axis=-1)
+                for _, block in self._blocks(X, "predict_quantile")
             ]
         )
         return result if np.ndim(q) else result[..., 0]
@@ -291,36 +296,39 @@ class RegressionPredictiveMixin(PredictiveMixin):
         coverage: float | Sequence[float] = 0.9,
         kind: str = "equal_tailed",
     ) -> Array:
-        """Interval of the predictive mixture that holds y with a given probability.
+        """Prediction interval that contains y with a given probability.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         coverage : float or sequence of float in (0, 1), default=0.9
-            Probability inside; of counts at least.
+            Probability that y is inside; for counts at least this probability.
         kind : {"equal_tailed", "highest_density"}, default="equal_tailed"
-            Half of the rest on each side, or the shortest interval. The latter takes
-            about forty times as long; its probability is exact, its ends are within
-            about 1e-5 of their levels.
+            ``"equal_tailed"``: y is below and above with equal probability.
+            ``"highest_density"``: the shortest interval. It takes about forty times as
+            long. Its probability is exact; its bounds are accurate to about 1e-5 of
+            their levels.
 
         Returns
         -------
         interval : ndarray of shape (n_samples[, n_targets][, n_coverages], 2)
-            Lower and upper end in y's units, ``lower, upper = interval.T``; the axis
-            before the last where ``coverage`` is a sequence.
+            Lower and upper bound in y's units, ``lower, upper = interval.T``; the axis
+            of coverages exists if ``coverage`` is a sequence.
         """
         coverages = checked_coverages(coverage)
         blocks = self._blocks(X, "predict_interval")
-        result = np.concatenate([one.interval(coverages, kind) for _, one in blocks])
+        result = np.concatenate(
+            [block.interval(coverages, kind) for _, block in blocks]
+        )
         return result if np.ndim(coverage) else result[..., 0, :]
 
     @default_settings
     def predictive_cdf(self, X: MatrixLike, y: ArrayLike) -> Array:
-        """Distribution function of the predictive mixture at y.
+        """Cumulative distribution function of the predictive distribution, at y.
 
-        Where the predictive is right, these values are uniform in [0, 1] (the
-        probability integral transform; Gneiting, Balabdaoui & Raftery 2007); of counts,
-        which share values, it is larger than that.
+        Use it to check calibration. If the predictive distribution is correct, the
+        values are uniform in [0, 1] (the probability integral transform; Gneiting,
+        Balabdaoui & Raftery 2007). For counts, which have ties, they are larger.
 
         Parameters
         ----------
@@ -331,14 +339,14 @@ class RegressionPredictiveMixin(PredictiveMixin):
         -------
         probability : ndarray of shape (n_samples,) or (n_samples, n_targets)
         """
-        return self._at(X, y, lambda one, values: one.cdf(values), "predictive_cdf")
+        return self._at(X, y, lambda block, values: block.cdf(values), "predictive_cdf")
 
     @default_settings
     def crps(self, X: MatrixLike, y: ArrayLike) -> Array:
-        """Continuous ranked probability score; smaller is better.
+        """Continuous ranked probability score (CRPS) of each row; smaller is better.
 
-        Exact for Gaussian mixtures and counts; behind a monotone, smooth target
-        transform by quadrature, within 2e-4 of its value; otherwise by quantiles of 200
+        Exact for Gaussian mixtures and counts. If y has a monotone, smooth transform,
+        by quadrature, within 2e-4 of the exact value. Otherwise by quantiles at 200
         levels [Gneiting & Raftery 2007].
 
         Parameters
@@ -349,16 +357,16 @@ class RegressionPredictiveMixin(PredictiveMixin):
         Returns
         -------
         crps : ndarray of shape (n_samples,)
-            In y's units, the mean over targets.
+            In y's units, averaged over targets.
         """
-        return self._at(X, y, lambda one, values: one.crps(values), "crps")
+        return self._at(X, y, lambda block, values: block.crps(values), "crps")
 
 
 def checked_levels(q) -> list[float]:
-    """One level or a sequence of them as a list; each in (0, 1)."""
+    """Check one level or a sequence of levels, each in (0, 1); return a list."""
     levels = list(np.atleast_1d(np.asarray(q, dtype=object)))
     if not levels:
-        raise ValueError("`q` must be a number in (0, 1), or a list of some; got none.")
+        raise ValueError("`q` must be a number in (0, 1), or a list of them; got none.")
     for level in levels:
         if isinstance(level, bool | np.bool_) or not isinstance(
             level, int | float | np.number
@@ -369,8 +377,8 @@ def checked_levels(q) -> list[float]:
     return [float(level) for level in levels]
 
 
-def stream_of(random_state):
-    """A seed for NumPy's generators from scikit-learn's random_state."""
+def seed_from(random_state):
+    """Convert scikit-learn's random_state to a seed for NumPy's generators."""
     if random_state is None:
         return None
     state = numpy_random_state(random_state)

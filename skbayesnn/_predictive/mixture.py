@@ -1,11 +1,10 @@
-"""The predictive of a few rows of a regression as a mixture, all draws held.
+"""Predictive distribution of a few rows of a regression, as a mixture of all draws.
 
-It never asks which likelihood its components come from.
+This module does not depend on the likelihood that the components come from.
 
-Where the inverse of a target transform is defined, and what y is beyond that.
-
-A network's predictive has all real numbers in it; the inverse of a power, of a root or
-of a bounded function has not. Beyond its domain y stays at the limit that it comes to.
+If y has a target transform, the predictive distribution of the transformed target
+contains all real numbers, but the inverse of a power, a root or a bounded function is
+defined on a part of them only. Beyond this domain y keeps its limit.
 """
 
 import math
@@ -29,42 +28,42 @@ from skbayesnn._distributions.quantiles import intervals
 from skbayesnn._predictive.recalibration import QuantileMap, log_density_of_scale
 from skbayesnn._predictive.summaries import REGRESSION_KINDS
 
-# ---- where the inverse of a target transform is defined, and what y is beyond that
+# ---- domain of the inverse of a target transform, and y beyond it
 
-# Where the inverse may be defined for a search to begin.
+# Points at which the search tries whether the inverse is defined.
 _STARTS = (0.0, 1.0, -1.0)
-# Distances at which the end of the domain is looked for, and then pieces of a bracket,
-# as often as a double has bits.
+# Distances at which the bound of the domain is searched; then the bracket is divided
+# into pieces, until all bits of a double are used.
 _DISTANCES = np.ldexp(1.0, np.arange(-20, 401))
 _PIECES, _PASSES = 128, 10
-# So many of the distances may be too far to ask for.
+# Numbers of distances to try, because a transformer may refuse points that are too far.
 _REACHES = (len(_DISTANCES), 80, 25)
-# A y so large that its image is that of infinity, and how near that is.
+# A y whose image is as good as that of infinity, and the relative tolerance for that.
 _LARGE, _NEAR = 1e300, 1e-6
 
 
 @dataclass(frozen=True)
 class Domain:
-    """Of the inverse of a transform, per target.
+    """Domain of the inverse of a transform, per target.
 
     Parameters
     ----------
-    ends : ndarray of shape (2, targets)
-        Lowest and highest transformed values that have an inverse; may be infinite.
+    bounds : ndarray of shape (2, targets)
+        Lowest and highest transformed values with an inverse; may be infinite.
     limits : ndarray of shape (2, targets)
-        y beyond them.
+        Values of y beyond them.
     """
 
-    ends: np.ndarray
+    bounds: np.ndarray
     limits: np.ndarray
 
     @classmethod
     def of(cls, transform: Any, n_targets: int) -> "Domain":
-        """Of a fitted transformer of scikit-learn.
+        """Find the domain of a fitted transformer of scikit-learn.
 
-        It is looked for once, and the same whatever rows are predicted.
+        The search does not depend on the rows to be predicted.
         """
-        # scikit-learn warns of the NaN that are looked for.
+        # scikit-learn warns of NaN, which are expected here.
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             sides = [
@@ -75,9 +74,9 @@ class Domain:
         return cls(both[..., 0], both[..., 1])
 
     def inverse(self, transform: Any, values: np.ndarray) -> np.ndarray:
-        """y of transformed values, (rows, targets)."""
-        low, high = self.ends
-        if np.isinf(self.ends).all():
+        """Convert transformed values to y, (rows, targets)."""
+        low, high = self.bounds
+        if np.isinf(self.bounds).all():
             return np.asarray(transform.inverse_transform(values))
         y = np.asarray(transform.inverse_transform(values.clip(low, high)))
         y = np.where(values < low, self.limits[0], y)
@@ -85,7 +84,7 @@ class Domain:
 
 
 def _side(transform, n_targets: int, target: int, sign: float) -> tuple[float, float]:
-    """End of the domain to one side, and y beyond it; infinite where there is none."""
+    """Bound of the domain on one side, and y beyond it; infinite, NaN if unbounded."""
 
     def at(points):
         values = np.full((len(points), n_targets), start)
@@ -105,27 +104,27 @@ def _side(transform, n_targets: int, target: int, sign: float) -> tuple[float, f
         points = np.linspace(points[first - 1], points[first], _PIECES)
         outside = np.isnan(at(points))
         outside[0], outside[-1] = False, True
-    end = points[int(outside.argmax()) - 1]
+    bound = points[int(outside.argmax()) - 1]
     for y in (_LARGE, -_LARGE):
         image = _image(transform, n_targets, target, y)
-        if abs(image - end) <= _NEAR * max(abs(end - start), abs(end)):
-            return end, np.copysign(np.inf, y)
-    return end, float(at(np.array([end]))[0])
+        if abs(image - bound) <= _NEAR * max(abs(bound - start), abs(bound)):
+            return bound, np.copysign(np.inf, y)
+    return bound, float(at(np.array([bound]))[0])
 
 
 def _far(at, start: float, sign: float) -> tuple[np.ndarray, np.ndarray]:
-    """Points ever farther away, and whether each is outside of the domain."""
+    """Points at increasing distances, and whether each is outside of the domain."""
     for reach in _REACHES:
         points = start + sign * np.concatenate([[0.0], _DISTANCES[:reach]])
         try:
             return points, np.isnan(at(points))
-        except ValueError:  # a transformer that is asked for an infinite value
+        except ValueError:  # the transformer refuses infinite values
             continue
     return points, np.zeros(len(points), dtype=bool)
 
 
 def _image(transform, n_targets: int, target: int, y: float) -> float:
-    """Of a large y; NaN where the transform refuses it."""
+    """Transform of a large y; NaN if the transformer refuses it."""
     values = np.ones((1, n_targets))
     values[0, target] = y
     try:
@@ -134,37 +133,37 @@ def _image(transform, n_targets: int, target: int, y: float) -> float:
         return np.nan
 
 
-# ---- The predictive of a few rows of a regression as a mixture, all draws held
+# ---- the mixture
 
-# Quadrature nodes per component, for moments behind a target transform.
+# Quadrature nodes per component, for moments of y with a target transform.
 N_NODES = 15
-# Share of the draws' spread below which noise is little to the CRPS behind a transform.
+# The CRPS with a transform may ignore noise below this share of the draws' spread.
 LITTLE_NOISE = 0.05
-# Nodes of the std after a recalibration of the levels.
+# Quadrature nodes for the standard deviation after a recalibration of the levels.
 N_STD_NODES = 32
-# Standard deviations from the mean at which a transform must go one way.
+# Standard deviations from the mean between which a transform must be monotone.
 _PATH = np.linspace(-2, 2, 9)
-# The map of a target without one.
+# Maps of a target that is not recalibrated.
 _UNCHANGED = (QuantileMap(np.array([0.0, 1.0]), np.array([0.0, 1.0])),)
 
 
 @dataclass(frozen=True)
 class MixturePredictive:
-    """The equal-weight mixture of all draws of a regression.
+    """Mixture of all draws of a regression, with equal weights.
 
     Parameters
     ----------
     components : Components
-        Of the target as the network knows it.
+        Distributions of the network's target, one per draw.
     flat : bool
-        Whether results drop the target axis.
+        Whether results have no axis of targets.
     scaling : Scaling, optional
-        From the network's scale to that target's units; None where it is in them.
+        From the network's scale to the target's units; None if they are the same.
     transform : object, optional
-        scikit-learn transformer from y to that target; results are mapped back.
+        scikit-learn transformer from y to the target; results are converted back to y.
     maps : tuple of QuantileMap, optional
-        A recalibration of the levels per target.
-    dtype : of quantiles, intervals and samples
+        Recalibration of the levels, per target.
+    dtype : dtype of quantiles, intervals and samples
     """
 
     components: Components
@@ -179,16 +178,16 @@ class MixturePredictive:
 
     @classmethod
     def pooled(cls, parts, n_draws=None):
-        """The mixture of mixtures, which weigh alike.
+        """Pool several distributions into one mixture, with equal weights.
 
-        n_draws : of each part, which then weighs as many; a sequence of int
+        n_draws : sequence of int, number of draws of each part, which is its weight
         """
         parts = [part.in_units_of_target() for part in parts]
         if any(part.maps is not None for part in parts):
             raise TypeError(
-                "isotonic recalibration of the members of an ensemble gives no mixture "
-                "of draws. Put CalibratedUncertaintyRegressor around the ensemble, "
-                "not inside."
+                "members of an ensemble must not have an isotonic recalibration, which "
+                "is not a mixture of draws. Put CalibratedUncertaintyRegressor around "
+                "the ensemble, not inside."
             )
         probe = parts[0].components.mean[:1]
         back = [part._back(probe) for part in parts]
@@ -204,17 +203,17 @@ class MixturePredictive:
             components = _even(components)
         else:
             pairs = zip(components, n_draws, strict=True)
-            components = [one.resized(n) for one, n in pairs]
+            components = [part.resized(n) for part, n in pairs]
         joined = type(components[0]).concatenated(components, axis=0)
         return cls(joined, parts[0].flat, transform=parts[0].transform)
 
     @classmethod
-    def of_other_rows(cls, parts):
-        """One predictive of the rows of several, one after the other."""
+    def concatenate_rows(cls, parts):
+        """Concatenate the rows of several distributions."""
         parts = [part.in_units_of_target() for part in parts]
         if any(part.transform is not None or part.maps is not None for part in parts):
             raise TypeError(
-                "the predictives of other rows must be in y's own units, without a "
+                "only distributions in y's own units can be concatenated, without a "
                 "target transform or a recalibration."
             )
         n_draws = max(part.n_draws for part in parts)
@@ -224,12 +223,12 @@ class MixturePredictive:
         return replace(parts[0], components=joined)
 
     @classmethod
-    def side_by_side(cls, parts):
-        """Independent predictives of several targets."""
+    def join_targets(cls, parts):
+        """Join independent distributions of several targets."""
         if any(part.transform is not None for part in parts):
             raise TypeError(
-                "the targets of MultiOutputRegressor must have no transforms of their "
-                "own. Put TransformedTargetRegressor around it, not inside."
+                "the models inside MultiOutputRegressor must not transform their "
+                "targets. Put TransformedTargetRegressor around it, not inside."
             )
         parts = [part.in_units_of_target() for part in parts]
         maps = [part.maps or _UNCHANGED * part.components.n_targets for part in parts]
@@ -242,53 +241,54 @@ class MixturePredictive:
         )
 
     def in_units_of_target(self):
-        """The same with components in the target's own units."""
+        """Convert the components to the target's own units."""
         if self.scaling is None:
             return self
         components = self.scaling.components_from_network(self.components)
         return replace(self, components=components, scaling=None, dtype=np.float64)
 
-    def behind(self, transform, *, flat: bool):
-        """The predictive of y where the present target is ``transform(y)``."""
+    def with_target_transform(self, transform, *, flat: bool):
+        """Distribution of y, if the present target is ``transform(y)``."""
         if self.components.discrete:
             raise TypeError(
-                "a predictive of counts cannot be had behind a target transform, which "
-                "would have to keep whole numbers. Fit the counts themselves, without "
+                "counts must not have a target transform, because transformed values "
+                "are not whole numbers. Fit the counts directly, without "
                 "TransformedTargetRegressor."
             )
-        own = self.in_units_of_target()
+        in_units = self.in_units_of_target()
         if self.transform is not None:
             transform = make_pipeline(transform, self.transform)
-        return replace(own, transform=transform, flat=flat)
+        return replace(in_units, transform=transform, flat=flat)
 
     def scaled(self, factor, bound=np.inf):
-        """All draws and their noise spread about the mean by ``factor`` (targets,).
+        """Spread all draws and their noise about the mean by ``factor``, (targets,).
 
-        bound : as of ``Components.spread``
+        bound : as in ``Components.spread``
         """
         self.check_not_mapped()
-        own = self.in_units_of_target()
-        components = own.components.spread(own.components.mean.mean(0), factor, bound)
-        return replace(own, components=components)
+        in_units = self.in_units_of_target()
+        components = in_units.components
+        components = components.spread(components.mean.mean(0), factor, bound)
+        return replace(in_units, components=components)
 
     def corrected(self, factor, bound):
-        """``scaled``, by what ``densities_of_factor`` is of."""
+        """Apply a factor that ``densities_of_factor`` evaluates; same as ``scaled``."""
         return self.scaled(factor, bound)
 
     @property
     def counts(self) -> bool:
-        """Whether it is of whole numbers from 0 on."""
+        """Whether y is a count: 0, 1, 2, ..."""
         return self.components.discrete
 
     @property
     def has_spread(self) -> bool:
-        """Whether it is of real numbers that are not behind a transform."""
+        """Whether the spread can be scaled: real numbers without a transform."""
         return not self.components.discrete and self.transform is None
 
     def densities_of_factor(self, y, bound):
-        """Log factor of the spread -> log density of y, (rows,), for every target.
+        """Return functions, one per target: log factor to log density of y, (rows,).
 
-        None where a spread is nothing that can be multiplied.
+        Empty if the spread cannot be scaled.
         """
         if not self.has_spread:
             return []
@@ -300,12 +300,12 @@ class MixturePredictive:
         ]
 
     def mapped(self, maps):
-        """With the levels of every target recalibrated."""
+        """Recalibrate the levels of every target."""
         self.check_not_mapped()
         return replace(self.in_units_of_target(), maps=tuple(maps))
 
     def check_not_mapped(self) -> None:
-        """Refuse to go on where the levels are recalibrated already."""
+        """Raise if the levels are recalibrated already."""
         if self.maps is not None:
             raise TypeError(
                 "an isotonic recalibration cannot be recalibrated again. Put one "
@@ -314,17 +314,17 @@ class MixturePredictive:
 
     @property
     def n_draws(self) -> int:
-        """Components of the mixture."""
+        """Number of components of the mixture."""
         return self.components.n_draws
 
     def mean(self) -> np.ndarray:
-        """E y (eq. 5), (rows[, targets])."""
+        """Mean of y, (rows[, targets])."""
         return self._values(self._component_moments()[0].mean(0))
 
     def uncertainty(self, kinds) -> dict[str, np.ndarray]:
-        """Standard deviations (eq. 6): {kind: (rows[, targets])}.
+        """Standard deviations of y: {kind: (rows[, targets])}.
 
-        A recalibration of the levels scales both parts alike.
+        A recalibration of the levels scales both parts equally.
         """
         means, variances = self._component_moments()
         with np.errstate(invalid="ignore"):
@@ -336,66 +336,66 @@ class MixturePredictive:
         return {kind: self._shaped(factor * stds[kind]) for kind in kinds}
 
     def covariance(self) -> np.ndarray:
-        """Of the targets of a row, (rows, targets, targets).
+        """Covariance of the targets within a row, (rows, targets, targets).
 
-        A recalibration of the levels keeps their correlation.
+        A recalibration of the levels does not change the correlations.
         """
         means, variances = self._component_moments()
-        apart = means - means.mean(0)
-        of_draws = np.einsum("drs,drt->rst", apart, apart) / len(apart)
+        deviation = means - means.mean(0)
+        covariance = np.einsum("drs,drt->rst", deviation, deviation) / len(deviation)
         diagonal = np.arange(means.shape[2])
-        of_draws[:, diagonal, diagonal] += variances.mean(0)
+        covariance[:, diagonal, diagonal] += variances.mean(0)
         if self.maps is None:
-            return of_draws
-        std = np.sqrt(of_draws[:, diagonal, diagonal])
+            return covariance
+        std = np.sqrt(covariance[:, diagonal, diagonal])
         factor = self._std_of_mapped() / std
-        return of_draws * factor[:, :, None] * factor[:, None, :]
+        return covariance * factor[:, :, None] * factor[:, None, :]
 
     def quantile(self, level: float) -> np.ndarray:
-        """(rows[, targets]); exact for a transform that is monotone per target."""
+        """Quantile, (rows[, targets]); exact for a monotone transform per target."""
         return self._values(self._quantile(level))
 
     def interval(self, coverages, kind: str) -> np.ndarray:
-        """(rows[, targets], coverages, 2)."""
+        """Prediction intervals, (rows[, targets], coverages, 2)."""
         shape = self.components.mean.shape[1:]
         if self.transform is None:
-            # The shortest one is so in any units: they are changed at the end.
-            ends = intervals(self._quantile_inside, shape, coverages, kind)
-            return self._values(self._back(ends, axis=1))
+            # The shortest interval is the same in any units: convert at the end.
+            bounds = intervals(self._quantile_inside, shape, coverages, kind)
+            return self._values(self._back(bounds, axis=1))
         return self._values(intervals(self._quantile, shape, coverages, kind))
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
-        """F(y), (rows[, targets]); y (rows[, targets])."""
+        """Distribution function F(y), (rows[, targets]); y (rows[, targets])."""
         y = self._columns(y)
         with np.errstate(invalid="ignore", divide="ignore"):
             forward, _ = self._forward(y)
         outside = np.isnan(forward)
         share = self._share(np.where(outside, 0.0, forward))
         share = np.where(self._rising, share, 1 - share)
-        # y outside of the transform's domain lies beyond one of its ends.
+        # A y outside of the transform's domain lies beyond one of its bounds.
         if outside.any():
             share = np.where(outside, y > self._quantile(0.5), share)
         return self._shaped(share)
 
     def sample(self, draws: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """y of the given draws with noise, (rows[, targets], samples)."""
+        """Sample y from the given draws, with noise, (rows[, targets], samples)."""
         samples = self.components.draws(draws).sample(random)
         if self.maps is not None:
             samples = np.stack([self._remapped(sample) for sample in samples])
         return self._values(np.moveaxis(self._back(samples), 0, -1))
 
     def sample_f(self, draws: np.ndarray) -> np.ndarray:
-        """The given draws without noise, (rows[, targets], samples)."""
+        """Means of the given draws, without noise, (rows[, targets], samples)."""
         if self.maps is not None:
             raise TypeError(
-                "an isotonic recalibration is of y, with its noise, and says nothing "
-                "of the noise-free functions: take sample_y."
+                "an isotonic recalibration changes y including its noise; it has no "
+                "noise-free functions: take sample_y."
             )
         means = self.components.mean[draws]
         return self._values(np.moveaxis(self._back(means), 0, -1))
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
-        """Eq. 8, (rows,), nats, of y in its own units; y (rows[, targets])."""
+        """Log density of y in its own units, (rows,); y (rows[, targets])."""
         y = self._columns(y)
         with np.errstate(invalid="ignore", divide="ignore"):
             forward, log_slope = self._forward(y)
@@ -403,39 +403,39 @@ class MixturePredictive:
             density = self._log_mixture(forward, slice(None))
         else:
             density = self._log_mapped(forward)
-        # y outside of the transform's domain (the log of a negative number) is NaN.
+        # Outside of the domain (the log of a negative number) the transform is NaN.
         outside = np.isnan(forward).any(-1) & np.isfinite(y).all(-1)
         return np.where(outside, -np.inf, density + log_slope)
 
     def crps(self, y: np.ndarray) -> np.ndarray:
-        """Continuous ranked probability score, mean over targets; (rows,)."""
+        """Continuous ranked probability score, averaged over targets; (rows,)."""
         y = self._columns(y)
         if self.maps is not None:
             return crps_by_quantiles(y, self._quantile).mean(-1)
         if self.transform is None:
-            own = self.in_units_of_target()
-            return own.components.mixture_crps(y).mean(-1)
-        return self._crps_behind(y).mean(-1)
+            return self.in_units_of_target().components.mixture_crps(y).mean(-1)
+        return self._transformed_crps(y).mean(-1)
 
-    def _crps_behind(self, y) -> np.ndarray:
-        """Behind a target transform, (rows, targets).
+    def _transformed_crps(self, y) -> np.ndarray:
+        """CRPS with a target transform, (rows, targets).
 
-        Within 2e-4 of the score for a smooth transform; for one that is not monotone
-        by nodes, which is some per cent off where noise is most of the spread.
+        Within 2e-4 of the exact score for a smooth transform. A transform that is not
+        monotone is handled by nodes, whose error is a few per cent if noise is most of
+        the spread.
         """
         with np.errstate(invalid="ignore", divide="ignore"):
             target, _ = self._forward(y)
-        own = self.components
-        score = crps_by_cdf(y, target, own, self._back)
-        # Draws far apart make steps of F, which their own nodes follow.
-        by_nodes = own.variance.mean(0) < np.square(LITTLE_NOISE) * own.mean.var(0)
+        score = crps_by_cdf(y, target, self.components, self._back)
+        # Draws that are far apart make steps in F, which the nodes of each draw follow.
+        spread = self.components.mean.var(0)
+        by_nodes = self.components.variance.mean(0) < np.square(LITTLE_NOISE) * spread
         by_nodes |= np.isnan(score)
         if by_nodes.any():
             score = np.where(by_nodes, self._crps_by_nodes(y), score)
         return score
 
     def _crps_by_nodes(self, y) -> np.ndarray:
-        """By the nodes of every draw, (rows, targets); for any transform."""
+        """CRPS by the nodes of every draw, (rows, targets); for any transform."""
         nodes, weights = self._nodes()
         points = nodes.reshape(-1, *nodes.shape[2:])
         if weights.ndim == 1:
@@ -446,7 +446,7 @@ class MixturePredictive:
             score = weighted_sample_crps(y, points, weights)
         infinite = np.isinf(nodes).any((0, 1))
         if infinite.any():
-            # Most quantiles are finite where a few of the nodes are not.
+            # If a few nodes are infinite, most quantiles are finite.
             with np.errstate(invalid="ignore"):
                 by_quantiles = crps_by_quantiles(y, self._quantile)
             by_quantiles = np.where(np.isnan(by_quantiles), np.inf, by_quantiles)
@@ -454,7 +454,7 @@ class MixturePredictive:
         return score
 
     def standard(self, y: np.ndarray) -> np.ndarray:
-        """y in the units of the components, (rows, targets)."""
+        """Convert y to the units of the components, (rows, targets)."""
         return self._forward(self._columns(y))[0]
 
     def level(self, y: np.ndarray) -> np.ndarray:
@@ -462,7 +462,7 @@ class MixturePredictive:
         return self._share(self.standard(y))
 
     def _columns(self, y) -> np.ndarray:
-        """y as (rows, targets), float64, checked."""
+        """Check y and convert it to (rows, targets), float64."""
         y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
         n_targets = self.components.n_targets
         if y.shape[1] != n_targets:
@@ -474,7 +474,7 @@ class MixturePredictive:
         return y
 
     def _quantile(self, level) -> np.ndarray:
-        """(rows, targets); level a float or (rows, targets)."""
+        """Quantile of y, (rows, targets); level a float or (rows, targets)."""
         y = self._back(self._quantile_inside(level))
         if self.transform is None:
             return y
@@ -489,22 +489,22 @@ class MixturePredictive:
 
     @cached_property
     def _median(self) -> np.ndarray:
-        """(rows, targets)."""
+        """Median of y, (rows, targets)."""
         return self._back(self._quantile_inside(0.5))
 
     def _refuse_turns(self, turns) -> None:
-        """Say in which rows, (rows,) bool, the inverse does not go one way."""
+        """Raise if the transform's inverse is not monotone; turns : (rows,), bool."""
         if turns.any():
             raise ValueError(
                 "quantiles, intervals and distribution functions need a target "
-                "transform that is monotone where the predictive is; got "
-                f"{' '.join(repr(self.transform).split())}, whose inverse rises and "
-                f"falls there in {turns.sum()} of {len(turns)} rows. Take sample_y, or "
-                "a transform that is monotone for all y."
+                "transform that is monotone in the range of the predictive "
+                f"distribution; got {' '.join(repr(self.transform).split())}, whose "
+                f"inverse rises and falls in {turns.sum()} of {len(turns)} rows. Take "
+                "sample_y, or a transform that is monotone for all y."
             )
 
     def _quantile_inside(self, level) -> np.ndarray:
-        """The same in the components' units."""
+        """Quantile in the units of the components, (rows, targets)."""
         level = np.broadcast_to(level, self.components.mean.shape[1:])
         return self._at_share(np.where(self._rising, level, 1 - level))
 
@@ -516,40 +516,41 @@ class MixturePredictive:
     def _at_share(self, share):
         """Inverse of ``_share``."""
         if self.maps is not None:
-            share = _each([one.inverse for one in self.maps], share)
+            share = _each([quantile_map.inverse for quantile_map in self.maps], share)
             share = share.clip(np.finfo(float).tiny, 1 - np.finfo(float).epsneg)
         return self.components.mixture_quantile(share)
 
     def _remapped(self, target):
-        """Where the recalibration moves values of the uncalibrated mixture."""
+        """Apply the recalibration to values of the uncalibrated mixture."""
         return self._at_share(self.components.mixture_cdf(target))
 
     def _log_mixture(self, target, which) -> np.ndarray:
-        """Log density of some targets under the uncalibrated mixture, (rows,)."""
+        """Log density of selected targets under the uncalibrated mixture, (rows,)."""
         return self.components.targets(which).mixture_log_density(target[:, which])
 
     def _log_mapped(self, target) -> np.ndarray:
         """Log density after recalibration, (rows,).
 
-        Every margin is changed by itself and the copula is kept: log p(t(z)), with
-        t(z) the value of the uncalibrated mixture that is moved to z, and the slopes
-        dt / dz of the margins.
+        The recalibration changes the margins and keeps the copula: log p(t(z)) plus the
+        log slopes dt / dz of the margins, where t(z) is the value of the uncalibrated
+        mixture that is mapped to z.
         """
         level = self.components.mixture_cdf(target)
         before = _each(self.maps, level)
         before = before.clip(np.finfo(float).tiny, 1 - np.finfo(float).epsneg)
         before = self.components.mixture_quantile(before)
         density = self._log_mixture(before, slice(None))
-        for j, one in enumerate(self.maps or ()):
+        for j, quantile_map in enumerate(self.maps or ()):
             margin = slice(j, j + 1)
-            density += one.log_slope(level[:, j]) + self._log_mixture(target, margin)
+            log_slope = quantile_map.log_slope(level[:, j])
+            density += log_slope + self._log_mixture(target, margin)
             density -= self._log_mixture(before, margin)
         return density
 
     def _std_of_mapped(self) -> np.ndarray:
-        """Standard deviation by Gauss-Hermite quadrature over levels."""
+        """Standard deviation after recalibration, by Gauss-Hermite quadrature."""
         points, weights = np.polynomial.hermite_e.hermegauss(N_STD_NODES)
-        # Beyond 8 a level is 1 to rounding; these nodes have weights below 1e-14.
+        # Beyond 8 a level rounds to 1; these nodes have weights below 1e-14.
         levels = ndtr(points.clip(-8, 8))
         nodes = np.stack([self._quantile(level) for level in levels])
         weights = weights / weights.sum()
@@ -559,37 +560,37 @@ class MixturePredictive:
     def _component_moments(self):
         """Mean and variance of y for every draw, (draws, rows, targets)."""
         if self.transform is None:
-            own = self.in_units_of_target().components
-            return own.mean, own.variance
+            components = self.in_units_of_target().components
+            return components.mean, components.variance
         nodes, weights = self._nodes()
         mean = _weighted_sum(weights, nodes)
         with np.errstate(invalid="ignore"):
             variance = _weighted_sum(weights, np.square(nodes - mean))
-        # Where y is infinite with some probability, so are its moments.
+        # If y is infinite with positive probability, so are its moments.
         return mean, np.where(np.isfinite(mean), variance, np.inf)
 
     def _nodes(self):
-        """Quadrature of y: (nodes, draws, rows, targets), weights as in ``nodes``."""
+        """Quadrature nodes of y, (nodes, draws, rows, targets), and their weights."""
         values, weights = self.components.nodes(N_NODES)
         return self._back(values), weights
 
     @cached_property
     def _about(self):
-        """Values of the network's target one std to either side of the mean."""
+        """y one standard deviation of the network's target below and above its mean."""
         centre = self.components.mean.mean(0)
         spread = np.sqrt(self.components.variance.mean(0))
         return self._back(centre - spread), self._back(centre + spread)
 
     @cached_property
     def _rising(self):
-        """Whether y rises with the network's target, (rows, targets) or a bool."""
+        """Whether y increases with the network's target, (rows, targets) or a bool."""
         if self.transform is None:
             return True
         means = self.components.mean
         centre = means.mean(0)
         spread = np.sqrt(self.components.variance.mean(0) + means.var(0))
         path = np.stack([self._back(centre + k * spread) for k in _PATH])
-        with np.errstate(invalid="ignore"):  # two infinite ends differ by nothing
+        with np.errstate(invalid="ignore"):  # two infinite values differ by nothing
             steps = np.nan_to_num(np.diff(path, axis=0), nan=0.0)
         rounding = 1e-9 * np.abs(np.where(np.isfinite(path), path, 0.0)).max(0)
         rising = (steps >= -rounding).all(0)
@@ -598,7 +599,7 @@ class MixturePredictive:
         return rising
 
     def _back(self, values: np.ndarray, axis: int = -1) -> np.ndarray:
-        """From the components' units to y, where targets are on an axis."""
+        """Convert from the components' units to y; ``axis`` is the axis of targets."""
         if self.scaling is not None:
             values = self.scaling.y_from_network(values, axis)
         if self.transform is None:
@@ -608,20 +609,20 @@ class MixturePredictive:
 
     @cached_property
     def _domain(self) -> Domain:
-        """Where the transform has an inverse."""
+        """Domain of the transform's inverse."""
         return Domain.of(self.transform, self.components.n_targets)
 
     def _forward(self, y: np.ndarray):
-        """In the components' units, and the log of the slope, summed over targets."""
+        """Convert y to the components' units; return also the log slope, summed."""
         if self.scaling is not None:
             return self.scaling.y_to_network(y), self.scaling.log_density_shift()
         if self.transform is None:
             return y, 0.0
         below, above = self._about
         with np.errstate(invalid="ignore"):
-            apart = np.abs(above - below)
-        apart = np.where(np.isfinite(apart), apart, 1.0)
-        step = 1e-6 * np.maximum(np.abs(y), 1e-3 * apart)
+            distance = np.abs(above - below)
+        distance = np.where(np.isfinite(distance), distance, 1.0)
+        step = 1e-6 * np.maximum(np.abs(y), 1e-3 * distance)
         up, down = (np.asarray(self.transform.transform(y + s)) for s in (step, -step))
         slope = np.abs(up - down) / (2 * step)
         return np.asarray(self.transform.transform(y)), np.log(slope).sum(-1)
@@ -630,34 +631,34 @@ class MixturePredictive:
         return values[:, 0] if self.flat else values
 
     def _values(self, values: np.ndarray) -> np.ndarray:
-        """Values of y as they are returned."""
+        """Values of y in the shape and precision in which they are returned."""
         return self._shaped(values).astype(self.dtype, copy=False)
 
 
 def _weighted_sum(weights, values) -> np.ndarray:
-    """Over the nodes in front; weights (nodes,), or as the values."""
+    """Sum over the first axis; weights (nodes,), or the shape of the values."""
     if weights.ndim == 1:
         return np.tensordot(weights, values, 1)
     return (weights * values).sum(0)
 
 
 def _each(functions, values) -> np.ndarray:
-    """One function per target."""
+    """Apply one function per target."""
     columns = zip(functions, values.T, strict=True)
     return np.stack([function(column) for function, column in columns], axis=-1)
 
 
 def _check_same_kind(components) -> None:
-    kinds = {type(one) for one in components}
+    kinds = {type(part) for part in components}
     if len(kinds) > 1:
         raise TypeError(
-            "predictives that are put together must have the same kind of noise; got "
-            f"{', '.join(sorted(kind.__name__ for kind in kinds))}. Give the members "
-            "one `likelihood`."
+            "distributions that are combined must have the same kind of noise; got "
+            f"{', '.join(sorted(kind.__name__ for kind in kinds))}. Give all members "
+            "the same `likelihood`."
         )
 
 
 def _even(components):
-    """With as many draws each (a point mass has one)."""
-    n_draws = math.lcm(*(one.n_draws for one in components))
-    return [one.repeated(n_draws // one.n_draws) for one in components]
+    """Repeat draws so that all parts have the same number (a point mass has one)."""
+    n_draws = math.lcm(*(part.n_draws for part in components))
+    return [part.repeated(n_draws // part.n_draws) for part in components]

@@ -1,6 +1,6 @@
-"""Held-out predictives and what came to pass -> a correction of the predictive.
+"""Estimate corrections of a predictive distribution from held-out rows.
 
-Pure NumPy, one target at a time.
+NumPy only, one target at a time.
 """
 
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from sklearn.isotonic import IsotonicRegression
 from skbayesnn._distributions.components import NO_OTHER_UNITS, Components
 from skbayesnn._distributions.map_factor import minimise_on_grid
 
-# Levels of a map's knots; a hundred times the rounding of a level next to 1.
+# Smallest distance of knots: a hundred times the rounding error of a level near 1.
 _APART = 1e-14
 
 
 def likeliest_scale(components: Components, y, weight) -> float:
-    """Factor s about the predictive mean m that makes y the likeliest.
+    """Estimate by maximum likelihood a factor that scales the mixture about its mean.
 
-    y' = m + s (y - m) spreads the mixture about its mean; s maximises the weighted log
-    density of y. Of one Gaussian it is the root mean squared standardised residual
+    y' = m + s (y - m) spreads the mixture about its mean m; s maximises the weighted
+    log density of y. For one Gaussian, s is the root mean squared standardised residual
     [Laves et al. 2020].
 
     components : of one target, (draws, rows, 1); y, weight : (rows,)
@@ -35,16 +35,16 @@ def likeliest_scale(components: Components, y, weight) -> float:
     def loss(log_scale):
         return -np.average(density(log_scale), weights=weight)
 
-    # 1 must not be missed.
-    ends = min(guess, 0.0) - 2, max(guess, 0.0) + 2
-    return float(np.exp(minimise_on_grid(loss, *ends)))
+    # The bounds of the search include s = 1.
+    bounds = min(guess, 0.0) - 2, max(guess, 0.0) + 2
+    return float(np.exp(minimise_on_grid(loss, *bounds)))
 
 
 def log_density_of_scale(components: Components, y, bound: float = np.inf):
-    """log s -> log density of y, (rows,), of the mixture spread about its mean by s.
+    """Return a function: log s to log density of y, (rows,), of the scaled mixture.
 
     components : of one target, (draws, rows, 1); y : (rows,)
-    bound : as of ``Components.spread``
+    bound : as in ``Components.spread``
     """
     centre = components.mean.mean(0)
 
@@ -60,12 +60,12 @@ def log_density_of_scale(components: Components, y, bound: float = np.inf):
 
 @dataclass(frozen=True)
 class QuantileMap:
-    """Level of the predictive -> share of y below it; piecewise linear, rising.
+    """Map from predicted level to observed share of y, piecewise linear, increasing.
 
     Parameters
     ----------
     level, share : ndarray of shape (knots,)
-        Both rise strictly from 0 to 1.
+        Both increase strictly from 0 to 1.
 
     References
     ----------
@@ -78,10 +78,10 @@ class QuantileMap:
 
     @classmethod
     def fit(cls, level, weight):
-        """From F(y) of held-out rows, with about sqrt(rows) pieces.
+        """Estimate from F(y) of held-out rows, with about sqrt(rows) pieces.
 
-        The isotonic regression of the shares on the levels has a step for every row,
-        and so no density; here it is thinned to knots at even shares.
+        The isotonic regression of the shares on the levels has a step at every row, and
+        therefore no density. It is thinned to knots at equally spaced shares.
 
         level, weight : (rows,)
         """
@@ -94,21 +94,21 @@ class QuantileMap:
         share = np.linspace(0, 1, int(np.ceil(np.sqrt(effective))) + 1)
         inner = np.interp(share[1:-1], isotonic.y_thresholds_, isotonic.X_thresholds_)
         knots = np.concatenate([[0.0], inner, [1.0]])
-        # Where many rows share one level the map would be a jump; the ends stay.
-        apart = (np.diff(knots[:-1]) > _APART) & (inner < 1 - _APART)
-        kept = np.concatenate([[True], apart, [True]])
-        return cls(knots[kept], share[kept])
+        # Drop knots of nearly equal level, at which the map would jump.
+        distinct = (np.diff(knots[:-1]) > _APART) & (inner < 1 - _APART)
+        keep = np.concatenate([[True], distinct, [True]])
+        return cls(knots[keep], share[keep])
 
     def __call__(self, level):
-        """Share of y below a level of the predictive."""
+        """Share of y below a predicted level."""
         return np.interp(level, self.level, self.share)
 
     def inverse(self, share):
-        """Level of the predictive below which a share of y lies."""
+        """Predicted level below which a share of y lies."""
         return np.interp(share, self.share, self.level)
 
     def log_slope(self, level):
-        """log d share / d level."""
+        """log(d share / d level)."""
         slope = np.diff(self.share) / np.diff(self.level)
         piece = np.searchsorted(self.level, level, side="right") - 1
         return np.log(slope[np.clip(piece, 0, len(slope) - 1)])

@@ -1,8 +1,13 @@
-"""Draws -> summaries (design equations 5 to 8). Pure NumPy, float64.
+"""Summaries of posterior draws, in NumPy and float64.
 
-Arrays have the draws axis in front, as the posterior streams them: means and noise
-variances ``(draws, rows, targets)``, or class probabilities ``(draws, rows, classes)``.
-The mixture has equal weights.
+The first axis of all arrays is the draws, which arrive in chunks: means m and noise
+variances v ``(draws, rows, targets)``, or class probabilities p ``(draws, rows,
+classes)``. All draws have equal weight. With mean, var over draws, and H the entropy::
+
+    E y = mean m                                                (eq. 5)
+    total variance = var m (epistemic) + mean v (aleatoric)     (eq. 6)
+    H(mean p) = mutual information + mean H(p)                  (eq. 7)
+    log density of y = log mean p(y | draw)                     (eq. 8)
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,21 +28,21 @@ CLASSIFICATION_KINDS = (
 OVERLAP_BINS = 20
 
 
-def chosen(kind, kinds: tuple[str, ...], compute):
-    """What ``compute`` says of one kind, or a dict of several.
+def select_kinds(kind, kinds: tuple[str, ...], compute):
+    """Compute one kind of summary, or a dict of several kinds.
 
     kind : one of ``kinds``, a list of them, or "all"
-    compute : callable, list of kinds -> dict with (at least) these
+    compute : callable, takes a list of kinds, returns a dict with (at least) these
 
     Raises
     ------
     ValueError
-        For a kind that is not among ``kinds``.
+        If a kind is not among ``kinds``.
     """
     if not isinstance(kind, str | Sequence | np.ndarray):
         raise TypeError(
-            f"`kind` must be a name, a list of names or 'all'; got {kind!r}. There are "
-            f"{', '.join(map(repr, kinds))}."
+            f"`kind` must be a name, a list of names or 'all'; got {kind!r}. The names "
+            f"are {', '.join(map(repr, kinds))}."
         )
     wanted = [kind] if isinstance(kind, str) and kind != "all" else kind
     wanted = list(kinds) if isinstance(kind, str) and kind == "all" else list(wanted)
@@ -53,13 +58,13 @@ def chosen(kind, kinds: tuple[str, ...], compute):
     return {name: values[name] for name in wanted}
 
 
-def framed(values, kind, X):
-    """What ``chosen`` gives, as a DataFrame with a column per kind.
+def to_frame(values, kind, X):
+    """Convert the result of ``select_kinds`` to a DataFrame with one column per kind.
 
-    values : ndarray (rows[, targets]), or dict of them; kind : as asked for
-    X : the input, whose index (if it has one) becomes the frame's
+    values : ndarray (rows[, targets]), or dict of them; kind : as in ``select_kinds``
+    X : input whose index, if any, becomes the index of the frame
 
-    Several targets get a column each, ``"total_0"``, ``"total_1"``, ...
+    Each of several targets has its own column, ``"total_0"``, ``"total_1"``, ...
     """
     try:
         import pandas
@@ -80,11 +85,11 @@ def framed(values, kind, X):
 
 
 def checked_coverages(coverage) -> list[float]:
-    """One coverage or a sequence of them as a list; each in (0, 1)."""
+    """Check one coverage or a sequence of them, each in (0, 1); return a list."""
     values = [coverage] if np.ndim(coverage) == 0 else list(coverage)
     if not values:
         raise ValueError(
-            "`coverage` must be a number in (0, 1), or a list of some; got none."
+            "`coverage` must be a number in (0, 1), or a list of them; got none."
         )
     for value in values:
         if isinstance(value, bool) or not isinstance(value, int | float | np.number):
@@ -98,17 +103,17 @@ def checked_coverages(coverage) -> list[float]:
 
 
 class Moments:
-    """Streaming eq. 5 and 6 over chunks of draws.
+    """Mean and variances (eq. 5 and 6), accumulated over chunks of draws.
 
-    Sums are taken about the first draw, so that a small spread on a large mean is
-    not lost to rounding.
+    Sums are relative to the first draw, so that rounding does not destroy a small
+    spread around a large mean.
     """
 
     def __init__(self):
         self.n_draws = 0
 
     def add(self, mean: np.ndarray, variance: np.ndarray) -> None:
-        """mean, variance : (draws, rows, targets)."""
+        """Add a chunk of draws; mean, variance : (draws, rows, targets)."""
         if self.n_draws == 0:
             self._origin = mean[0].astype(np.float64)
             self._sum = np.zeros_like(self._origin)
@@ -122,7 +127,7 @@ class Moments:
 
     @property
     def mean(self) -> np.ndarray:
-        """E y, eq. 5; (rows, targets)."""
+        """Mean of y, eq. 5; (rows, targets)."""
         return self._origin + self._sum / self.n_draws
 
     @property
@@ -138,43 +143,43 @@ class Moments:
 
 
 class MeanProbability:
-    """Streaming mean of class probabilities over draws."""
+    """Mean class probabilities, accumulated over chunks of draws."""
 
     def __init__(self):
         self.n_draws = 0
         self._sum: np.ndarray | float = 0.0
 
     def add(self, probability: np.ndarray) -> None:
-        """probability : (draws, rows, classes)."""
+        """Add a chunk of draws; probability : (draws, rows, classes)."""
         self._sum = self._sum + probability.sum(0, dtype=np.float64)
         self.n_draws += len(probability)
 
     @property
     def mean(self) -> np.ndarray:
-        """(rows, classes); rows sum to one."""
+        """Mean probabilities, (rows, classes); rows sum to one."""
         return self._sum / np.sum(self._sum, axis=-1, keepdims=True)
 
 
 class LogDensity:
-    """Streaming eq. 8: log of the mean of the draws' densities."""
+    """Log of the mean density of the draws (eq. 8), accumulated over chunks."""
 
     def __init__(self):
         self.n_draws = 0
         self._log_sum = -np.inf
 
     def add(self, log_density: np.ndarray) -> None:
-        """log_density : (draws, rows)."""
+        """Add a chunk of draws; log_density : (draws, rows)."""
         self._log_sum = np.logaddexp(self._log_sum, logsumexp(log_density, axis=0))
         self.n_draws += len(log_density)
 
     @property
     def value(self) -> np.ndarray:
-        """(rows,), nats."""
+        """Log predictive density, (rows,), in nats."""
         return self._log_sum - np.log(self.n_draws)
 
 
 def entropy(probability: np.ndarray) -> np.ndarray:
-    """-sum p log p over the last axis, nats."""
+    """Entropy, -sum p log p over the last axis, in nats."""
     logarithm = np.log(np.maximum(probability, np.finfo(np.float64).tiny))
     return np.abs(np.einsum("...c,...c->...", probability, logarithm))
 
@@ -184,10 +189,10 @@ def classification_uncertainty(
     kinds: Sequence[str],
     uniform: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    """Measures of eq. 7, {kind: (rows,)}, of draws that are never held all at once.
+    """Uncertainties of eq. 7, {kind: (rows,)}, computed from chunks of draws.
 
-    parts : returns class probabilities (draws, rows, classes) of some draws after the
-        other; it is called twice for ``"overlap"``
+    parts : returns the chunks, class probabilities (draws, rows, classes); it is called
+        twice for ``"overlap"``
     uniform : (draws,), in [0, 1): samples one label per draw for the variation ratio
     """
     mean = MeanProbability()
@@ -196,45 +201,45 @@ def classification_uncertainty(
         if not {"expected_entropy", "mutual_information"}.isdisjoint(kinds):
             expected = expected + entropy(probability.astype(np.float64)).sum(0)
         if "variation_ratio" in kinds:
-            own = uniform[mean.n_draws :][: len(probability)]
-            counts = counts + _label_counts(probability, own)
+            u = uniform[mean.n_draws :][: len(probability)]
+            counts = counts + _label_counts(probability, u)
         mean.add(probability)
-    of_mean, expected = entropy(mean.mean), expected / mean.n_draws
-    found = {
-        "entropy": of_mean,
+    mean_entropy, expected = entropy(mean.mean), expected / mean.n_draws
+    results = {
+        "entropy": mean_entropy,
         "expected_entropy": expected,
-        "mutual_information": np.maximum(of_mean - expected, 0.0),
+        "mutual_information": np.maximum(mean_entropy - expected, 0.0),
         # 1 - share of the modal label among those sampled one per draw [Gal16 3.3.1].
         "variation_ratio": 1 - counts.max(-1) / mean.n_draws,
     }
     if "overlap" in kinds:
-        found["overlap"] = _overlap(parts(), mean.mean)
-    return {kind: found[kind] for kind in kinds}
+        results["overlap"] = _overlap(parts(), mean.mean)
+    return {kind: results[kind] for kind in kinds}
 
 
 def _label_counts(probability: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """How many draws have each class as their sampled label, (rows, classes)."""
+    """Number of draws whose sampled label is each class, (rows, classes)."""
     n_draws, n_rows, n_classes = probability.shape
     labels = labels_at(
         probability, np.broadcast_to(uniform[:, None], (n_draws, n_rows))
     )
-    of_rows = (labels + n_classes * np.arange(n_rows)).ravel()
-    counts = np.bincount(of_rows, minlength=n_rows * n_classes)
+    cells = (labels + n_classes * np.arange(n_rows)).ravel()
+    counts = np.bincount(cells, minlength=n_rows * n_classes)
     return counts.reshape(n_rows, n_classes)
 
 
 def _overlap(parts: Iterable[np.ndarray], mean: np.ndarray) -> np.ndarray:
-    """Overlap of the draws' softmax values of the two likeliest classes, in [0, 1].
+    """Overlap of the draws' probabilities of the two most likely classes, in [0, 1].
 
     Bhattacharyya coefficient sum_bins sqrt(u v) of the two histograms over [0, 1].
     """
     top = np.argsort(mean, axis=-1)[:, -2:]
     counts = np.zeros((len(mean), 2, OVERLAP_BINS))
-    place = OVERLAP_BINS * np.arange(2 * len(mean)).reshape(-1, 2)
+    first_bin = OVERLAP_BINS * np.arange(2 * len(mean)).reshape(-1, 2)
     for probability in parts:
         values = np.take_along_axis(probability, top[None], axis=-1)
         bins = np.minimum((values * OVERLAP_BINS).astype(int), OVERLAP_BINS - 1)
-        found = np.bincount((place + bins).ravel(), minlength=counts.size)
-        counts += found.reshape(counts.shape)
+        chunk = np.bincount((first_bin + bins).ravel(), minlength=counts.size)
+        counts += chunk.reshape(counts.shape)
     counts /= counts.sum(-1, keepdims=True)
     return np.sqrt(counts[:, 0] * counts[:, 1]).sum(-1)

@@ -196,7 +196,7 @@ class OutOfFold:
         predictives = []
         for one in candidates:
             folds = [known[one.name, fold].predictive for fold in range(len(splits))]
-            predictives.append(type(folds[0]).of_other_rows(folds))
+            predictives.append(type(folds[0]).concatenate_rows(folds))
         test_rows = np.concatenate([test for _, test in splits])
         weights = rows.weights
         trained_on = [train[weights[train] > 0] for train, _ in splits]

@@ -23,9 +23,9 @@ from skbayesnn._predictive.mixin import PredictiveBlocks, PredictiveMixin
 from skbayesnn._predictive.summaries import (
     CLASSIFICATION_KINDS,
     MeanProbability,
-    chosen,
     classification_uncertainty,
-    framed,
+    select_kinds,
+    to_frame,
 )
 from skbayesnn._runtime import default_settings, on_snapshot
 from skbayesnn._sklearn_compat import ClassifierMixin
@@ -63,7 +63,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
                 class_order.warn_of_sorted_text(found[present])
         else:
             before = self.network_["likelihood"].get("ranks")
-            ranks = class_order.ranks_going_on(found, order, before)
+            ranks = class_order.continued_ranks(found, order, before)
             self._refuse_left_out(table, found, ranks)
         return replace(table, ranks=ranks), {"classes_": found}
 
@@ -272,10 +272,10 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             A dict for a list of kinds or ``"all"``.
         """
         kind = "entropy" if kind is None else kind
-        values = chosen(
+        values = select_kinds(
             kind, CLASSIFICATION_KINDS, lambda kinds: self._measures(X, kinds)
         )
-        return framed(values, kind, X) if as_frame else values
+        return to_frame(values, kind, X) if as_frame else values
 
     @on_snapshot
     def sample_f(

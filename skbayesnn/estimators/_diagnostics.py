@@ -21,8 +21,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from skbayesnn._data.scaling import (
     divided,
     dominated_by_outliers,
-    magnitude,
     ordinary_rows,
+    power_of_two_scale,
 )
 from skbayesnn._distributions.components import columns_of
 from skbayesnn._engine.posterior import MeanWeightPosterior
@@ -214,7 +214,7 @@ def explained_variance(
     linear, margin = -np.inf, 0.0
     if n_free >= n_rows / 2:
         # scikit-learn takes y in the precision of X, which may not resolve it.
-        X = divided(X, magnitude(X)).astype(np.float64)
+        X = divided(X, power_of_two_scale(X)).astype(np.float64)
         line = LinearRegression().fit(X, y, sample_weight=weights)
         of_line = residual(line.predict(X).reshape(y.shape)) * n_rows / n_free
         linear = float(1 - (of_line / spread).mean())
@@ -248,7 +248,7 @@ def explained_entropy(X, codes, weights, log_probability) -> ExplainedVariance |
     least = float(-np.log(len(shares)) / entropy)
     if n_parameters > n_rows / 2:
         return ExplainedVariance(share, -np.inf, 0.0, least)
-    X = divided(X, magnitude(X))
+    X = divided(X, power_of_two_scale(X))
     with warnings.catch_warnings():
         # Of columns with outliers it may be sure of a wrong class: log 0.
         for category in (ConvergenceWarning, RuntimeWarning):

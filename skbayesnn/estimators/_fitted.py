@@ -25,7 +25,7 @@ from skbayesnn._engine.resources import tensor_of
 from skbayesnn._likelihoods import Likelihood, likelihood_from
 from skbayesnn._likelihoods.gaussian import UNBOUNDED
 from skbayesnn._networks import Network, network_from
-from skbayesnn._predictive.mixin import stream_of
+from skbayesnn._predictive.mixin import seed_from
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._job import TrainingJob
 
@@ -391,7 +391,7 @@ def random_functions(estimator, X, n_samples: int, random_state):
     Each sample is a draw of the weights of a network picked at random; X is checked.
     """
     _validation.check_number("n_samples", n_samples, kind=_validation.Integral, low=1)
-    random = np.random.default_rng(stream_of(random_state))
+    random = np.random.default_rng(seed_from(random_state))
     posterior = fitted_posterior(estimator, X).reseed(int(random.integers(2**31)))
     member_of_sample = random.integers(posterior.n_members, size=n_samples)
     parts = []

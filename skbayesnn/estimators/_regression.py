@@ -19,8 +19,8 @@ from skbayesnn._predictive.summaries import (
     REGRESSION_KINDS,
     LogDensity,
     Moments,
-    chosen,
-    framed,
+    select_kinds,
+    to_frame,
 )
 from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import RegressorMixin
@@ -224,12 +224,12 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             In y's units; a dict for a list of kinds or ``"all"``.
         """
         kind = "total" if kind is None else kind
-        values = chosen(
+        values = select_kinds(
             kind,
             REGRESSION_KINDS,
             lambda kinds: self._mean_and_stds(self._checked_inputs(X))[1],
         )
-        return framed(values, kind, X) if as_frame else values
+        return to_frame(values, kind, X) if as_frame else values
 
     @on_snapshot
     def sample_f(

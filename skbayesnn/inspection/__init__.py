@@ -1,4 +1,4 @@
-"""Why a prediction is uncertain, and whether rows have drifted away."""
+"""Find drifted rows, and the columns that make predictions uncertain."""
 
 from skbayesnn.inspection._drift import DriftMonitor
 from skbayesnn.inspection._importance import uncertainty_importance

@@ -1,4 +1,4 @@
-"""Have rows drifted away from those that a model was fitted to?"""
+"""Detect rows that have drifted away from the training rows of a model."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self
@@ -29,13 +29,13 @@ from skbayesnn.estimators.anchored_ensemble import (
 )
 from skbayesnn.inspection._importance import default_kind
 
-# So many new rows, on whose ranks all models agree, are added to those whose agreement
-# is measured: of a few rows it is not known, and too little would be a false alarm.
+# Rows that are added to the new rows and on which all models agree. The agreement
+# estimated from a few rows is unreliable, and too low an estimate is a false alarm.
 _ROWS_AGREED_ON = 10
-# So many steps in one direction do not happen by chance, and a few groups of rows, one
-# after the other, have fewer.
+# This many steps in one direction do not happen by chance. A few groups of rows, one
+# after another, have fewer.
 _FEWEST_STEPS = 10
-# NumPy's types of times, by the kind that a column has.
+# NumPy's types for times, by kind of the column's type.
 _TIMES = {"M": "datetime64[ns]", "m": "timedelta64[ns]"}
 
 
@@ -44,52 +44,55 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
 
     Cross-validation estimates how uncertain a model is about rows that it has not seen
     and that have not drifted. New rows that are more uncertain than nearly all of
-    these are flagged; the share of undrifted rows that is flagged by mistake is
-    ``false_alarm_rate``. Drift is detected without labels, as far as it leads away from
-    the training rows and makes predictions more uncertain. See Notes for what it does
-    not detect.
+    these are flagged; a share ``false_alarm_rate`` of undrifted rows is flagged by
+    mistake. No labels of the new rows are needed. Drift is detected if it leads away
+    from the training rows and makes predictions more uncertain. See Notes for what is
+    not detected.
 
     Parameters
     ----------
     estimator : estimator, default=None
-        One that :func:`skbayesnn.predict_uncertainty` takes once it is fitted, of one
-        target. None is :class:`~skbayesnn.AnchoredEnsembleRegressor`, or its classifier
-        for labels that are strings or booleans; give it for labels that are numbers.
+        Model of one target that :func:`skbayesnn.predict_uncertainty` accepts. None is
+        :class:`~skbayesnn.AnchoredEnsembleRegressor`, or its classifier if the labels
+        are strings or booleans. For numeric labels give a classifier.
     kind : str, default=None
         A kind of :func:`skbayesnn.predict_uncertainty`; None is ``"epistemic"`` for
         regressors and ``"mutual_information"`` for classifiers.
     false_alarm_rate : float in (0, 1), default=0.01
-        Share of undrifted rows that ``predict`` tells. It needs 1 / rate - 1 rows.
+        Share of undrifted rows that ``predict`` flags. ``fit`` needs at least
+        1 / rate - 1 rows.
     cv : int, splitter or iterable, default=5
-        Folds, as in scikit-learn. Rows of a time series want blocks,
-        ``KFold(shuffle=False)``, which is what an int is for regressors.
+        Folds, as in scikit-learn. For time series use contiguous blocks,
+        ``KFold(shuffle=False)``; an int means this for regressors.
     random_state : int, RandomState instance or None, default=None
-        Of the default estimator.
+        Used by the default estimator.
 
     Attributes
     ----------
+    Attributes
+    ----------
     estimators_ : list of fitted estimators
-        Each without a fold.
+        One model per fold, trained without the fold's rows.
     uncertainty_ : ndarray of shape (n_samples,)
-        Out of fold, of the rows that are in one, fold by fold.
+        Out-of-fold uncertainty of the held-out rows, fold by fold.
     held_out_ : list of ndarray of int
-        Numbers of the rows that each of ``estimators_`` has not seen, in the order of
-        ``uncertainty_``.
+        Indices of the rows that each of ``estimators_`` was not trained on, in the
+        order of ``uncertainty_``.
     offset_ : float
-        Minus the uncertainty beyond which a row is told.
+        Minus the uncertainty above which a row is flagged.
     one_way_columns_ : ndarray of shape (n_one_way, 3)
         Columns that only rise or only fall from row to row: position, first value and
         last value of each.
 
     See Also
     --------
-    uncertainty_importance : Which column it is.
+    uncertainty_importance : Find the column that makes rows uncertain.
 
     Notes
     -----
-    Not detected are changes that make no row more uncertain: a sensor that is stuck at
+    Changes that make no row more uncertain are not detected: a sensor that is stuck at
     a usual value, a column whose spread shrinks, many changes of a correlation between
-    columns, and whatever changes y alone (more noise, another relation to X). A
+    columns, and changes of y alone (more observation noise, another relation to X). A
     two-sample test of the columns detects a stuck or shrinking column:
     :func:`scipy.stats.ks_2samp` for each one, with the smallest p-value times the
     number of columns. A changed correlation is detected by a classifier that is
@@ -97,7 +100,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
 
     A column that only moves forward, such as a date or a row number, makes all new rows
     look drifted. ``fit`` warns about columns that only rise or only fall from row to
-    row, and predictions warn where all new rows lie beyond such a column's range.
+    row, and predictions warn if all new rows lie beyond such a column's range.
     Remove the column, or replace it by features that recur (hour, weekday, month).
 
     References
@@ -151,7 +154,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
 
     @one_call
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
-        """Fit a model without each of the folds.
+        """Fit one model per fold, without the fold's rows.
 
         Parameters
         ----------
@@ -166,7 +169,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            For an estimator that is fitted already, as in a ``FrozenEstimator``.
+            If the estimator is fitted already, as in a ``FrozenEstimator``.
         """
         rate = check_number(
             "false_alarm_rate", self.false_alarm_rate, low=0, high=1, open_low=True
@@ -180,34 +183,34 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         with self._named_after_default(estimator):
             refuse_fitted(estimator)
             models = cross_fitted(estimator, X, y, splits)
-            of_folds = [
+            uncertainty_per_fold = [
                 self._uncertainty(model, safe_split(model, X, y, test, train)[0])
                 for model, (train, test) in zip(models, splits, strict=True)
             ]
-        of_rows = np.concatenate(of_folds)
-        if np.ptp(of_rows) == 0:
+        uncertainty = np.concatenate(uncertainty_per_fold)
+        if np.ptp(uncertainty) == 0:
             raise ValueError(
-                "drift is told by uncertainties that differ from row to row; got "
-                f"{of_rows[0]:g} for all. Give an estimator that has some: an "
-                "ensemble, or one with draws."
+                "drift detection needs uncertainties that differ from row to row; got "
+                f"{uncertainty[0]:g} for all. Give another estimator: an ensemble, or "
+                "one with posterior draws."
             )
         fitted = {
             "estimators_": models,
-            "uncertainty_": of_rows,
+            "uncertainty_": uncertainty,
             "held_out_": [test for _, test in splits],
-            "offset_": -_threshold(of_rows, rate),
+            "offset_": -_threshold(uncertainty, rate),
             "one_way_columns_": one_way,
         }
         replace_fitted(self, fitted)
         return self
 
     def fit_predict(self, X: MatrixLike, y: ArrayLike) -> Array:
-        """``fit(X, y).predict(X)``; parameters and shapes as there."""
+        """Equal ``fit(X, y).predict(X)``, with the same parameters and shapes."""
         return self.fit(X, y).predict(X)
 
     @on_snapshot
     def score_samples(self, X: MatrixLike) -> Array:
-        """Minus the models' mean uncertainty: the lower, the further a row has drifted.
+        """Minus the models' mean uncertainty: lower for rows that have drifted further.
 
         Parameters
         ----------
@@ -217,19 +220,19 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         -------
         score : ndarray of shape (n_samples,)
         """
-        return -np.mean(self._of_models(X), axis=0)
+        return -np.mean(self._uncertainty_per_model(X), axis=0)
 
     @on_snapshot
     def decision_function(self, X: MatrixLike) -> Array:
-        """``score_samples(X) - offset_``: negative for rows that are told.
+        """``score_samples(X) - offset_``: negative for rows that are flagged.
 
-        Parameters and shapes as in ``score_samples``.
+        Parameters and shapes are the same as for ``score_samples``.
         """
         return self.score_samples(X) - self.offset_
 
     @on_snapshot
     def predict(self, X: MatrixLike) -> Array:
-        """-1 for rows that have drifted, 1 for the others.
+        """Return -1 for rows that have drifted, 1 for all others.
 
         Parameters
         ----------
@@ -243,22 +246,22 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
 
     @on_snapshot
     def p_value(self, X: MatrixLike) -> float:
-        """Whether rows, taken together, are more uncertain than those of the fit.
+        """Test whether rows, taken together, are more uncertain than the training rows.
 
-        Mann and Whitney's test (one-sided), stratified by the models of the folds:
-        each ranks the rows among those that it has not seen, and where nothing has
-        drifted all these are alike to it. Small drift of many rows shows where no
-        single row is told. The rows are to be independent, and not few: ten say
-        little.
+        Use it to detect a small drift of many rows, when no single row is flagged. It
+        is Mann and Whitney's test (one-sided), stratified by the models of the folds:
+        each model ranks the new rows among its held-out rows. The new rows must be
+        independent; ten rows are too few.
 
-        The statistic is the mean over the folds' rows; what the new rows contribute to
-        its variance goes with how far the models agree on their ranks (Kendall's W).
-        What the known rows contribute is counted twice: each is in the training rows
-        of other folds' models, so that close rows make each other less uncertain.
+        The statistic is the mean over the folds' rows. The variance has two parts. The
+        part of the new rows grows with the models' agreement on their ranks (Kendall's
+        W). The part of the held-out rows is counted twice: each of them is a training
+        row of the other folds' models, so that close rows make each other less
+        uncertain.
 
-        It is a little conservative: of 120 batches of 100 undrifted rows 2.5 % had a p
-        value below 0.05, and 18 % below 0.2 (six fits of the default estimator to 150
-        rows of four columns).
+        The test is slightly conservative: of 120 batches of 100 undrifted rows, 2.5 %
+        had a p value below 0.05, and 18 % below 0.2 (six fits of the default estimator
+        to 150 rows with four columns).
 
         Parameters
         ----------
@@ -268,30 +271,31 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         -------
         p : float
         """
-        of_models = self._of_models(X)
-        sizes = np.array([len(rows) for rows in self.held_out_])
-        of_folds = np.split(self.uncertainty_, np.cumsum(sizes)[:-1])
+        per_model = self._uncertainty_per_model(X)
+        fold_sizes = np.array([len(rows) for rows in self.held_out_])
+        per_fold = np.split(self.uncertainty_, np.cumsum(fold_sizes)[:-1])
         shares = [
             _mean_share_below(fold, new)
-            for fold, new in zip(of_folds, of_models, strict=True)
+            for fold, new in zip(per_fold, per_model, strict=True)
         ]
-        n_new, n_pairs = len(of_models[0]), len(of_models[0]) * sizes.sum()
-        of_new = _agreement(of_models, sizes) / n_new
-        variance = (of_new + (1 + 1 / n_new) * _share_of_known(self.held_out_)) / 12
-        excess = np.average(shares, weights=sizes) - 0.5 - 0.5 / n_pairs
+        n_new, n_pairs = len(per_model[0]), len(per_model[0]) * fold_sizes.sum()
+        share_new = _agreement(per_model, fold_sizes) / n_new
+        share_held_out = (1 + 1 / n_new) * _held_out_variance(self.held_out_)
+        variance = (share_new + share_held_out) / 12
+        excess = np.average(shares, weights=fold_sizes) - 0.5 - 0.5 / n_pairs
         return float(norm.sf(excess / np.sqrt(variance)))
 
-    def _of_models(self, X) -> list[np.ndarray]:
-        """Uncertainty of the rows to the model of every fold."""
+    def _uncertainty_per_model(self, X) -> list[np.ndarray]:
+        """Uncertainty of the rows, (rows,) for the model of each fold."""
         check_is_fitted(self)
         with self._named_after_default(self.estimators_[0]):
-            of_models = [self._uncertainty(model, X) for model in self.estimators_]
-        # Monitors of earlier versions do not have them.
+            per_model = [self._uncertainty(model, X) for model in self.estimators_]
+        # Monitors of earlier versions lack the attribute.
         _warn_of_rows_beyond(X, getattr(self, "one_way_columns_", ()))
-        return of_models
+        return per_model
 
     def _named_after_default(self, inner) -> AbstractContextManager[None]:
-        """Errors are the monitor's own where nobody has given the estimator inside."""
+        """Replace the default estimator's name in errors by the monitor's."""
         return named_after(self, inner) if self.estimator is None else nullcontext()
 
     def _estimator(self, y):
@@ -306,31 +310,32 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         uncertainty: Any = predict_uncertainty(model, X, kind)
         if np.ndim(uncertainty) != 1:
             raise ValueError(
-                "drift is told by one kind of uncertainty, of one target; got values "
-                f"of shape {np.shape(uncertainty)}. Fit a monitor to each target."
+                "drift detection needs one kind of uncertainty, of one target; got "
+                f"values of shape {np.shape(uncertainty)}. Fit one monitor per target."
             )
         return uncertainty
 
 
-def _threshold(of_rows: np.ndarray, rate: float) -> float:
-    """What another row exceeds with this probability, with a warning of too few rows.
+def _threshold(uncertainty: np.ndarray, rate: float) -> float:
+    """Return the value that a new row exceeds with probability ``rate``.
 
-    Of n + 1 such rows each is as likely the largest: rank (n + 1) (1 - rate).
+    Warn if there are too few rows. Each of n + 1 exchangeable rows is equally likely
+    to be the largest, so the threshold has rank (n + 1) (1 - rate).
     """
-    n_rows = len(of_rows)
+    n_rows = len(uncertainty)
     # In floating point 1 / 0.05 - 1 is a little more than 19.
     if rate * (n_rows + 1) < 1 - 1e-9:
         warn(
-            f"false_alarm_rate={rate:g} needs at least {1 / rate - 1:.0f} rows that "
-            f"are held out; got {n_rows}: the threshold is the most uncertain one, "
-            f"beyond which {1 / (n_rows + 1):.2g} of undrifted rows are. Give more "
-            "rows, or expect as many false alarms.",
+            f"false_alarm_rate={rate:g} needs at least {1 / rate - 1:.0f} held-out "
+            f"rows; got {n_rows}. The threshold is their largest uncertainty, which "
+            f"{1 / (n_rows + 1):.2g} of undrifted rows exceed. Give more rows, or "
+            "expect this share of false alarms.",
         )
-    return float(np.quantile(of_rows, 1 - rate, method="weibull"))
+    return float(np.quantile(uncertainty, 1 - rate, method="weibull"))
 
 
 def _one_way_columns(X) -> np.ndarray:
-    """Columns that only rise or only fall from row to row, as a time does.
+    """Find columns that only rise or only fall from row to row, as times do.
 
     Returns
     -------
@@ -340,20 +345,20 @@ def _one_way_columns(X) -> np.ndarray:
     shape = np.shape(X)
     if sparse.issparse(X) or len(shape) != 2:
         return np.empty((0, 3))
-    found = []
+    one_way = []
     for j in range(shape[1]):
-        values = _numbers(X, j)
+        values = _non_missing_values(X, j)
         steps = np.diff(values)
-        one_way = (steps >= 0).all() or (steps <= 0).all()
-        if one_way and np.count_nonzero(steps) >= _FEWEST_STEPS:
-            found.append((j, values[0], values[-1]))
-    return np.array(found).reshape(-1, 3)
+        monotonic = (steps >= 0).all() or (steps <= 0).all()
+        if monotonic and np.count_nonzero(steps) >= _FEWEST_STEPS:
+            one_way.append((j, values[0], values[-1]))
+    return np.array(one_way).reshape(-1, 3)
 
 
-def _numbers(X, j: int) -> np.ndarray:
-    """Values of a column of numbers or times that are not missing; of others none."""
+def _non_missing_values(X, j: int) -> np.ndarray:
+    """Values of a numeric or time column that are not missing; empty for others."""
     column = safe_indexing(X if hasattr(X, "shape") else np.asarray(X), j, axis=1)
-    # What pandas makes of times with a zone are objects.
+    # pandas converts times with a zone to objects.
     dtype = _TIMES.get(getattr(column.dtype, "kind", ""))
     try:
         values = np.asarray(column, dtype=dtype)
@@ -370,64 +375,63 @@ def _warn_of_one_way(X, columns: np.ndarray) -> None:
     if len(columns):
         warn(
             "these columns only rise or only fall from row to row, as a time or a row "
-            f"number does: {_named(X, columns)}. New rows lie beyond their range and "
-            "look drifted for that reason alone. Remove them from X, or replace them "
-            "by features that recur (hour, weekday, month). If the rows are merely "
-            "sorted, shuffle them."
+            f"number does: {_column_names(X, columns)}. New rows lie beyond their "
+            "range and look drifted for that reason alone. Remove them from X, or "
+            "replace them by features that recur (hour, weekday, month). If the rows "
+            "are merely sorted, shuffle them."
         )
 
 
 def _warn_of_rows_beyond(X, columns) -> None:
-    """Warn where all rows lie beyond the range of a column that only moves forward."""
+    """Warn if all rows lie beyond the range of a column that only moves forward."""
     beyond = []
-    for one in columns:
-        j, first, last = one
-        values = _numbers(X, int(j))
+    for column in columns:
+        j, first, last = column
+        values = _non_missing_values(X, int(j))
         if len(values) and ((values - last) * np.sign(last - first) > 0).all():
-            beyond.append(one)
+            beyond.append(column)
     if beyond:
         warn(
             "all rows lie beyond the training range of columns that only rise or only "
-            f"fall from row to row: {_named(X, beyond)}. They look drifted for that "
-            "reason alone. Fit the monitor without these columns, or with features "
-            "that recur in their place (hour, weekday, month)."
+            f"fall from row to row: {_column_names(X, beyond)}. They look drifted for "
+            "that reason alone. Fit the monitor without these columns, or replace them "
+            "by features that recur (hour, weekday, month)."
         )
 
 
-def _named(X, columns) -> str:
+def _column_names(X, columns) -> str:
     names = getattr(X, "columns", None)
-    places = [int(j) for j, _, _ in columns]
-    which = [repr(names[j]) if names is not None else str(j) for j in places]
-    return ", ".join(which)
+    indices = [int(j) for j, _, _ in columns]
+    return ", ".join(repr(names[j]) if names is not None else str(j) for j in indices)
 
 
-def _mean_share_below(known, new) -> float:
-    """P(known < new), ties half: Mann and Whitney's statistic, as a share."""
-    known = np.sort(known)
-    below, up_to = (np.searchsorted(known, new, side) for side in ("left", "right"))
-    return float((below + up_to).mean() / (2 * len(known)))
+def _mean_share_below(held_out, new) -> float:
+    """P(held_out < new), ties half: Mann and Whitney's statistic, as a share."""
+    held_out = np.sort(held_out)
+    below, up_to = (np.searchsorted(held_out, new, side) for side in ("left", "right"))
+    return float((below + up_to).mean() / (2 * len(held_out)))
 
 
-def _share_of_known(held_out) -> float:
-    """Variance of the mean rank of the held-out rows, as a share of a rank's.
+def _held_out_variance(held_out) -> float:
+    """Variance of the held-out rows' mean rank, as a share of one rank's variance.
 
-    Two rows that are close make each other less uncertain, as each is trained on where
-    the other is held out. What is due to pairs of rows is thus alike in both, and has
-    twice the variance of independent ones; without folds that swap there is none.
+    Two close rows in different folds make each other less uncertain, because the model
+    that holds out one of them is trained on the other. Their shared part has twice the
+    variance of independent rows. With a single fold there is no such pair.
     """
-    # Rows that several folds hold out count as often, and are no more rows by it.
+    # A row that several folds hold out is counted each time, but is no further row.
     times = np.unique(np.concatenate(held_out), return_counts=True)[1]
     share = np.square(times).sum() / np.square(times.sum())
     return float(share if len(held_out) == 1 else 2 * share)
 
 
-def _agreement(of_models, weights) -> float:
-    """Kendall's W: the variance of the models' mean ranks, as a share of a rank's.
+def _agreement(per_model, weights) -> float:
+    """Kendall's W: variance of the models' mean ranks, relative to a rank's variance.
 
-    Of [Kendall & Babington Smith 1939, "The problem of m rankings", Annals of
-    Mathematical Statistics 10], for some more rows than there are.
+    [Kendall & Babington Smith 1939, "The problem of m rankings", Annals of Mathematical
+    Statistics 10]. Computed as if ``_ROWS_AGREED_ON`` further rows were ranked alike.
     """
-    n_rows = len(of_models[0])
-    ranks = np.average(rankdata(of_models, axis=1), axis=0, weights=weights)
+    n_rows = len(per_model[0])
+    ranks = np.average(rankdata(per_model, axis=1), axis=0, weights=weights)
     total = 12 * ranks.var() / (n_rows**2 - 1) * n_rows if n_rows > 1 else 1.0
     return float((total + _ROWS_AGREED_ON) / (n_rows + _ROWS_AGREED_ON))

@@ -1,4 +1,4 @@
-"""Permutation importance, of an uncertainty in place of a score."""
+"""Permutation importance of an uncertainty instead of a score."""
 
 from collections.abc import Sequence
 from numbers import Integral
@@ -13,14 +13,14 @@ from skbayesnn._sklearn_compat import safe_indexing
 from skbayesnn._typing import RandomState
 from skbayesnn._validation import check_number, random_source
 
-# Characters of a name that is shown.
+# Longest name that is displayed in full, in characters.
 LONGEST_NAME = 32
-# Columns of a table that is printed.
+# Largest number of columns in the printed table.
 MOST_PRINTED = 20
 
 
 class Importances(Bunch):
-    """What ``uncertainty_importance`` returns; printed as a table."""
+    """Result of ``uncertainty_importance``, printed as a table."""
 
     def __repr__(self):
         mean = self.importances_mean
@@ -42,7 +42,7 @@ class Importances(Bunch):
 
 
 def short_names(names: Sequence[str], longest: int = LONGEST_NAME) -> list[str]:
-    """Names without their middle where they are long; names that differ still do."""
+    """Cut the middle out of long names; distinct names stay distinct."""
 
     def short(name):
         head, tail = (longest - 1) // 2, longest // 2
@@ -64,52 +64,53 @@ def uncertainty_importance(
     target: int | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> Importances:
-    """How much of the uncertainty is due to each column's values.
+    """Find the columns whose values make predictions uncertain.
 
-    Use it to find the column that makes drifted or unusual rows uncertain. One column's
-    values are replaced by those of random reference rows (``background``), and the rest
-    of each row stays [1]_. The importance is the uncertainty as it is minus the
-    uncertainty after that, averaged over ``n_repeats`` replacements.
+    Use it to explain drifted or unusual rows. The values of one column are replaced by
+    values of random reference rows (``background``); the rest of each row stays [1]_.
+    The importance is the original uncertainty minus the uncertainty after replacement,
+    averaged over ``n_repeats`` replacements.
 
     - Positive: with other values the rows would be less uncertain. The column's values
-      themselves, or their combination with the row's other values, are unusual.
+      alone, or combined with the row's other values, are unusual.
     - Near zero: the column does not matter for the uncertainty.
     - Negative: with other values the rows would be more uncertain. The column's values
-      fit the row's other values, and replacing them makes rows that do not occur. The
-      important columns of ordinary rows are negative.
+      fit the row's other values, and replacing them creates unrealistic rows. Important
+      columns of ordinary rows are negative.
 
-    So give the rows in question as ``X``, drifted rows or the most uncertain ones, and
-    the training rows as ``background``.
+    So give the rows to be explained as ``X``, such as drifted rows or the most
+    uncertain rows, and the training rows as ``background``.
 
     Parameters
     ----------
     model : fitted estimator
-        As :func:`skbayesnn.predict_uncertainty` takes it.
+        Any model that :func:`skbayesnn.predict_uncertainty` accepts.
     X : {array-like, DataFrame} of shape (n_samples, n_features)
         Rows to be explained. Not sparse.
     background : like X, of shape (n_background, n_features), default=None
-        Reference rows, which are not in question: the training rows. None takes X
-        itself, which only shows how the rows of X differ from each other.
+        Reference rows, usually the training rows. None takes X itself, which only
+        shows how the rows of X differ from each other.
     kind : str, default=None
         A kind of :func:`skbayesnn.predict_uncertainty`; None is ``"epistemic"`` for
         regressors and ``"mutual_information"`` for classifiers.
     n_repeats : int >= 1, default=5
-        Each takes a prediction of all rows for each column.
+        Number of replacements. Each predicts all rows once per column.
     random_state : int, RandomState instance or None, default=None
     target : int, default=None
-        Which target's uncertainty; needed for a model of several targets.
+        Index of the target; required if the model has several targets.
     feature_names : sequence of str of length n_features, default=None
-        None takes the columns of a DataFrame, or "column 0", "column 1" and so on.
+        None uses the columns of a DataFrame, or "column 0", "column 1" and so on.
 
     Returns
     -------
     result : :class:`~sklearn.utils.Bunch`
         ``importances_mean``, ``importances_std`` (n_features,) and ``importances``
-        (n_features, n_repeats), of the mean over rows, in the uncertainty's units, as
-        :func:`sklearn.inspection.permutation_importance` has them; ``per_row``
-        (n_samples, n_features), mean over repeats; ``uncertainty`` (n_samples,);
-        ``feature_names`` (n_features,). Printed it is a table of the columns that
-        matter most, the largest importance first.
+        (n_features, n_repeats) as in
+        :func:`sklearn.inspection.permutation_importance`: averaged over rows, in the
+        uncertainty's units. ``per_row`` (n_samples, n_features): averaged over repeats.
+        ``uncertainty`` (n_samples,): before replacement. ``feature_names``
+        (n_features,). ``print(result)`` shows a table of the most important columns,
+        the largest importance first.
 
     References
     ----------
@@ -133,14 +134,14 @@ def uncertainty_importance(
     random = random_source(random_state)
     X = _dense("X", X)
     names = _names_of(X, feature_names)
-    background = _background_of(X, background)
+    background = _check_background(X, background)
     kind = default_kind(model) if kind is None else kind
-    before = _of_one_target(model, X, kind, target)
+    before = _uncertainty(model, X, kind, target)
     after = np.empty((X.shape[1], n_repeats, X.shape[0]))
     for column, repeat in np.ndindex(after.shape[:2]):
         rows = random.randint(background.shape[0], size=X.shape[0])
         replaced = _with_column(X, column, background, rows)
-        after[column, repeat] = _of_one_target(model, replaced, kind, target)
+        after[column, repeat] = _uncertainty(model, replaced, kind, target)
     importances = before.mean() - after.mean(2)
     return Importances(
         importances_mean=importances.mean(1),
@@ -153,12 +154,12 @@ def uncertainty_importance(
 
 
 def default_kind(model) -> str:
-    """What the model does not know, as its task calls it."""
+    """Name of the epistemic uncertainty for the model's task."""
     return "mutual_information" if hasattr(model, "predict_proba") else "epistemic"
 
 
 def _dense(name, X):
-    """A frame as it is, or an array."""
+    """Return a frame unchanged, or a two-dimensional array."""
     if sparse.issparse(X):
         raise TypeError(
             f"`{name}` must be dense, since whole columns are replaced; got "
@@ -171,7 +172,7 @@ def _dense(name, X):
 
 
 def _names_of(X, feature_names) -> list[str]:
-    """One name per column of X: those given, those of a frame, or numbers."""
+    """One name per column of X: as given, from the frame, or numbered."""
     n_columns = X.shape[1]
     if feature_names is None:
         numbered = [f"column {j}" for j in range(n_columns)]
@@ -184,8 +185,8 @@ def _names_of(X, feature_names) -> list[str]:
     return [str(name) for name in feature_names]
 
 
-def _background_of(X, background):
-    """Rows from which columns are taken, checked against X."""
+def _check_background(X, background):
+    """Return the reference rows, checked against X."""
     if background is None:
         if X.shape[0] < 2:
             raise ValueError(
@@ -197,7 +198,7 @@ def _background_of(X, background):
     background = _dense("background", background)
     if hasattr(X, "iloc") != hasattr(background, "iloc"):
         raise TypeError(
-            "`X` and `background` must be of one kind, so that columns are the same; "
+            "`X` and `background` must be of one kind, so that their columns match; "
             f"got {type(X).__name__} and {type(background).__name__}. Give both as "
             "DataFrames, or both as arrays."
         )
@@ -218,42 +219,42 @@ def _background_of(X, background):
     return background
 
 
-def _of_one_target(model, X, kind, target):
+def _uncertainty(model, X, kind, target):
     uncertainty = predict_uncertainty(model, X, kind)
     if isinstance(uncertainty, dict):
         raise ValueError(f"`kind` must be one kind of uncertainty; got kind={kind!r}.")
-    return of_target("uncertainty", uncertainty, target)
+    return select_target("uncertainty", uncertainty, target)
 
 
-def of_target(name: str, values, target, trailing: int = 0) -> np.ndarray:
-    """``values`` of one target, float64 of shape (n_samples, ...).
+def select_target(name: str, values, target, trailing: int = 0) -> np.ndarray:
+    """Select one target: float64 of shape (n_samples, ...).
 
     Parameters
     ----------
     values : of shape (n_samples[, n_targets], ...)
     target : int or None
-        None where there is one target.
+        None if there is only one target.
     trailing : int
-        Axes behind the one of the targets.
+        Number of axes after the axis of the targets.
 
     Raises
     ------
     ValueError
-        For several targets and None, or a target that is not there.
+        If there are several targets and ``target`` is None or out of range.
     """
     values = np.asarray(values, dtype=np.float64)
     if values.ndim == trailing + 1:
         values = np.expand_dims(values, 1)
     if values.ndim != trailing + 2:
         raise ValueError(
-            f"`{name}` must have {trailing + 1} axes, or {trailing + 2} with one of "
-            f"the targets; got shape {values.shape}."
+            f"`{name}` must have {trailing + 1} axes, or {trailing + 2} with an axis "
+            f"of targets; got shape {values.shape}."
         )
     n_targets = values.shape[1]
     if target is None and n_targets != 1:
         raise ValueError(
-            f"`target` must say which of the {n_targets} targets of `{name}` is meant, "
-            f"from 0 to {n_targets - 1}; got None."
+            f"`target` must be the index of one of the {n_targets} targets of "
+            f"`{name}`, from 0 to {n_targets - 1}; got None."
         )
     target = 0 if target is None else check_number("target", target, kind=Integral)
     if not 0 <= target < n_targets:
@@ -265,13 +266,13 @@ def of_target(name: str, values, target, trailing: int = 0) -> np.ndarray:
 
 
 def _with_column(X, column, background, rows):
-    """A copy of X, one column of which is that of some rows of the background."""
-    others = safe_indexing(background, rows)
+    """Copy X, with one column replaced by values of the background's ``rows``."""
+    replacement = safe_indexing(background, rows)
     if hasattr(X, "iloc"):
         X = X.copy()
-        X[X.columns[column]] = others.iloc[:, column].to_numpy()
+        X[X.columns[column]] = replacement.iloc[:, column].to_numpy()
         return X
-    # Whole numbers have room for fractions.
-    X = X.astype(np.result_type(X, others))
-    X[:, column] = others[:, column]
+    # An integer X may receive floats.
+    X = X.astype(np.result_type(X, replacement))
+    X[:, column] = replacement[:, column]
     return X

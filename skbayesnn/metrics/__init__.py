@@ -1,8 +1,8 @@
-"""Scores of predictive distributions, for arrays.
+"""Scores of predictive distributions, computed from arrays.
 
 Every function takes ``sample_weight``: a row of weight two counts as two rows, a row of
-weight zero as none. As scorers, usable as ``scoring=`` and through meta-estimators,
-they stand in :mod:`skbayesnn.scoring`.
+weight zero is ignored. :mod:`skbayesnn.scoring` has the same scores as scorers, for
+``scoring=`` and for meta-estimators.
 """
 
 from skbayesnn.metrics._calibration import (

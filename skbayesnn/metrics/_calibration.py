@@ -1,4 +1,4 @@
-"""Do predicted probabilities mean what they say?"""
+"""Calibration: do events occur as often as predicted?"""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ import numpy as np
 from skbayesnn._distributions.components import columns_of
 from skbayesnn.metrics._validation import (
     LEVELS,
+    drop_zero_weights,
     inside_unit_interval,
     no_nan,
-    present,
     weighted_mean,
     with_targets,
 )
@@ -20,18 +20,18 @@ def quantile_calibration_error(
     levels: Any = None,
     sample_weight: Any = None,
 ) -> float:
-    """Expected calibration error of a regression, over quantile levels.
+    """Calibration error of a predictive distribution, over quantile levels.
 
-    The mean over levels p of |share of rows with F(y) <= p - p|: of a calibrated
-    predictive, a share p of the targets lies below the p-quantile. Like every
-    calibration error it says nothing of sharpness, and it is not zero for a perfect
-    model of few rows.
+    The mean over levels p of |share of rows with F(y) <= p - p|: if the distribution is
+    calibrated, a share p of the targets lies below the p-quantile. Like every
+    calibration error it does not measure sharpness, and with few rows it is positive
+    even for a perfect model.
 
     Parameters
     ----------
     cdf : array-like of shape (n_samples[, n_targets])
-        F(y), the predictive distribution function at y, as ``predictive_cdf`` returns
-        it. Several targets are scored each for itself, and the errors averaged.
+        F(y), the cumulative distribution function at y, as ``predictive_cdf`` returns
+        it. Each target is scored separately, and the errors are averaged.
     levels : array-like of shape (n_levels,), default=None
         Quantile levels in (0, 1); None is 0.05, 0.1, ..., 0.95.
     sample_weight : array-like of shape (n_samples,), default=None
@@ -43,10 +43,10 @@ def quantile_calibration_error(
 
     Notes
     -----
-    The shares are those of Kuleshov et al. (2018), section 3.5; NOTE[DIFF] their
-    calibration error, eq. 9, sums w_p (share - p)^2 over the levels with weights of
-    one's choice, while here |share - p| is averaged. So the result is a probability, as
-    the calibration errors of classifiers are; it is the expected calibration error of
+    The shares are defined by Kuleshov et al. (2018), section 3.5. NOTE[DIFF] Their
+    calibration error, eq. 9, sums w_p (share - p)^2 over the levels with weights that
+    the user chooses; here |share - p| is averaged. The result is a probability, like
+    the calibration errors of classifiers, and equals the expected calibration error of
     Chung et al. (2021).
 
     References
@@ -59,7 +59,7 @@ def quantile_calibration_error(
     levels = np.atleast_1d(
         inside_unit_interval("levels", LEVELS if levels is None else levels)
     )
-    weights, cdf = present(sample_weight, cdf)
+    weights, cdf = drop_zero_weights(sample_weight, cdf)
     _probabilities("cdf", cdf)
     share = np.average(cdf[..., None] <= levels, axis=0, weights=weights)
     return float(np.abs(share - levels).mean())
@@ -73,10 +73,11 @@ def expected_calibration_error(
     n_bins: int = 15,
     sample_weight: Any = None,
 ) -> float:
-    """Expected calibration error of a classification, over equal-mass bins.
+    """Expected calibration error of predicted class probabilities.
 
-    Rows are sorted by a predicted probability into bins; the error is the mean over
-    bins, weighted by their mass, of |mean predicted probability - observed frequency|.
+    Rows are sorted by predicted probability into bins of equal mass. The error is the
+    mean over bins, weighted by mass, of |mean predicted probability - observed
+    frequency|.
 
     Parameters
     ----------
@@ -87,26 +88,26 @@ def expected_calibration_error(
     classes : array-like of shape (n_classes,), default=None
         Labels of the columns; None is the sorted labels in y.
     kind : {"top_label", "classwise"}, default="top_label"
-        ``"top_label"`` asks of the likeliest class, how often it is the right one;
-        ``"classwise"`` asks of every class, how often it occurs, and averages over the
-        classes.
+        ``"top_label"`` compares the probability of the most likely class with how
+        often that class is right. ``"classwise"`` compares the probability of every
+        class with how often it occurs, and averages over the classes.
     n_bins : int, default=15
-        Bins of equal total weight. Rows of equal probability are never split between
-        bins: they go where the middle of their mass belongs. So there are fewer bins
-        where there are fewer different probabilities than ``n_bins``.
+        Bins of equal total weight. Rows of equal probability are never split: they all
+        go into the bin that contains the middle of their mass. So the number of bins
+        is smaller if there are fewer than ``n_bins`` distinct probabilities.
     sample_weight : array-like of shape (n_samples,), default=None
 
     Returns
     -------
     error : float in [0, 1]
-        Smaller is better. Not zero for a perfect model of few rows, where frequencies
-        in a bin vary by chance.
+        Smaller is better. Not zero for a perfect model with few rows, because
+        frequencies within a bin vary by chance.
 
     Notes
     -----
-    NOTE[DIFF] Guo et al. (2017), eq. 3, and Kull et al. (2019) use bins of equal width;
-    equal mass (Nguyen & O'Connor 2015; Nixon et al. 2019) has as many rows in the bins
-    that hold most rows as in the others, hence less noise.
+    NOTE[DIFF] Guo et al. (2017), eq. 3, and Kull et al. (2019) use bins of equal width.
+    Equal mass (Nguyen & O'Connor 2015; Nixon et al. 2019) puts equally many rows into
+    every bin, which makes the estimate less noisy.
 
     References
     ----------
@@ -126,13 +127,13 @@ def expected_calibration_error(
         raise ValueError(f"`n_bins` must be at least 1; got {n_bins}.")
     weights, codes, probability = _labelled(y, probability, classes, sample_weight)
     if kind == "top_label":
-        right = probability.argmax(1) == codes
-        return _binned_gap(probability.max(1), right, weights, n_bins)
-    gaps = [
-        _binned_gap(column, codes == code, weights, n_bins)
+        correct = probability.argmax(1) == codes
+        return _binned_error(probability.max(1), correct, weights, n_bins)
+    errors = [
+        _binned_error(column, codes == code, weights, n_bins)
         for code, column in enumerate(probability.T)
     ]
-    return float(np.mean(gaps))
+    return float(np.mean(errors))
 
 
 def brier_score(
@@ -141,10 +142,11 @@ def brier_score(
     classes: Any = None,
     sample_weight: Any = None,
 ) -> float:
-    """Mean squared distance of the predicted probabilities from the outcome.
+    """Mean squared error of predicted class probabilities.
 
-    The sum over classes of (probability - 1 where the class is the label, else 0)
-    squared. With two classes this is twice scikit-learn's ``brier_score_loss``.
+    The squared difference between the probability of a class and 1 if it is the label,
+    otherwise 0, summed over classes. With two classes this is twice scikit-learn's
+    ``brier_score_loss``.
 
     Parameters
     ----------
@@ -171,21 +173,24 @@ def brier_score(
     return weighted_mean(np.square(probability - outcome).sum(1), weights)
 
 
-def _binned_gap(probability, occurred, weights, n_bins) -> float:
+def _binned_error(probability, occurred, weights, n_bins) -> float:
     """Mass-weighted mean over equal-mass bins of |mean probability - frequency|.
 
     probability, occurred, weights : (rows,)
     """
     _, value = np.unique(probability, return_inverse=True)
     mass = np.bincount(value, weights)
-    upto = mass.cumsum()
-    bins = (n_bins * (upto - mass / 2) // upto[-1]).astype(int)
-    gap = np.bincount(bins[value], weights * (probability - occurred))
-    return float(np.abs(gap).sum() / upto[-1])
+    cumulative = mass.cumsum()
+    bins = (n_bins * (cumulative - mass / 2) // cumulative[-1]).astype(int)
+    difference = np.bincount(bins[value], weights * (probability - occurred))
+    return float(np.abs(difference).sum() / cumulative[-1])
 
 
 def _labelled(y, probability, classes, sample_weight):
-    """Present rows: weights (rows,), columns of the labels (rows,), probability."""
+    """Check and return weights (rows,), column of each label (rows,), probability.
+
+    Rows of weight zero are left out.
+    """
     y, probability = np.asarray(y), np.asarray(probability, dtype=np.float64)
     if y.ndim != 1 or probability.ndim != 2 or len(probability) != len(y):
         raise ValueError(
@@ -193,10 +198,10 @@ def _labelled(y, probability, classes, sample_weight):
             f"(n_samples,); got {probability.shape} and {y.shape}. Two classes have "
             "two columns."
         )
-    weights, y, probability = present(sample_weight, y, probability)
+    weights, y, probability = drop_zero_weights(sample_weight, y, probability)
     _probabilities("probability", probability)
     total = probability.sum(1)
-    # Probabilities of single precision, averaged over draws, sum to one within 1e-6.
+    # Single-precision probabilities, averaged over draws, sum to one within 1e-6.
     if np.abs(total - 1).max() > 1e-4:
         raise ValueError(
             "the rows of `probability` must sum to one; got "
@@ -223,7 +228,7 @@ def _labelled(y, probability, classes, sample_weight):
 
 
 def _probabilities(name, values) -> None:
-    """Refuses what is not in [0, 1]."""
+    """Raise unless all values are in [0, 1]."""
     no_nan(name, values)
     wrong = values[(values < 0) | (values > 1)]
     if wrong.size:

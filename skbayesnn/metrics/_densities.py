@@ -1,4 +1,4 @@
-"""Scores of a whole predictive density, here of a Gaussian mixture."""
+"""Scores of a Gaussian mixture's density."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from skbayesnn._distributions.components import gaussian_log_density
 from skbayesnn._distributions.crps import gaussian_mixture_crps
 from skbayesnn._runtime import default_settings
-from skbayesnn.metrics._validation import no_nan, present, weighted_mean
+from skbayesnn.metrics._validation import drop_zero_weights, no_nan, weighted_mean
 
 
 @default_settings
@@ -34,7 +34,7 @@ def mixture_log_density(
 
     See Also
     --------
-    skbayesnn.log_predictive_density : The same of a fitted model, per row.
+    skbayesnn.log_predictive_density : The score of a fitted model, per row.
 
     References
     ----------
@@ -54,7 +54,7 @@ def mixture_crps(
     variance: Any,
     sample_weight: Any = None,
 ) -> float:
-    """Mean continuous ranked probability score of Gaussian mixtures, exact.
+    """Mean continuous ranked probability score (CRPS) of Gaussian mixtures, exact.
 
     Parameters
     ----------
@@ -79,7 +79,10 @@ def mixture_crps(
 
 
 def _mixture(y, mean, variance, sample_weight):
-    """Present rows: weights (rows,), y (rows, 1), moments (draws, rows, 1)."""
+    """Check and return weights (rows,), y (rows, 1), moments (draws, rows, 1).
+
+    Rows of weight zero are left out.
+    """
     y, mean, variance = (np.asarray(v, dtype=np.float64) for v in (y, mean, variance))
     if y.ndim != 1 or mean.shape[1:] != y.shape or variance.shape != mean.shape:
         raise ValueError(
@@ -88,7 +91,7 @@ def _mixture(y, mean, variance, sample_weight):
         )
     if len(mean) == 0:
         raise ValueError("`mean` and `variance` must have at least one draw; got none.")
-    weights, y, mean, variance = present(sample_weight, y, mean.T, variance.T)
+    weights, y, mean, variance = drop_zero_weights(sample_weight, y, mean.T, variance.T)
     for name, values in (("y", y), ("mean", mean), ("variance", variance)):
         no_nan(name, values)
     if variance.min() <= 0:

@@ -1,6 +1,6 @@
 """Scores of quantiles and of prediction intervals.
 
-Several targets are scored each for itself, and the scores averaged.
+Each target is scored separately, and the scores are averaged.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ import numpy as np
 from sklearn.metrics import mean_pinball_loss
 
 from skbayesnn.metrics._validation import (
+    as_floats,
+    drop_zero_weights,
     inside_unit_interval,
     no_nan,
-    numbers,
-    present,
     weighted_mean,
     with_targets,
 )
@@ -25,19 +25,20 @@ def pinball_loss(
     levels: Any,
     sample_weight: Any = None,
 ) -> Any:
-    """Mean pinball loss of quantiles, over rows and levels.
+    """Mean pinball loss of predicted quantiles, over rows and levels.
 
-    Over an evenly spaced grid of levels in (0, 1), twice this loss tends to the CRPS
-    as the grid gets finer, for the CRPS is twice the integral of the pinball loss over
-    the level.
+    The CRPS is twice the integral of the pinball loss over the level. So on an evenly
+    spaced grid of levels in (0, 1), twice this loss tends to the CRPS as the grid gets
+    finer.
 
     Parameters
     ----------
     y : array-like of shape (n_samples[, n_targets])
     quantile : array-like of shape (n_samples[, n_targets], n_levels)
-        As ``predict_quantile`` returns them; without the last axis for a single level.
+        Predicted quantiles, as ``predict_quantile`` returns them; for a single level
+        without the last axis.
     levels : float or array-like of shape (n_levels,)
-        Of the quantiles, in (0, 1).
+        Levels of the quantiles, in (0, 1).
     sample_weight : array-like of shape (n_samples,), default=None
 
     Returns
@@ -61,7 +62,7 @@ def pinball_loss(
             f"level; got {quantile.shape} for y of shape {y.shape} and levels of shape "
             f"{levels.shape}."
         )
-    weights, y, quantile = present(sample_weight, y, quantile)
+    weights, y, quantile = drop_zero_weights(sample_weight, y, quantile)
     no_nan("y", y)
     no_nan("quantile", quantile)
     columns = np.moveaxis(quantile.reshape(*y.shape, levels.size), -1, 0)
@@ -78,17 +79,17 @@ def interval_score(
     coverage: float | Sequence[float],
     sample_weight: Any = None,
 ) -> Any:
-    """Mean interval score, or Winkler score, of central prediction intervals.
+    """Mean interval score (Winkler score) of central prediction intervals.
 
-    The width, plus 2 / (1 - coverage) times the distance of y from an interval that
-    misses it. It is minimised by the true quantiles (1 - coverage) / 2 and
-    (1 + coverage) / 2, and rewards narrow intervals that cover.
+    The width of the interval, plus 2 / (1 - coverage) times the distance to y if y is
+    outside. The score rewards narrow intervals that contain y; the true quantiles
+    (1 - coverage) / 2 and (1 + coverage) / 2 minimise it.
 
     Parameters
     ----------
     y : array-like of shape (n_samples[, n_targets])
     interval : array-like of shape (n_samples[, n_targets][, n_levels], 2)
-        Lower and upper ends, as ``predict_interval`` returns them.
+        Lower and upper bounds, as ``predict_interval`` returns them.
     coverage : float or array-like of shape (n_levels,)
         Nominal coverage of the intervals, in (0, 1).
     sample_weight : array-like of shape (n_samples,), default=None
@@ -115,19 +116,19 @@ def coverage_error(
     coverage: float | Sequence[float],
     sample_weight: Any = None,
 ) -> Any:
-    """How far the share of targets inside their interval is from the nominal one.
+    """Difference between the observed and the nominal coverage of intervals.
 
-    |observed coverage - nominal coverage|, the mean of it over levels and targets. It
-    is not a proper score: intervals of every width can have the right coverage, so it
-    is read together with :func:`interval_width`. Nor is it zero for a perfect model of
-    few rows, where the observed share varies by chance.
+    The mean over levels and targets of |observed coverage - nominal coverage|. This is
+    not a proper score: intervals of any width can have the right coverage, so read it
+    together with :func:`interval_width`. With few rows it is positive even for a
+    perfect model, because the observed coverage varies by chance.
 
     Parameters
     ----------
     y : array-like of shape (n_samples[, n_targets])
     interval : array-like of shape (n_samples[, n_targets][, n_levels], 2)
-        Lower and upper ends, as ``predict_interval`` returns them; ends count as
-        inside.
+        Lower and upper bounds, as ``predict_interval`` returns them; the bounds belong
+        to the interval.
     coverage : float or array-like of shape (n_levels,)
         Nominal coverage of the intervals, in (0, 1).
     sample_weight : array-like of shape (n_samples,), default=None
@@ -141,7 +142,7 @@ def coverage_error(
     ----------
     Khosravi, Nahavandi, Creighton & Atiya (2011), "Comprehensive review of neural
     network-based prediction intervals and new advances", IEEE Trans. Neural Netw. 22:
-    the observed share is their prediction interval coverage probability (PICP).
+    the observed coverage is their prediction interval coverage probability (PICP).
     """
     weights, y, lower, upper, levels = _intervals(y, interval, coverage, sample_weight)
     inside = np.average((lower <= y) & (y <= upper), axis=0, weights=weights)
@@ -149,26 +150,26 @@ def coverage_error(
 
 
 def interval_coverage(y: Any, interval: Any, sample_weight: Any = None) -> Any:
-    """Share of targets inside their interval, ends included.
+    """Share of targets inside their interval, bounds included.
 
     Parameters
     ----------
     y : array-like of shape (n_samples[, n_targets])
     interval : array-like of shape (n_samples[, n_targets], 2)
-        Lower and upper ends, as ``predict_interval`` returns them.
+        Lower and upper bounds, as ``predict_interval`` returns them.
     sample_weight : array-like of shape (n_samples,), default=None
 
     Returns
     -------
     coverage : float in [0, 1]
     """
-    y, interval = with_targets("y", y), numbers("interval", interval)
+    y, interval = with_targets("y", y), as_floats("interval", interval)
     if interval.shape != (*y.shape, 2):
         raise ValueError(
             "`interval` must be of shape (*y.shape, 2); got "
             f"{interval.shape} for y of shape {y.shape}."
         )
-    weights, y, interval = present(sample_weight, y, interval)
+    weights, y, interval = drop_zero_weights(sample_weight, y, interval)
     no_nan("y", y)
     _in_order(interval)
     inside = (interval[..., 0] <= y) & (y <= interval[..., 1])
@@ -187,45 +188,47 @@ def interval_width(interval: Any, sample_weight: Any = None) -> Any:
     -------
     width : float
     """
-    interval = numbers("interval", interval)
+    interval = as_floats("interval", interval)
     if interval.ndim < 2 or interval.shape[-1] != 2:
         raise ValueError(
             "`interval` must be of shape (n_samples[, n_targets], 2); got "
             f"{interval.shape}."
         )
-    weights, interval = present(sample_weight, interval)
+    weights, interval = drop_zero_weights(sample_weight, interval)
     _in_order(interval)
     return weighted_mean(interval[..., 1] - interval[..., 0], weights)
 
 
 def _in_order(interval) -> None:
-    """Refuse NaN, and ends the other way round; (rows, ..., 2)."""
+    """Raise if an interval (rows, ..., 2) has NaN or its upper bound first."""
     no_nan("interval", interval)
     wrong = interval[interval[..., 0] > interval[..., 1]]
     if wrong.size:
         raise ValueError(
-            "`interval` must have its lower end first; got an interval from "
+            "`interval` must have its lower bound first; got an interval from "
             f"{wrong[0, 0]} to {wrong[0, 1]}."
         )
 
 
 def _intervals(y, interval, coverage, sample_weight):
-    """Present rows: weights (rows,), y (rows, targets, 1), lower and upper ends
-    (rows, targets, levels), levels (levels,).
+    """Check and return weights, y, lower and upper bounds, and levels.
+
+    Shapes: (rows,), (rows, targets, 1), (rows, targets, levels) twice, (levels,). Rows
+    of weight zero are left out.
     """
     y = with_targets("y", y)
     levels = inside_unit_interval("coverage", coverage)
-    interval = numbers("interval", interval)
+    interval = as_floats("interval", interval)
     if interval.shape != (*y.shape, *levels.shape, 2):
         raise ValueError(
             "`interval` must be of shape (*y.shape, n_levels, 2), or (*y.shape, 2) for "
             f"a single coverage; got {interval.shape} for y of shape {y.shape} and "
             f"coverage of shape {levels.shape}."
         )
-    weights, y, interval = present(sample_weight, y, interval)
+    weights, y, interval = drop_zero_weights(sample_weight, y, interval)
     no_nan("y", y)
     _in_order(interval)
     lower, upper = (
-        interval[..., end].reshape(len(y), -1, levels.size) for end in (0, 1)
+        interval[..., bound].reshape(len(y), -1, levels.size) for bound in (0, 1)
     )
     return weights, y.reshape(len(y), -1, 1), lower, upper, levels.ravel()

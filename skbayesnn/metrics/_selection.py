@@ -1,4 +1,4 @@
-"""Does uncertainty tell right predictions from wrong ones, known rows from new ones?"""
+"""Does the uncertainty rank wrong predictions, or unfamiliar rows, above the rest?"""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from skbayesnn._typing import Array
-from skbayesnn.metrics._validation import no_nan, one_column, present
+from skbayesnn.metrics._validation import drop_zero_weights, no_nan, one_column
 
 
 def risk_coverage_curve(
     error: Any, uncertainty: Any, sample_weight: Any = None
 ) -> tuple[Array, Array, Array]:
-    """Mean error of the rows kept, where the most uncertain ones are refused.
+    """Mean error of the accepted rows, if the most uncertain rows are rejected.
 
     Rows of equal uncertainty are accepted together, so the curve does not depend on
     the order of the rows.
@@ -20,20 +20,20 @@ def risk_coverage_curve(
     Parameters
     ----------
     error : array-like of shape (n_samples,)
-        Loss of each row's prediction: 0 or 1 for right and wrong labels, or a squared
-        error, say.
+        Loss of each row's prediction, such as 0 or 1 for right and wrong labels, or a
+        squared error.
     uncertainty : array-like of shape (n_samples,)
-        Larger is refused first.
+        Rows with the largest uncertainty are rejected first.
     sample_weight : array-like of shape (n_samples,), default=None
 
     Returns
     -------
     coverage : ndarray of shape (n_thresholds,)
-        Share of the rows accepted; rises to 1.
+        Share of the rows that are accepted; rises to 1.
     risk : ndarray of shape (n_thresholds,)
-        Mean error of the rows accepted.
+        Mean error of the accepted rows.
     threshold : ndarray of shape (n_thresholds,)
-        Rows of at most this uncertainty are accepted; the different values of
+        Rows of at most this uncertainty are accepted. The distinct values of
         ``uncertainty``, sorted.
 
     References
@@ -49,7 +49,7 @@ def risk_coverage_curve(
             "`error` and `uncertainty` must have one value for each row; got shapes "
             f"{error.shape} and {uncertainty.shape}."
         )
-    weights, error, uncertainty = present(sample_weight, error, uncertainty)
+    weights, error, uncertainty = drop_zero_weights(sample_weight, error, uncertainty)
     no_nan("error", error)
     no_nan("uncertainty", uncertainty)
     threshold, value = np.unique(uncertainty, return_inverse=True)
@@ -63,19 +63,19 @@ def area_under_risk_coverage(
 ) -> float:
     """Area under the risk-coverage curve (AURC): the mean risk over coverages.
 
-    Every row, from the least uncertain to the most, is a coverage; the selective risk
-    there is the mean error of the rows up to it, and the area is the mean of these
-    risks. An uncertainty that ranks the errors last has the smallest area; a constant
-    one has the mean error.
+    Rows are accepted one after another, the least uncertain first. The risk is the mean
+    error of the rows accepted so far, and the area is the mean of these risks. The area
+    is smallest if the uncertainty ranks the rows by their error. A constant uncertainty
+    has the mean error as its area.
 
     Parameters
     ----------
     error : array-like of shape (n_samples,)
-        Loss of each row's prediction: 0 or 1 for right and wrong labels, or a squared
-        error, say.
+        Loss of each row's prediction, such as 0 or 1 for right and wrong labels, or a
+        squared error.
     uncertainty : array-like of shape (n_samples,)
-        Larger is refused first. Rows of equal uncertainty are accepted together: each
-        of them has the risk with all of them accepted.
+        Rows with the largest uncertainty are rejected first. Rows of equal uncertainty
+        are accepted together and have the same risk.
     sample_weight : array-like of shape (n_samples,), default=None
 
     Returns
@@ -98,26 +98,26 @@ def ood_auroc(
     sample_weight_inside: Any = None,
     sample_weight_outside: Any = None,
 ) -> float:
-    """Probability that a row from outside is more uncertain than one from inside.
+    """AUROC of detecting out-of-distribution rows by their uncertainty.
 
-    The area under the ROC curve of finding rows from outside of the distribution by
-    their uncertainty; ties count one half. The same function scores the detection of
-    errors: ``inside`` are then the uncertainties of right predictions, ``outside``
-    those of wrong ones.
+    The probability that a row of ``outside`` is more uncertain than a row of
+    ``inside``; ties count one half. The function also scores the detection of errors:
+    give the uncertainties of right predictions as ``inside`` and of wrong predictions
+    as ``outside``.
 
     Parameters
     ----------
     inside : array-like of shape (n_inside,)
         Uncertainty of rows like the training rows.
     outside : array-like of shape (n_outside,)
-        Uncertainty of other rows.
+        Uncertainty of out-of-distribution rows.
     sample_weight_inside : array-like of shape (n_inside,), default=None
     sample_weight_outside : array-like of shape (n_outside,), default=None
 
     Returns
     -------
     auroc : float in [0, 1]
-        Larger is better; 1/2 for an uncertainty that cannot tell them apart.
+        Larger is better; 1/2 for an uncertainty that does not distinguish the rows.
 
     References
     ----------
@@ -125,7 +125,7 @@ def ood_auroc(
     out-of-distribution examples in neural networks", ICLR.
     """
     parts = [
-        present(weights, one_column(name, values))
+        drop_zero_weights(weights, one_column(name, values))
         for name, values, weights in (
             ("inside", inside, sample_weight_inside),
             ("outside", outside, sample_weight_outside),

@@ -1,15 +1,15 @@
-"""What all metrics ask of their rows: weights, shapes, levels."""
+"""Checks that all metrics share: row weights, shapes, levels."""
 
 import numpy as np
 
-# Levels of a whole distribution's quantiles: 0.05, 0.1, ..., 0.95.
+# Quantile levels that stand for a whole distribution: 0.05, 0.1, ..., 0.95.
 LEVELS = tuple(k / 20 for k in range(1, 20))
 
 
-def present(sample_weight, *arrays):
-    """Weights, (rows,), and the arrays, without the rows of weight zero.
+def drop_zero_weights(sample_weight, *arrays):
+    """Return the weights (rows,) and the arrays without the rows of weight zero.
 
-    What a row of weight zero holds, NaN included, is never looked at.
+    Rows of weight zero may contain anything, NaN included.
 
     arrays : (rows, ...), of one length
     """
@@ -29,21 +29,21 @@ def present(sample_weight, *arrays):
         raise ValueError(
             f"`sample_weight` must be finite and not negative; got {wrong[0]}."
         )
-    there = weights > 0
-    if not there.any():
+    positive = weights > 0
+    if not positive.any():
         raise ValueError(
             "`sample_weight` must be positive for at least one row; got only zeros."
         )
-    return weights[there], *(array[there] for array in arrays)
+    return weights[positive], *(array[positive] for array in arrays)
 
 
 def weighted_mean(values, weights) -> float:
-    """Mean over targets (levels, ...), then over rows; values (rows, ...)."""
+    """Mean over targets (and levels), then over rows; values (rows, ...)."""
     return float(np.average(values.reshape(len(values), -1).mean(1), weights=weights))
 
 
 def no_nan(name, values) -> None:
-    """Refuses NaN."""
+    """Raise if values contain NaN."""
     if np.isnan(values).any():
         raise ValueError(
             f"`{name}` must not contain NaN; got {np.isnan(values).sum()} of them. "
@@ -51,8 +51,8 @@ def no_nan(name, values) -> None:
         )
 
 
-def numbers(name, values) -> np.ndarray:
-    """float64, of any shape."""
+def as_floats(name, values) -> np.ndarray:
+    """Convert to float64, of any shape."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -60,8 +60,8 @@ def numbers(name, values) -> np.ndarray:
 
 
 def one_column(name, values):
-    """(rows,), float64."""
-    values = numbers(name, values)
+    """Convert to float64, of shape (rows,)."""
+    values = as_floats(name, values)
     if values.ndim != 1:
         raise ValueError(
             f"`{name}` must be of shape (n_samples,), one value per row; got "
@@ -71,8 +71,8 @@ def one_column(name, values):
 
 
 def with_targets(name, values):
-    """(rows,) or (rows, targets), float64."""
-    values = numbers(name, values)
+    """Convert to float64, of shape (rows,) or (rows, targets)."""
+    values = as_floats(name, values)
     if values.ndim not in (1, 2):
         raise ValueError(
             f"`{name}` must be of shape (n_samples[, n_targets]); got {values.shape}."
@@ -81,7 +81,7 @@ def with_targets(name, values):
 
 
 def inside_unit_interval(name, levels):
-    """A level, (), or a list of them, (levels,), each in (0, 1)."""
+    """Convert one level, (), or several, (levels,), each in (0, 1)."""
     levels = np.asarray(levels, dtype=np.float64)
     if levels.ndim > 1 or levels.size == 0:
         raise ValueError(

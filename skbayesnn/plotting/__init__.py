@@ -1,9 +1,10 @@
-"""Displays of fitted models, in scikit-learn's convention; they need matplotlib.
+"""Plots of fitted models, in scikit-learn's display convention; they need matplotlib.
 
-A display is made by ``from_estimator(estimator, X, y)``, through the meta-estimators of
-:mod:`skbayesnn`, or from numbers by ``from_predictions``. It keeps what it shows
-in attributes, one entry per row and in the order of the rows, and draws it with
-``plot(ax=None)``; axes, figure and artists are then attributes ending in ``_``::
+Create a display by ``from_estimator(estimator, X, y)``, also through the
+meta-estimators of :mod:`skbayesnn`, or from arrays by ``from_predictions``. The display
+stores the values that it shows as attributes, one entry per row in the order of the
+rows. ``plot(ax=None)`` draws it and sets axes, figure and artists as attributes ending
+in ``_``::
 
     from skbayesnn.plotting import PredictionIntervalDisplay
 
@@ -11,7 +12,7 @@ in attributes, one entry per row and in the order of the rows, and draws it with
     display.ax_.set(title="Test rows")
     display.figure_.savefig("intervals.png")
 
-Keywords of ``plot`` can be given to the class methods too.
+The class methods accept the keywords of ``plot``, too.
 """
 
 from skbayesnn.plotting._calibration_curve import CalibrationCurveDisplay

@@ -1,4 +1,4 @@
-"""Whether predictive probabilities hold what they promise."""
+"""Calibration curves of predictive probabilities."""
 
 from typing import Any, Self
 
@@ -9,8 +9,8 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._meta.functions import predictive_cdf
 from skbayesnn._validation import Integral, check_number
-from skbayesnn.inspection._importance import of_target
-from skbayesnn.metrics._validation import present
+from skbayesnn.inspection._importance import select_target
+from skbayesnn.metrics._validation import drop_zero_weights
 from skbayesnn.plotting._shared import (
     GREY,
     axes_for,
@@ -19,35 +19,36 @@ from skbayesnn.plotting._shared import (
     styled,
 )
 
-# Bins of a reliability diagram, at most, and rows in each, at least.
+# Largest number of bins of a reliability diagram, and smallest number of rows per bin.
 MOST_BINS, ROWS_PER_BIN = 10, 10
-# Coverages at which a regression is looked at.
+# Nominal coverages of a regression's curve.
 LEVELS = np.linspace(0, 1, 101)
 LABELS = {
     "coverage": ("nominal coverage of central intervals", "observed coverage"),
-    "reliability": ("confidence in the likeliest class", "accuracy"),
+    "reliability": ("confidence in the most likely class", "accuracy"),
 }
 
 
 class CalibrationCurveDisplay:
-    """Nominal against observed probability, with a band of what chance allows.
+    """Calibration curve: observed against nominal probability, with a chance band.
 
-    It is made by :meth:`from_estimator` or :meth:`from_predictions`. Regression: for
-    every coverage c, the share of targets in the central interval of coverage c, which
-    is the share with ``abs(2 F(y) - 1) <= c``, F the predictive distribution function
-    (the probability integral transform of [1]_). A curve below the diagonal is of
-    intervals that are too narrow.
+    Create it by :meth:`from_estimator` or :meth:`from_predictions`.
 
-    Classification: a reliability diagram [2]_ of the likeliest class. Rows are put into
-    bins of equal mass by their confidence, the probability of that class; the accuracy
-    of each bin stands over its mean confidence. Points below the diagonal are of
-    predictions that are too sure.
+    Regression: for every coverage c, the share of targets in the central interval of
+    coverage c, which is the share with ``abs(2 F(y) - 1) <= c``, where F is the
+    predictive distribution function (the probability integral transform of [1]_). Below
+    the diagonal, intervals are too narrow.
 
-    The band holds, at each place alone, the share of the given probability that a
-    calibrated model would show on this many rows: quantiles of a binomial distribution,
-    as the consistency bars of [3]_. Within a bin it takes all confidences as their
-    mean, which makes it slightly too wide. With weights the number of rows is the
-    effective one, (sum w)^2 / sum w^2, rounded down.
+    Classification: a reliability diagram [2]_ of the most likely class. Rows are put
+    into bins of equal mass by their confidence, the probability of that class. The
+    accuracy of each bin is drawn over its mean confidence. Below the diagonal,
+    predictions are overconfident.
+
+    At each point, the band contains the observed share of a calibrated model with
+    probability ``band``, given this number of rows: quantiles of a binomial
+    distribution, like the consistency bars of [3]_. Within a bin all confidences are
+    replaced by their mean, which makes the band slightly too wide. With weights the
+    number of rows is the effective number, (sum w)^2 / sum w^2, rounded down.
 
     Parameters
     ----------
@@ -56,15 +57,15 @@ class CalibrationCurveDisplay:
     observed : ndarray of shape (n_points,)
         Observed coverage, or accuracy of each bin.
     lower, upper : ndarray of shape (n_points,)
-        The band.
+        Bounds of the band.
     n_rows : float or ndarray of shape (n_points,)
-        Rows that the band is for; of classification, in each bin.
+        Number of rows that the band is computed for; for classification in each bin.
     kind : {"coverage", "reliability"}
         Regression or classification.
     band : float
-        Probability of the band at each place.
+        Probability of the band at each point.
     name : str, default=None
-        Of the curve, in the legend.
+        Name of the curve in the legend.
 
     Attributes
     ----------
@@ -73,7 +74,7 @@ class CalibrationCurveDisplay:
     line_ : matplotlib Artist
         The curve.
     band_ : matplotlib Artist or None
-        None where the axes has the same band from an earlier plot.
+        None if the axes has the same band from an earlier plot.
     diagonal_ : matplotlib Artist
 
     References
@@ -119,30 +120,30 @@ class CalibrationCurveDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Display of a fitted regressor or classifier.
+        """Plot the calibration curve of a fitted regressor or classifier.
 
         Parameters
         ----------
         estimator : fitted estimator
-            A regressor as :func:`skbayesnn.predictive_cdf` takes it, or any classifier
+            A regressor that :func:`skbayesnn.predictive_cdf` accepts, or any classifier
             with ``predict_proba``.
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Rows that the model was not fitted to.
+            Held-out rows, which the model was not fitted to.
         n_bins : "auto" or int, default="auto"
-            Of classifiers; "auto" is 10, and fewer where a bin would have fewer than
-            10 rows, of which an accuracy says little.
+            Number of bins for classifiers. "auto" is 10, or fewer to have at least 10
+            rows per bin.
         band : float in (0, 1), default=0.95
-            Probability of the band at each place.
+            Probability of the band at each point.
         target : int, default=None
-            Which target to show; needed for a regressor of several targets.
+            Index of the target; required if a regressor has several targets.
         sample_weight : array-like of shape (n_samples,), default=None
         name : str, default=None
-            Of the curve; by default the estimator's class.
+            Name of the curve; by default the estimator's class.
         ax : matplotlib Axes, default=None
-            None makes a new figure.
+            None creates a new figure.
         **kwargs : dict
-            As in :meth:`plot`.
+            Keywords of :meth:`plot`.
 
         Returns
         -------
@@ -150,15 +151,15 @@ class CalibrationCurveDisplay:
         """
         require_matplotlib(f"{cls.__name__}.from_estimator")
         if is_classifier(estimator):
-            of = {
+            predictions = {
                 "y": y,
                 "probability": estimator.predict_proba(X),
                 "classes": estimator.classes_,
             }
         else:
-            of = {"cdf": predictive_cdf(estimator, X, y)}
+            predictions = {"cdf": predictive_cdf(estimator, X, y)}
         return cls.from_predictions(
-            **of,
+            **predictions,
             n_bins=n_bins,
             band=band,
             target=target,
@@ -184,10 +185,9 @@ class CalibrationCurveDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Display of given predictions, in one of two forms.
+        """Plot the calibration curve of given predictions.
 
-        ``from_predictions(cdf=...)`` is for regressions,
-        ``from_predictions(y, probability, classes=...)`` for classes.
+        Give ``cdf`` for regression, and ``y`` and ``probability`` for classification.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class CalibrationCurveDisplay:
         cdf : array-like of shape (n_samples[, n_targets]), default=None
             Predictive distribution function at the targets, in [0, 1].
         n_bins, band, target, sample_weight, name, ax, **kwargs
-            As in :meth:`from_estimator`.
+            See :meth:`from_estimator`.
 
         Returns
         -------
@@ -216,7 +216,9 @@ class CalibrationCurveDisplay:
         if n_bins != "auto":
             n_bins = check_number("n_bins", n_bins, kind=Integral, low=1)
         if cdf is not None:
-            weights, cdf = present(sample_weight, of_target("cdf", cdf, target))
+            weights, cdf = drop_zero_weights(
+                sample_weight, select_target("cdf", cdf, target)
+            )
             if not ((cdf >= 0) & (cdf <= 1)).all():
                 raise ValueError(
                     "`cdf` must be in [0, 1]; got values from "
@@ -226,11 +228,13 @@ class CalibrationCurveDisplay:
             n_rows = np.square(weights.sum()) / np.square(weights).sum()
         else:
             confidence, correct = _top_label(y, probability, classes)
-            weights, confidence, correct = present(sample_weight, confidence, correct)
-            n_bins = _enough_rows_each(weights) if n_bins == "auto" else n_bins
+            weights, confidence, correct = drop_zero_weights(
+                sample_weight, confidence, correct
+            )
+            n_bins = _automatic_n_bins(weights) if n_bins == "auto" else n_bins
             bins = _equal_mass(confidence, weights, n_bins)
             nominal, observed, n_rows = _per_bin(bins, confidence, correct, weights)
-        # Rounding down, but not of a whole number that is missed by an ulp.
+        # The factor keeps integers that are an ulp too small from being rounded down.
         n_rows = np.floor(n_rows * (1 + 1e-9))
         lower, upper = binom.interval(band, n_rows, nominal) / n_rows
         display = cls(
@@ -253,18 +257,18 @@ class CalibrationCurveDisplay:
         band_kwargs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> Self:
-        """Draw the display.
+        """Draw the calibration curve.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            None makes a new figure.
+            None creates a new figure.
         name : str, default=None
-            Of the curve in the legend; by default ``self.name``.
+            Name of the curve in the legend; by default ``self.name``.
         band_kwargs : dict, default=None
-            Keywords for the band, as matplotlib's ``fill_between`` takes them.
+            Keywords of matplotlib's ``fill_between`` for the band.
         **kwargs : dict
-            Keywords for the curve, as matplotlib's ``plot`` takes them.
+            Keywords of matplotlib's ``plot`` for the curve.
 
         Returns
         -------
@@ -285,7 +289,7 @@ class CalibrationCurveDisplay:
         [self.line_] = ax.plot(self.nominal, self.observed, **style)
         xlabel, ylabel = LABELS[self.kind]
         ax.set(xlabel=xlabel, ylabel=ylabel, aspect="equal")
-        # The same section of both axes; auto=None: what is drawn later may widen it.
+        # Equal limits of both axes; auto=None: later artists may widen them.
         limits = min(ax.get_xlim()[0], ax.get_ylim()[0]), ax.get_ylim()[1]
         ax.set_xlim(limits, auto=None)
         ax.set_ylim(limits, auto=None)
@@ -293,7 +297,7 @@ class CalibrationCurveDisplay:
         return self
 
     def _plot_band(self, ax, color, band_kwargs):
-        """Grey where it depends on the rows alone, else in the curve's colour."""
+        """Grey if the band depends on the number of rows alone, else in ``color``."""
         text = f"{100 * self.band:.4g} % band"
         if self.kind == "coverage":
             text += f", {self.n_rows:.0f} row{'s' * (round(self.n_rows) != 1)}"
@@ -307,7 +311,7 @@ class CalibrationCurveDisplay:
             linewidth=0,
             label=text,
         )
-        if len(self.nominal) == 1:  # an area of no width
+        if len(self.nominal) == 1:  # the area has no width
             style["linewidth"] = style["linewidth"] or 8
             return ax.vlines(self.nominal, self.lower, self.upper, **style)
         return ax.fill_between(self.nominal, self.lower, self.upper, **style)
@@ -326,7 +330,10 @@ def _observed_coverage(cdf, weights):
 
 
 def _top_label(y, probability, classes):
-    """Probability of the likeliest class, and whether it is y's; (n_samples,) each."""
+    """Probability of the most likely class, and whether it is the label of y.
+
+    Both have shape (n_samples,).
+    """
     y = column_or_1d(y)
     probability = np.asarray(probability, dtype=np.float64)
     check_consistent_length(y, probability)
@@ -340,25 +347,26 @@ def _top_label(y, probability, classes):
     return probability.max(1), classes[probability.argmax(1)] == y
 
 
-def _enough_rows_each(weights) -> int:
-    """Bins, so many that each has some rows; by their effective number."""
+def _automatic_n_bins(weights) -> int:
+    """Number of bins with at least ``ROWS_PER_BIN`` effective rows each."""
     n_rows = np.square(weights.sum()) / np.square(weights).sum()
     return int(np.clip(n_rows / ROWS_PER_BIN, 1, MOST_BINS))
 
 
 def _equal_mass(values, weights, n_bins):
-    """Number of each row's bin; rows of one value share a bin.
+    """Index of each row's bin, (rows,); rows of equal value share a bin.
 
-    The bins are those of :func:`skbayesnn.metrics.expected_calibration_error`.
+    The bins of :func:`skbayesnn.metrics.expected_calibration_error`.
     """
     _, group = np.unique(values, return_inverse=True)
     mass = np.bincount(group, weights)
-    upto = mass.cumsum()
-    return (n_bins * (upto - mass / 2) // upto[-1]).astype(int)[group]
+    cumulative = mass.cumsum()
+    bins = (n_bins * (cumulative - mass / 2) // cumulative[-1]).astype(int)
+    return bins[group]
 
 
 def _per_bin(bins, confidence, correct, weights):
-    """Mean confidence, accuracy and effective number of rows of the filled bins."""
+    """Mean confidence, accuracy and effective number of rows of the non-empty bins."""
     mass = np.bincount(bins, weights)
     filled = mass > 0
     mass = mass[filled]

@@ -1,4 +1,4 @@
-"""Class probabilities of every posterior draw."""
+"""Class probabilities under every posterior draw."""
 
 from itertools import cycle
 from typing import Any, Self
@@ -12,41 +12,41 @@ from skbayesnn.inspection._importance import short_names
 from skbayesnn.plotting._shared import (
     COLORS,
     axes_for,
+    check_positions,
+    integer_ticks,
     legend_on_top,
     marker_size,
-    position,
     require_matplotlib,
     styled,
-    whole_numbers,
 )
 
 MOST_CLASSES = 5
-# More rows in no order are sorted.
+# More rows than this are sorted, unless they have positions.
 MOST_UNSORTED = 30
 
 
 class ClassProbabilityDisplay:
-    """Class probabilities that posterior draws give to each row.
+    """Class probabilities of each row under every posterior draw.
 
-    It is made by :meth:`from_estimator` or :meth:`from_predictions`. A small point is
-    the probability of a class under one draw, as in [1]_, figure 4, where a digit is
-    turned from row to row; a large point is the mean over the draws. The draws of a row
-    stand side by side, about its position. Lines join the means where the rows have
-    positions ``x``. More than 30 rows without positions are sorted, by their likeliest
-    class and its probability.
+    Create it by :meth:`from_estimator` or :meth:`from_predictions`. Use it to see how
+    much the draws disagree about a few rows. A small point is the probability of a
+    class under one draw, as in [1]_, figure 4, where a digit is rotated from row to
+    row. A large point is the mean over draws. The draws of a row are spread around its
+    position. Lines join the means if the rows have positions ``x``. More than 30 rows
+    without positions are sorted by their most likely class and its probability.
 
     Parameters
     ----------
     probability : ndarray of shape (n_samples, n_classes, n_draws)
     labels : ndarray of shape (n_classes,)
-        Of the columns.
+        Labels of the columns.
     classes : ndarray of shape (n_shown,)
         Labels that are shown.
     x : ndarray of shape (n_samples,), default=None
-        Positions of the rows; None is their order, or that of sorting. Give
-        ``np.arange(n_samples)`` for rows whose order means something.
+        Positions of the rows; None uses the order of the rows, or sorts them. If the
+        order has a meaning, give ``np.arange(n_samples)``.
     x_name : str, default=None
-        Label of ``x``.
+        Label of the x axis.
 
     Attributes
     ----------
@@ -89,29 +89,29 @@ class ClassProbabilityDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Display of a fitted classifier.
+        """Plot the class probabilities of a fitted classifier.
 
         Parameters
         ----------
         estimator : fitted classifier
-            As :func:`skbayesnn.sample_f` takes it.
+            Any classifier that :func:`skbayesnn.sample_f` accepts.
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         x : array-like of shape (n_samples,), default=None
-            Position of each row, as the angle of a picture that is turned; None as in
-            the class.
+            Position of each row, such as the angle of a rotated image; None as in the
+            class.
         x_name : str, default=None
-            Label of ``x``.
+            Label of the x axis.
         classes : array-like, default=None
-            Labels to show. None shows all of at most 5; of more those that are the
-            likeliest of some row, and of these at most the 5 of largest mean
-            probability. The label of the y axis says how many are shown.
+            Labels to show. None shows all classes if there are at most 5. Otherwise it
+            shows classes that are the most likely class of some row, at most 5, with
+            the largest mean probability. The label of the y axis has the number shown.
         n_draws : int, default=100
         random_state : int, RandomState instance or None, default=0
-            Of the draws.
+            Random numbers of the draws.
         ax : matplotlib Axes, default=None
-            None makes a new figure.
+            None creates a new figure.
         **kwargs : dict
-            As in :meth:`plot`.
+            Keywords of :meth:`plot`.
 
         Returns
         -------
@@ -120,8 +120,8 @@ class ClassProbabilityDisplay:
         require_matplotlib(f"{cls.__name__}.from_estimator")
         if not is_classifier(estimator):
             raise TypeError(
-                f"{cls.__name__} is of class probabilities and needs a classifier; got "
-                f"{type(estimator).__name__}. For regressors there is "
+                f"{cls.__name__} shows class probabilities and needs a classifier; got "
+                f"{type(estimator).__name__}. For regressors use "
                 "PredictionIntervalDisplay."
             )
         return cls.from_predictions(
@@ -146,15 +146,15 @@ class ClassProbabilityDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Display of given probabilities.
+        """Plot given class probabilities.
 
         Parameters
         ----------
         probability : array-like of shape (n_samples, n_classes, n_draws)
         labels : array-like of shape (n_classes,)
-            Of the columns.
+            Labels of the columns.
         x, x_name, classes, ax, **kwargs
-            As in :meth:`from_estimator`.
+            See :meth:`from_estimator`.
 
         Returns
         -------
@@ -172,7 +172,7 @@ class ClassProbabilityDisplay:
             probability=probability,
             labels=labels,
             classes=_shown(classes, probability.mean(-1), labels),
-            x=position(x, len(probability)),
+            x=check_positions(x, len(probability)),
             x_name=x_name,
         )
         return display.plot(ax=ax, **kwargs)
@@ -184,15 +184,14 @@ class ClassProbabilityDisplay:
         scatter_kwargs: dict[str, Any] | None = None,
         line_kwargs: dict[str, Any] | None = None,
     ) -> Self:
-        """Draw the display.
+        """Draw the class probabilities.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            None makes a new figure.
+            None creates a new figure.
         scatter_kwargs, line_kwargs : dict, default=None
-            Keywords for the draws and the means, both as matplotlib's ``plot`` takes
-            them.
+            Keywords of matplotlib's ``plot`` for the draws and for the means.
 
         Returns
         -------
@@ -208,7 +207,7 @@ class ClassProbabilityDisplay:
         for label, name, color in zip(self.classes, names, cycle(COLORS), strict=False):
             [column] = np.flatnonzero(self.labels == label)
             probability = self.probability[order, column]
-            of_draws = styled(
+            draws_style = styled(
                 "Line2D",
                 scatter_kwargs,
                 color=color,
@@ -219,7 +218,7 @@ class ClassProbabilityDisplay:
                 alpha=0.4 if n_rows <= MOST_UNSORTED else 0.1,
                 rasterized=True,
             )
-            of_mean = styled(
+            mean_style = styled(
                 "Line2D",
                 line_kwargs,
                 color=color,
@@ -227,23 +226,23 @@ class ClassProbabilityDisplay:
                 marker="o",
                 markersize=min(size, 4),
                 label=name,
-                # Above the draws of all classes.
+                # Draw the means above the draws of all classes.
                 zorder=3,
             )
-            self.points_ += ax.plot(places.ravel(), probability.ravel(), **of_draws)
-            self.lines_ += ax.plot(x, probability.mean(-1), **of_mean)
+            self.points_ += ax.plot(places.ravel(), probability.ravel(), **draws_style)
+            self.lines_ += ax.plot(x, probability.mean(-1), **mean_style)
         ylabel = "class probability: mean and draws"
         if len(self.classes) < n_classes:
             ylabel += f"\n({len(self.classes)} of {n_classes} classes)"
         ax.set(xlabel=xlabel, ylabel=ylabel)
         ax.set_yticks(np.linspace(0, 1, 6))
         if self.x is None:
-            whole_numbers(ax)
+            integer_ticks(ax)
         legend_on_top(ax)
         return self
 
     def _places(self):
-        """Positions of the rows from left to right, their order, and the label."""
+        """Positions of the rows from left to right, their order, and the axis label."""
         if self.x is not None:
             order = np.argsort(self.x, kind="stable")
             return self.x[order], order, self.x_name or "x"
@@ -251,18 +250,18 @@ class ClassProbabilityDisplay:
         if n_rows <= MOST_UNSORTED:
             return np.arange(n_rows), np.arange(n_rows), "row"
         mean = self.probability.mean(-1)
-        likeliest = mean.argmax(1)
-        # Rows of classes that are not shown come last.
+        most_likely = mean.argmax(1)
+        # Rows whose most likely class is not shown come last.
         shown = list(self.classes)
         last = len(shown)
-        rank = [shown.index(one) if one in shown else last for one in self.labels]
-        order = np.lexsort([mean.max(1), np.array(rank)[likeliest]])
-        label = "rows, sorted by their likeliest class"
+        rank = [shown.index(label) if label in shown else last for label in self.labels]
+        order = np.lexsort([mean.max(1), np.array(rank)[most_likely]])
+        label = "rows, sorted by their most likely class"
         return np.arange(n_rows), order, label
 
 
 def _shown(classes, mean, labels):
-    """Labels to show, in the order of the columns."""
+    """Labels to show, in column order."""
     if classes is not None:
         unknown = [label for label in classes if label not in labels]
         if unknown:
@@ -272,13 +271,13 @@ def _shown(classes, mean, labels):
         return np.asarray(classes)
     if len(labels) <= MOST_CLASSES:
         return labels
-    likeliest = np.unique(mean.argmax(1))
-    by_mean = likeliest[np.argsort(-mean.mean(0)[likeliest], kind="stable")]
+    most_likely = np.unique(mean.argmax(1))
+    by_mean = most_likely[np.argsort(-mean.mean(0)[most_likely], kind="stable")]
     return labels[np.sort(by_mean[:MOST_CLASSES])]
 
 
 def _offsets(x, n_draws):
-    """Of the draws from their row's position, within the gap between rows."""
-    gaps = np.diff(np.unique(x))
-    width = 0.6 * gaps.min() if len(gaps) else 0.6
+    """Horizontal offsets of the draws from their row, within the space between rows."""
+    steps = np.diff(np.unique(x))
+    width = 0.6 * steps.min() if len(steps) else 0.6
     return width * ((np.arange(n_draws) + 0.5) / n_draws - 0.5)

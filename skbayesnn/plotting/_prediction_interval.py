@@ -1,4 +1,4 @@
-"""Predictions of a regression with their intervals."""
+"""Prediction intervals of a regression."""
 
 from typing import Any, Self
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from skbayesnn._meta.functions import predict_interval
 from skbayesnn._predictive.summaries import checked_coverages
-from skbayesnn.inspection._importance import of_target
+from skbayesnn.inspection._importance import select_target
 from skbayesnn.plotting._shared import (
     BLUE,
     GREY,
@@ -14,44 +14,44 @@ from skbayesnn.plotting._shared import (
     VERMILION,
     axes_for,
     bar_width,
-    column,
+    check_positions,
     common_limits,
+    integer_ticks,
     legend_on_top,
     marker_size,
-    places,
-    position,
     require_matplotlib,
+    row_positions,
+    select_feature,
     styled,
-    whole_numbers,
     y_of_target,
 )
 
 
 class PredictionIntervalDisplay:
-    """Predictions of a regression with nested intervals, and the targets.
+    """Prediction intervals of a regression, nested, with predictions and targets.
 
-    It is made by :meth:`from_estimator` or :meth:`from_predictions`. Over one feature,
-    or with the rows sorted by their prediction; targets outside of the widest interval
-    are marked and counted. Intervals without an end, as conformal ones of too few rows,
-    are not drawn. A few rows whose targets or intervals are so far away that they would
-    press all others flat leave the picture, which the label of the y axis then says.
+    Create it by :meth:`from_estimator` or :meth:`from_predictions`. Rows are drawn over
+    one feature, or sorted by their prediction. Targets outside of the widest interval
+    are marked and counted. Infinite intervals, such as conformal intervals from too few
+    rows, are not drawn. If a few distant targets or intervals dominate the range, the y
+    axis leaves them out and its label counts them.
 
     Parameters
     ----------
     prediction : ndarray of shape (n_samples,)
     interval : ndarray of shape (n_samples, n_levels, 2)
-        Lower and upper ends, y's units.
+        Lower and upper bounds, in y's units.
     coverage : ndarray of shape (n_levels,)
-        Of the intervals, as shares of one.
+        Coverage of the intervals, in (0, 1).
     y : ndarray of shape (n_samples,), default=None
         Targets; None shows none.
     x : ndarray of shape (n_samples,), default=None
         Positions of the rows; None sorts them by prediction.
     x_name : str, default=None
-        Label of ``x``.
+        Label of the x axis.
     joined : bool, default=True
-        Whether neighbouring rows are joined to bands. That needs a prediction that is
-        a function of ``x``; where other features vary too, each row has a bar.
+        Whether neighbouring rows are joined to bands. Use it if the prediction is a
+        function of ``x`` alone. If other features vary too, draw one bar per row.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class PredictionIntervalDisplay:
 
     See Also
     --------
-    CalibrationCurveDisplay : Whether intervals of all coverages hold what they promise.
+    CalibrationCurveDisplay : Observed coverage of the intervals of all levels.
     """
 
     ax_: Any
@@ -110,28 +110,28 @@ class PredictionIntervalDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Display of a fitted regressor.
+        """Plot predictions and intervals of a fitted regressor.
 
         Parameters
         ----------
         estimator : fitted regressor
-            As :func:`skbayesnn.predict_interval` takes it.
+            Any regressor that :func:`skbayesnn.predict_interval` accepts.
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
         coverage : float or sequence of float in (0, 1), default=(0.5, 0.9)
         feature : int or str, default=None
-            Column of X to draw over; None sorts rows by prediction. Rows are joined to
-            bands where no other column varies.
+            Column of X for the x axis; None sorts rows by prediction. Rows are joined
+            to bands if no other column varies.
         kind : {"equal_tailed", "highest_density"}, default="equal_tailed"
             Kind of interval.
         method : {"mixture", "cv+"}, default="mixture"
-            As in :func:`skbayesnn.predict_interval`.
+            See :func:`skbayesnn.predict_interval`.
         target : int, default=None
-            Which target to show; needed for a model of several targets.
+            Index of the target; required if the model has several targets.
         ax : matplotlib Axes, default=None
-            None makes a new figure.
+            None creates a new figure.
         **kwargs : dict
-            As in :meth:`plot`.
+            Keywords of :meth:`plot`.
 
         Returns
         -------
@@ -139,7 +139,7 @@ class PredictionIntervalDisplay:
         """
         require_matplotlib(f"{cls.__name__}.from_estimator")
         x, x_name, joined = (
-            (None, None, True) if feature is None else column(X, feature)
+            (None, None, True) if feature is None else select_feature(X, feature)
         )
         coverage = checked_coverages(np.atleast_1d(coverage).tolist())
         return cls.from_predictions(
@@ -170,39 +170,39 @@ class PredictionIntervalDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Display of given predictions and intervals.
+        """Plot given predictions and intervals.
 
         Parameters
         ----------
         y : array-like of shape (n_samples[, n_targets]) or None
         prediction : array-like of shape (n_samples[, n_targets])
         interval : array-like of shape (n_samples[, n_targets], n_levels, 2)
-            Or without the axis of the levels for a single coverage.
+            For a single coverage also without the axis of levels.
         coverage : float or sequence of float in (0, 1), default=(0.5, 0.9)
-            Of the intervals.
+            Coverage of the intervals.
         target : int, default=None
-            Which target to show, where there are several.
+            Index of the target; required if there are several.
         x, x_name, joined
-            As in the class.
+            See the class.
         ax : matplotlib Axes, default=None
-            None makes a new figure.
+            None creates a new figure.
         **kwargs : dict
-            As in :meth:`plot`.
+            Keywords of :meth:`plot`.
 
         Returns
         -------
         display : PredictionIntervalDisplay
         """
         require_matplotlib(f"{cls.__name__}.from_predictions")
-        prediction = of_target("prediction", prediction, target)
+        prediction = select_target("prediction", prediction, target)
         interval = np.asarray(interval)
         if np.ndim(coverage) == 0:
             interval = interval[..., None, :]
-        interval = of_target("interval", interval, target, trailing=2)
+        interval = select_target("interval", interval, target, trailing=2)
         coverage = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
         if interval.shape != (len(prediction), len(coverage), 2):
             raise ValueError(
-                "`interval` must have a lower and an upper end for each row and "
+                "`interval` must have a lower and an upper bound for each row and "
                 f"coverage, shape {(len(prediction), len(coverage), 2)}; got "
                 f"{interval.shape}."
             )
@@ -217,7 +217,7 @@ class PredictionIntervalDisplay:
             interval=interval,
             coverage=coverage,
             y=y,
-            x=position(x, len(prediction)),
+            x=check_positions(x, len(prediction)),
             x_name=x_name,
             joined=joined,
         )
@@ -232,30 +232,30 @@ class PredictionIntervalDisplay:
         band_kwargs: dict[str, Any] | None = None,
         y_kwargs: dict[str, Any] | None = None,
     ) -> Self:
-        """Draw the display.
+        """Draw predictions, intervals and targets.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            None makes a new figure.
+            None creates a new figure.
         name : str, default=None
-            Of the prediction, in the legend.
+            Name of the prediction in the legend.
         line_kwargs, band_kwargs, y_kwargs : dict, default=None
-            Keywords for the prediction, the intervals and the targets, as matplotlib's
-            ``plot``, ``fill_between`` (bars: ``vlines``) and ``plot`` take them.
+            Keywords of matplotlib's ``plot`` for the prediction, ``fill_between`` or
+            ``vlines`` for the intervals, and ``plot`` for the targets.
 
         Returns
         -------
         display : PredictionIntervalDisplay
         """
         ax = axes_for(self, ax)
-        order, place, label = places(
+        order, positions, label = row_positions(
             self.prediction, self.x, self.x_name, "rows, sorted by prediction"
         )
         n_rows, many = len(order), len(order) > MANY
         self.bands_ = [None] * len(self.coverage)
         widest_first = np.argsort(-self.coverage, kind="stable")
-        # A single row is joined to none.
+        # A single row has no neighbour to be joined to.
         joined = self.joined and n_rows > 1
         for rank, level in enumerate(widest_first):
             lower, upper = self.interval[order, level].T
@@ -269,7 +269,7 @@ class PredictionIntervalDisplay:
                 rasterized=many and not joined,
             )
             draw = ax.fill_between if joined else ax.vlines
-            self.bands_[level] = draw(place, lower, upper, **style)
+            self.bands_[level] = draw(positions, lower, upper, **style)
         style = styled(
             "Line2D",
             line_kwargs,
@@ -278,23 +278,23 @@ class PredictionIntervalDisplay:
             marker="" if joined else "_",
             markersize=1.5 * marker_size(n_rows),
             label=name or "prediction",
-            # Above the targets.
+            # Draw the prediction above the targets.
             zorder=3,
             rasterized=many and not joined,
         )
-        [self.line_] = ax.plot(place, self.prediction[order], **style)
+        [self.line_] = ax.plot(positions, self.prediction[order], **style)
         self.inside_ = self.outside_ = None
         if self.y is not None:
-            self._plot_targets(ax, order, place, widest_first[0], y_kwargs)
+            self._plot_targets(ax, order, positions, widest_first[0], y_kwargs)
         ax.set(xlabel=label, ylabel="y")
         if self.x is None:
-            whole_numbers(ax)
-        self._show_what_is_common(ax)
+            integer_ticks(ax)
+        self._limit_to_common_range(ax)
         legend_on_top(ax)
         return self
 
-    def _show_what_is_common(self, ax):
-        """Leave out a few targets and ends that would press all others flat."""
+    def _limit_to_common_range(self, ax):
+        """Leave out a few distant targets and bounds that dominate the range."""
         drawn = np.column_stack(
             [self.prediction, self.interval.reshape(len(self.prediction), -1)]
         )
@@ -306,12 +306,12 @@ class PredictionIntervalDisplay:
         low, high = limits
         room = (high - low) / 10
         left_out = ((drawn < low - room) | (drawn > high + room)).any(axis=1).sum()
-        # auto=None: what is drawn later still moves the limits.
+        # auto=None: later artists still move the limits.
         ax.set_ylim(low - room, high + room, auto=None)
         ax.set_ylabel(f"y ({left_out} of {len(drawn)} rows reach beyond)")
 
-    def _plot_targets(self, ax, order, place, widest, y_kwargs):
-        """Targets, those outside of the widest interval apart."""
+    def _plot_targets(self, ax, order, positions, widest, y_kwargs):
+        """Draw the targets; targets outside the widest interval have their own mark."""
         lower, upper = self.interval[order, widest].T
         y = self.y[order]
         inside = (lower <= y) & (y <= upper)
@@ -324,7 +324,7 @@ class PredictionIntervalDisplay:
         )
         self.inside_, self.outside_ = (
             ax.plot(
-                place[where],
+                positions[where],
                 y[where],
                 **styled(
                     "Line2D",

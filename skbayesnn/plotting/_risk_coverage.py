@@ -1,4 +1,4 @@
-"""What is gained by leaving the uncertain rows to somebody else."""
+"""Error that remains if the most uncertain rows are rejected."""
 
 from typing import Any, Self
 
@@ -7,7 +7,7 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skbayesnn._meta.functions import predict_uncertainty
-from skbayesnn.inspection._importance import of_target
+from skbayesnn.inspection._importance import select_target
 from skbayesnn.metrics import risk_coverage_curve
 from skbayesnn.plotting._shared import (
     GREY,
@@ -27,32 +27,34 @@ LABELS = {
 
 
 class RiskCoverageDisplay:
-    """Error of the rows that are accepted against their share, the surest first.
+    """Risk-coverage curve: error of the accepted rows against their share.
 
-    It is made by :meth:`from_estimator` or :meth:`from_predictions`. Rows are accepted
-    in the order of their uncertainty [1]_. Dashed: rejection at random, which leaves
-    the error as it is on average; dotted: the oracle, which rejects the largest error
-    first. A good uncertainty is near the oracle. Errors that would press all others
-    flat leave the picture, which the label of the y axis says.
+    Create it by :meth:`from_estimator` or :meth:`from_predictions`. Use it to judge
+    whether rejecting uncertain rows reduces the error. Rows are accepted in the order
+    of their uncertainty, the least uncertain first [1]_. Dashed: random rejection,
+    which does not change the error on average. Dotted: the oracle, which rejects the
+    largest errors first. A good uncertainty is close to the oracle. If a few errors
+    dominate the range, the y axis leaves them out and its label mentions them.
 
     Parameters
     ----------
     coverage, risk, threshold : dict of ndarray
-        Per kind of uncertainty: share of the rows accepted, their error, and the
-        uncertainty up to which rows are accepted.
+        For each kind of uncertainty: share of accepted rows, their error, and the
+        largest accepted uncertainty.
     oracle_coverage, oracle_risk : ndarray
+        Curve that rejects the largest errors first.
     overall_risk : float
         Error of all rows.
     metric : {"error_rate", "rmse"}
     name : str, default=None
-        Goes before the kind in the legend.
+        Prefix of the kind in the legend.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     lines_ : dict of matplotlib Artist
-        Per kind of uncertainty.
+        One curve per kind of uncertainty.
     oracle_, random_ : matplotlib Artist
 
     References
@@ -102,26 +104,26 @@ class RiskCoverageDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Display of a fitted regressor or classifier.
+        """Plot the risk-coverage curve of a fitted regressor or classifier.
 
         Parameters
         ----------
         estimator : fitted estimator
-            As :func:`skbayesnn.predict_uncertainty` takes it.
+            Any model that :func:`skbayesnn.predict_uncertainty` accepts.
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
         kind : str or list of str, default=None
-            Uncertainties to reject by, a curve each; None is ``"total"`` for regressors
-            and ``"entropy"`` for classifiers.
+            Uncertainties to reject by, one curve each; None is ``"total"`` for
+            regressors and ``"entropy"`` for classifiers.
         target : int, default=None
-            Which target to show; needed for a model of several targets.
+            Index of the target; required if the model has several targets.
         sample_weight : array-like of shape (n_samples,), default=None
         name : str, default=None
-            Goes before the kind in the legend.
+            Prefix of the kind in the legend.
         ax : matplotlib Axes, default=None
-            None makes a new figure.
+            None creates a new figure.
         **kwargs : dict
-            As in :meth:`plot`.
+            Keywords of :meth:`plot`.
 
         Returns
         -------
@@ -130,15 +132,15 @@ class RiskCoverageDisplay:
         require_matplotlib(f"{cls.__name__}.from_estimator")
         classes = is_classifier(estimator)
         if classes:
-            # Not `predict`, by which an Abstainer refuses rows.
+            # An Abstainer's `predict` rejects rows.
             prediction = estimator.classes_[estimator.predict_proba(X).argmax(1)]
         else:
             prediction = estimator.predict(X)
             if np.isnan(prediction).any():
                 raise ValueError(
-                    "a prediction is needed for each row; got NaN for "
-                    f"{np.isnan(prediction).sum()}. Of an Abstainer, give the "
-                    "estimator inside, `estimator_`."
+                    "every row must have a prediction; got NaN for "
+                    f"{np.isnan(prediction).sum()}. Instead of an Abstainer, give its "
+                    "`estimator_`."
                 )
         if kind is None:
             kind = "entropy" if classes else "total"
@@ -169,20 +171,20 @@ class RiskCoverageDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Display of given predictions.
+        """Plot the risk-coverage curve of given predictions.
 
         Parameters
         ----------
         y, prediction : array-like of shape (n_samples[, n_targets])
         uncertainty : array-like of shape (n_samples[, n_targets]), or dict of them
-            Larger is less sure; a dict has a curve per name.
+            Larger is less certain; a dict gives one curve per name.
         metric : {"error_rate", "rmse"}
-            Of classes or of a regression.
+            Error rate for classification, root mean squared error for regression.
         target : int, default=None
-            Which target of a regression to show, where there are several.
+            Index of the target; required if a regression has several.
         sample_weight : array-like of shape (n_samples,), default=None
         name, ax, **kwargs
-            As in :meth:`from_estimator`.
+            See :meth:`from_estimator`.
 
         Returns
         -------
@@ -197,18 +199,18 @@ class RiskCoverageDisplay:
         if metric == "error_rate":
             error = (column_or_1d(y) != column_or_1d(prediction)).astype(np.float64)
         else:
-            prediction = of_target("prediction", prediction, target)
+            prediction = select_target("prediction", prediction, target)
             error = np.square(y_of_target(y, target) - prediction)
         if not isinstance(uncertainty, dict):
             uncertainty = {"uncertainty": uncertainty}
-        in_units = np.sqrt if metric == "rmse" else np.asarray
+        to_units = np.sqrt if metric == "rmse" else np.asarray
         coverage, risk, threshold = {}, {}, {}
         for kind, values in uncertainty.items():
-            values = of_target(kind, values, target)
+            values = select_target(kind, values, target)
             coverage[kind], mean, threshold[kind] = risk_coverage_curve(
                 error, values, sample_weight=sample_weight
             )
-            risk[kind] = in_units(mean)
+            risk[kind] = to_units(mean)
         oracle_coverage, mean, _ = risk_coverage_curve(
             error, error, sample_weight=sample_weight
         )
@@ -217,24 +219,24 @@ class RiskCoverageDisplay:
             risk=risk,
             threshold=threshold,
             oracle_coverage=oracle_coverage,
-            oracle_risk=in_units(mean),
-            overall_risk=float(in_units(mean[-1])),
+            oracle_risk=to_units(mean),
+            overall_risk=float(to_units(mean[-1])),
             metric=metric,
             name=name,
         )
         return display.plot(ax=ax, **kwargs)
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
-        """Draw the display.
+        """Draw the risk-coverage curves.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            None makes a new figure.
+            None creates a new figure.
         name : str, default=None
-            Goes before the kind in the legend; by default ``self.name``.
+            Prefix of the kind in the legend; by default ``self.name``.
         **kwargs : dict
-            Keywords for the curves, as matplotlib's ``plot`` takes them.
+            Keywords of matplotlib's ``plot`` for the curves.
 
         Returns
         -------
@@ -242,7 +244,7 @@ class RiskCoverageDisplay:
         """
         ax = axes_for(self, ax)
         name = self.name if name is None else name
-        before = "" if name is None else f"{name}, "
+        prefix = "" if name is None else f"{name}, "
         self.lines_ = {}
         for i, (kind, coverage) in enumerate(self.coverage.items()):
             style = styled(
@@ -250,37 +252,37 @@ class RiskCoverageDisplay:
                 kwargs,
                 color=next_color(ax),
                 linestyle=LINE_STYLES[i % len(LINE_STYLES)],
-                # An uncertainty that is the same for all rows has one point.
+                # An uncertainty that is constant over the rows gives a single point.
                 marker="o" if len(coverage) == 1 else "",
-                label=before + kind.replace("_", " "),
+                label=prefix + kind.replace("_", " "),
             )
             [self.lines_[kind]] = ax.plot(coverage, self.risk[kind], **style)
         self.random_ = ax.axhline(
-            self.overall_risk, color=GREY, ls="--", lw=1, label=f"{before}random"
+            self.overall_risk, color=GREY, ls="--", lw=1, label=f"{prefix}random"
         )
         [self.oracle_] = ax.plot(
             self.oracle_coverage,
             self.oracle_risk,
             color=GREY,
             ls=":",
-            label=f"{before}oracle",
+            label=f"{prefix}oracle",
         )
         ax.set(xlabel="share of rows accepted", ylabel=LABELS[self.metric])
         if ax.get_autoscalex_on():
             ax.set_xlim(-0.05, 1.05, auto=None)
-        self._leave_out_what_explodes(ax)
-        # Lines at zero are seen whole.
+        self._limit_to_common_range(ax)
+        # Leave room below, so that lines at zero are not cut in half.
         ax.set_ylim(bottom=-0.03 * ax.get_ylim()[1], auto=None)
         ax.legend()
         return self
 
-    def _leave_out_what_explodes(self, ax):
-        """Show the errors but those that would press all others flat."""
+    def _limit_to_common_range(self, ax):
+        """Leave out a few large errors that dominate the range."""
         curves = [self.oracle_risk, *self.risk.values()]
         limits = common_limits(np.concatenate(curves)[:, None])
         if limits is None or not ax.get_autoscaley_on():
             return
-        # auto=None: what is drawn later still moves the limits.
+        # auto=None: later artists still move the limits.
         top = 1.1 * limits[1]
         ax.set_ylim(top=top, auto=None)
         largest = max(curve.max() for curve in curves)

@@ -1,13 +1,13 @@
-"""What the displays share: colours, axes, and the position of rows on them."""
+"""Shared parts of the displays: colours, axes, and positions of rows on them."""
 
 import numpy as np
 
 from skbayesnn._data.scaling import common_range
 from skbayesnn._sklearn_compat import safe_indexing
-from skbayesnn.inspection._importance import of_target, short_names
+from skbayesnn.inspection._importance import select_target, short_names
 
-# Colours that colour-blind people can tell apart (Okabe & Ito), with grey in place of
-# yellow, which is faint on white.
+# Colours for colour-blind readers (Okabe & Ito), with grey instead of yellow, which is
+# faint on white.
 BLUE, VERMILION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 COLORS = (
     BLUE,
@@ -19,22 +19,22 @@ COLORS = (
     "#000000",
     "#999999",
 )
-# Of curves that may lie on each other.
+# For curves that may overlap.
 LINE_STYLES = ("-", "--", "-.", ":")
-# Rows above which points and bars go into a vector graphic as pixels.
+# With more rows than this, points and bars are rasterised in vector graphics.
 MANY = 1000
-# An axis shows all that is drawn, unless that is so many times longer than all but the
-# outliers.
+# An axis shows everything, unless its range is more than this many times the range
+# without outliers.
 LONGEST = 4
 # Space about a legend, in inches.
 LEGEND_PAD = 0.06
 
 
 def require_matplotlib(caller):
-    """An ImportError that says what to install, before any computation.
+    """Raise an ImportError with the install command, before any computation.
 
     caller : str
-        Who needs it, "PredictionIntervalDisplay.plot".
+        Method that needs it, such as "PredictionIntervalDisplay.plot".
     """
     try:
         import matplotlib  # noqa: F401
@@ -46,23 +46,24 @@ def require_matplotlib(caller):
 
 
 def axes_for(display, ax):
-    """The axes to draw on, new ones for None; noted as ``ax_`` and ``figure_``."""
+    """Return the axes to draw on, new for None; set ``ax_`` and ``figure_``."""
     require_matplotlib(f"{type(display).__name__}.plot")
     if ax is None:
         import matplotlib.pyplot as plt
 
-        # Long labels take room from the axes, and are not cut off.
+        # Constrained layout keeps long labels from being cut off.
         _, ax = plt.subplots(layout="constrained")
     display.ax_, display.figure_ = ax, ax.figure
     return ax
 
 
 def styled(artist, given, **defaults):
-    """Keywords for an artist: the defaults, and over them what the user gave.
+    """Merge default keywords for an artist with the user's keywords.
 
     artist : {"Line2D", "PolyCollection"}
-        Whose short names are known ("c", "lw").
+        Class that defines the short names ("c", "lw").
     given : dict or None
+        The user's keywords, which override the defaults.
     """
     from matplotlib import cbook, collections, lines
 
@@ -71,7 +72,7 @@ def styled(artist, given, **defaults):
 
 
 def next_color(ax):
-    """The first of ``COLORS`` that no line on the axes has yet."""
+    """The first of ``COLORS`` that no line on the axes uses."""
     from matplotlib.colors import to_hex
 
     used = {to_hex(line.get_color()).upper() for line in ax.get_lines()}
@@ -79,7 +80,7 @@ def next_color(ax):
 
 
 def legend_on_top(ax, **kwargs):
-    """A legend at the upper end of the axes, with room made for it above the data."""
+    """Place a legend at the top of the axes, and make room for it above the data."""
     style = {"loc": "upper left", "columnspacing": 1, "handlelength": 1.2} | kwargs
     room, dpi = ax.get_window_extent(), ax.figure.dpi
     for n_columns in (5, 4, 3, 2, 1):
@@ -93,46 +94,48 @@ def legend_on_top(ax, **kwargs):
     if ax.get_autoscaley_on():
         low, high = ax.get_ylim()
         share = min(box.height / room.height, 0.6)
-        # auto=None: what is drawn later still moves the limits.
+        # auto=None: later artists still move the limits.
         ax.set_ylim(low, low + (high - low) / (1 - share), auto=None)
 
 
 def marker_size(n_rows):
-    """Size of a point in points: smaller where there are more of them."""
+    """Size of a marker in points: smaller with more rows."""
     return float(np.clip(60 / np.sqrt(n_rows), 1.5, 6))
 
 
 def bar_width(n_rows):
-    """Width of a row's bar in points: smaller where there are more of them."""
+    """Width of a row's bar in points: smaller with more rows."""
     return float(np.clip(300 / n_rows, 0.5, 4))
 
 
 def y_of_target(y, target) -> np.ndarray:
-    """y of one target: its column, or y itself where it has one axis."""
+    """Select one target of y: its column, or y itself if it has one axis."""
     y = np.asarray(y)
-    return of_target("y", y, target if y.ndim == 2 else None)
+    return select_target("y", y, target if y.ndim == 2 else None)
 
 
-def column(X, feature):
-    """A feature to draw over: values, name, and whether it is all that varies in X.
+def select_feature(X, feature):
+    """Select a feature for the x axis.
+
+    Return its values, its name, and whether no other column of X varies.
 
     feature : int or str
-        Name of a column, else its position.
+        Name or index of a column.
 
     Raises
     ------
     ValueError
-        For a feature that X does not have, or that is not of numbers.
+        If X does not have the feature, or the feature is not numeric.
     """
     X = np.asarray(X) if isinstance(X, list | tuple) else X
     names = list(getattr(X, "columns", ()))
-    place = names.index(feature) if feature in names else feature
-    if isinstance(place, str) or not -X.shape[1] <= place < X.shape[1]:
+    index = names.index(feature) if feature in names else feature
+    if isinstance(index, str) or not -X.shape[1] <= index < X.shape[1]:
         raise ValueError(
             f"`feature` must be a column of X; got {feature!r} for X of shape "
             f"{X.shape}" + (f" with columns {names}." if names else " without names.")
         )
-    values = safe_indexing(X, place, axis=1)
+    values = safe_indexing(X, index, axis=1)
     values = values.toarray() if hasattr(values, "toarray") else values
     try:
         values = np.asarray(values, dtype=np.float64).ravel()
@@ -141,13 +144,13 @@ def column(X, feature):
             f"`feature` must hold numbers; got {feature!r}, which cannot be converted. "
             "Give positions as `x` to `from_predictions`."
         ) from error
-    name = str(names[place]) if names else f"feature {place}"
+    name = str(names[index]) if names else f"feature {index}"
     [name] = short_names([name], 60)
-    return values, name, _varying(X) <= 1
+    return values, name, _n_varying(X) <= 1
 
 
-def _varying(X):
-    """How many columns are not constant."""
+def _n_varying(X):
+    """Number of columns that are not constant."""
     if hasattr(X, "tocsc"):
         X = X.tocsc()
         return int((X.max(axis=0).toarray() != X.min(axis=0).toarray()).sum())
@@ -155,11 +158,11 @@ def _varying(X):
     return int((table != table[:1]).any(0).sum())
 
 
-def places(order_by, x, x_name, sorted_name):
-    """Order of the rows, their positions in it, and the label of the axis.
+def row_positions(order_by, x, x_name, sorted_name):
+    """Return the order of the rows, their sorted positions, and the axis label.
 
     order_by : ndarray of shape (n_samples,)
-        What rows are sorted by where ``x`` is None.
+        Values that the rows are sorted by if ``x`` is None.
     """
     if x is None:
         return (
@@ -171,15 +174,15 @@ def places(order_by, x, x_name, sorted_name):
     return order, x[order], x_name or "x"
 
 
-def whole_numbers(ax) -> None:
-    """Ticks of the x axis where rows are counted: none between two rows."""
+def integer_ticks(ax) -> None:
+    """Put ticks of the x axis at integers only, for an axis that counts rows."""
     from matplotlib.ticker import MaxNLocator
 
     ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True, min_n_ticks=1))
 
 
-def position(x, n_rows):
-    """``x`` of a display, checked; None stays."""
+def check_positions(x, n_rows):
+    """Check ``x`` of a display; None stays None."""
     if x is None:
         return None
     x = np.asarray(x, dtype=np.float64)
@@ -191,9 +194,9 @@ def position(x, n_rows):
 
 
 def common_limits(drawn: np.ndarray) -> tuple[float, float] | None:
-    """Ends of an axis that leaves out what would press all else flat, if there is any.
+    """Limits of an axis without outliers; None if outliers do not dominate the range.
 
-    drawn : (rows, values); values that are not finite do not count
+    drawn : (rows, values); values that are not finite are ignored
     """
     finite = drawn[np.isfinite(drawn)]
     if not len(finite):

@@ -1,4 +1,4 @@
-"""The score of a search over tau."""
+"""Cross-validated score over the precision tau."""
 
 import re
 from numbers import Real
@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from skbayesnn.inspection._importance import of_target
+from skbayesnn.inspection._importance import select_target
 from skbayesnn.plotting._shared import (
     LINE_STYLES,
     axes_for,
@@ -21,26 +21,26 @@ MOST_LINES = 8
 
 
 class TauPathDisplay:
-    """Cross-validated score over the precision tau, of a search.
+    """Cross-validated score of a search over the noise precision tau.
 
-    It is made by :meth:`from_estimator`. Bars are one standard error of the mean over
-    the folds, which share most of their training rows: a hint, not a test. Where the
-    search varies other parameters too, each of their settings has a line; of more than
-    8 the 8 with the best scores are shown. A candidate with ``tau="auto"`` is a dashed
+    Create it by :meth:`from_estimator`. Bars are one standard error of the mean over
+    folds. The folds share most of their training rows, so the bars are a hint, not a
+    test. If the search varies other parameters, each of their settings has a line; at
+    most the 8 with the best scores are shown. The candidate ``tau="auto"`` is a dashed
     horizontal line.
 
     Parameters
     ----------
     tau : list of ndarray of shape (n_candidates,)
-        Per line, rising; 1 / noise variance in y's units.
+        Per line, increasing; 1 / noise variance in y's units.
     score, error : list of ndarray of shape (n_candidates,)
-        Per line: mean over the folds, and its standard error (NaN of a single fold).
+        Per line: mean over the folds and its standard error (NaN with a single fold).
     auto_score : list of float
-        Per line: score of ``tau="auto"``, NaN where it is no candidate.
+        Per line: score of ``tau="auto"``, NaN if it is not a candidate.
     settings : list of dict of str
         Per line: the other parameters that vary, and their values.
     n_settings : int
-        Of these in the search; more than there are lines where not all are shown.
+        Number of settings in the search, including settings that are not shown.
     score_name : str, default="score"
     tau_name : str, default="tau"
 
@@ -53,7 +53,7 @@ class TauPathDisplay:
     auto_ : list of matplotlib Artist
         The horizontal lines.
     best_ : matplotlib Artist
-        Mark of the best number for tau.
+        Mark of the best candidate with a number as tau.
     """
 
     ax_: Any
@@ -94,42 +94,42 @@ class TauPathDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Display of a fitted search.
+        """Plot the scores of a fitted search.
 
         Parameters
         ----------
         search : fitted search
-            With ``cv_results_``, and ``tau`` or ``..__tau`` among its parameters; or an
-            estimator with a search of its own, ``MCDropoutRegressorCV``.
+            Search with ``cv_results_`` and ``tau`` or ``..__tau`` among its parameters,
+            or an estimator with a built-in search, ``MCDropoutRegressorCV``.
         metric : str, default=None
-            Which score; needed where there are several.
+            Name of the score; required if the search has several.
         score_name : str, default=None
             Label of the scores; by default the name of the metric or of ``scoring``.
         target : int, default=None
-            Which target's tau is on the axis where candidates have one per target; None
-            is the first. The scores are those of all targets.
+            Index of the target whose tau is on the x axis, if candidates have one tau
+            per target; None is the first. The scores belong to all targets.
         ax : matplotlib Axes, default=None
-            None makes a new figure.
+            None creates a new figure.
         **kwargs : dict
-            As in :meth:`plot`.
+            Keywords of :meth:`plot`.
 
         Returns
         -------
         display : TauPathDisplay
         """
         require_matplotlib(f"{cls.__name__}.from_estimator")
-        results = _results_of(search)
+        results = _search_results(search)
         mean, error = _scores(results, metric)
         settings = _settings(results)
-        several = any(np.ndim(tau) for _, taus in settings for tau, _ in taus)
-        target = 0 if several and target is None else target
+        per_target = any(np.ndim(tau) for _, taus in settings for tau, _ in taus)
+        target = 0 if per_target and target is None else target
         lines = [
             _line(setting, taus, mean, error, target) for setting, taus in settings
         ]
         if not any(np.isfinite(line["score"]).any() for line in lines):
             raise ValueError(
                 "a path over tau needs a finite score of a number as tau; got no "
-                "number with one."
+                "number with a finite score."
             )
         ranks = np.argsort([-line["best"] for line in lines], kind="stable")
         shown = [lines[i] for i in np.sort(ranks[:MOST_LINES])]
@@ -140,22 +140,22 @@ class TauPathDisplay:
             auto_score=[line["auto"] for line in shown],
             settings=[line["setting"] for line in shown],
             n_settings=len(lines),
-            score_name=score_name or metric or _name_of(search),
+            score_name=score_name or metric or _scoring_name(search),
             tau_name="tau" if target is None else f"tau of target {target}",
         )
         return display.plot(ax=ax, **kwargs)
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
-        """Draw the display.
+        """Draw the scores over tau.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            None makes a new figure.
+            None creates a new figure.
         name : str, default=None
-            Goes before the labels in the legend.
+            Prefix of the labels in the legend.
         **kwargs : dict
-            Keywords for the lines, as matplotlib's ``plot`` takes them.
+            Keywords of matplotlib's ``plot`` for the lines.
 
         Returns
         -------
@@ -206,21 +206,21 @@ class TauPathDisplay:
             ylabel=f"{self.score_name}, mean over folds",
         )
         n_shown = len(self.settings)
-        few = f"{n_shown} best of {self.n_settings}"
-        title = _joined(*self.settings[0], few if n_shown < self.n_settings else "")
+        subset = f"{n_shown} best of {self.n_settings}"
+        title = _joined(*self.settings[0], subset if n_shown < self.n_settings else "")
         legend_on_top(ax, title=title or None)
         return self
 
 
-def _results_of(search):
-    """``cv_results_``, or what an estimator with a search of its own has of it."""
+def _search_results(search):
+    """``cv_results_``, or the same from an estimator with a built-in search."""
     if hasattr(search, "cv_results_"):
         return search.cv_results_
     if not hasattr(search, "scores_") or not hasattr(search, "taus_"):
         raise TypeError(
-            "a path over tau can be had from a fitted search, which has "
-            "`cv_results_`, or an estimator that has `taus_` and `scores_`; got "
-            f"{type(search).__name__} without."
+            "a path over tau needs a fitted search with `cv_results_`, or a fitted "
+            "estimator with `taus_` and `scores_`; got "
+            f"{type(search).__name__} without them."
         )
     folds = {f"split{i}_test_score": fold for i, fold in enumerate(search.scores_.T)}
     candidates = [{"tau": tau} for tau in search.taus_]
@@ -230,10 +230,10 @@ def _results_of(search):
 def _scores(results, metric):
     """Mean over the folds of each candidate, and its standard error."""
     suffix = "score" if metric is None else metric
-    known = [key.removeprefix("mean_test_") for key in results if "mean_test_" in key]
-    if suffix not in known:
+    names = [key.removeprefix("mean_test_") for key in results if "mean_test_" in key]
+    if suffix not in names:
         raise ValueError(
-            f"`metric` must be one of {known} (None where the search has one score); "
+            f"`metric` must be one of {names} (None if the search has one score); "
             f"got {metric!r}."
         )
     pattern = re.compile(rf"split\d+_test_{re.escape(suffix)}")
@@ -246,22 +246,23 @@ def _scores(results, metric):
 
 
 def _settings(results):
-    """Pairs of the other parameters that vary, and [(tau, number of candidate), ...].
+    """Settings of the other parameters that vary, each with its values of tau.
 
-    The resources of a halving search are one of these parameters.
+    Return pairs of a setting and [(tau, index of the candidate), ...]. The resources
+    of a halving search count as a parameter.
     """
     candidates = [dict(params) for params in results["params"]]
     for params, n in zip(candidates, results.get("n_resources", ()), strict=False):
         params["n_resources"] = n
     names = sorted({name for params in candidates for name in params})
-    of_tau = [name for name in names if name.split("__")[-1] == "tau"]
-    if len(of_tau) != 1:
+    tau_names = [name for name in names if name.split("__")[-1] == "tau"]
+    if len(tau_names) != 1:
         raise ValueError(
             "a path over tau needs a search with one parameter `tau` or `..__tau`; "
-            f"got {of_tau or 'none'} among {names}."
+            f"got {tau_names or 'none'} among {names}."
         )
     texts = [
-        {name: _text(params, name) for name in names if name not in of_tau}
+        {name: _text(params, name) for name in names if name not in tau_names}
         for params in candidates
     ]
     varying = [name for name in texts[0] if len({text[name] for text in texts}) > 1]
@@ -269,9 +270,9 @@ def _settings(results):
     shown = short if len(set(short)) == len(short) else varying
     settings: dict[tuple, list] = {}
     for i, (params, text) in enumerate(zip(candidates, texts, strict=True)):
-        if of_tau[0] in params:
+        if tau_names[0] in params:
             values = tuple(text[name] for name in varying)
-            settings.setdefault(values, []).append((params[of_tau[0]], i))
+            settings.setdefault(values, []).append((params[tau_names[0]], i))
     return [
         (dict(zip(shown, values, strict=True)), taus)
         for values, taus in settings.items()
@@ -279,7 +280,7 @@ def _settings(results):
 
 
 def _text(params, name):
-    """A parameter's value in a legend."""
+    """Format a parameter's value for the legend."""
     if name not in params:
         return "default"
     value = params[name]
@@ -289,8 +290,8 @@ def _text(params, name):
 
 
 def _line(setting, taus, mean, error, target):
-    """One setting's path, sorted by tau; "auto" apart."""
-    taus = [(_of_one_target(tau, target), i) for tau, i in taus]
+    """Path of one setting, sorted by tau; "auto" is returned separately."""
+    taus = [(_tau_of_target(tau, target), i) for tau, i in taus]
     wrong = [tau for tau, _ in taus if not isinstance(tau, Real | str)]
     if wrong:
         raise ValueError(
@@ -298,26 +299,26 @@ def _line(setting, taus, mean, error, target):
         )
     auto = [mean[i] for tau, i in taus if isinstance(tau, str)]
     path = sorted((tau, i) for tau, i in taus if not isinstance(tau, str))
-    places = [i for _, i in path]
+    indices = [i for _, i in path]
     return {
         "setting": setting,
         "tau": np.array([tau for tau, _ in path], dtype=np.float64),
-        "score": mean[places],
-        "error": error[places],
+        "score": mean[indices],
+        "error": error[indices],
         "auto": auto[0] if auto else np.nan,
         "best": np.nan_to_num(mean[[i for _, i in taus]], nan=-np.inf).max(),
     }
 
 
-def _of_one_target(tau, target):
-    """A candidate's tau of one target; what is none is told of by the caller."""
+def _tau_of_target(tau, target):
+    """Select one target's tau of a candidate; the caller reports invalid values."""
     if not np.ndim(tau) or np.ndim(tau) > 1:
         return tau
-    return float(of_target("tau", np.asarray(tau)[None], target)[0])
+    return float(select_target("tau", np.asarray(tau)[None], target)[0])
 
 
-def _name_of(search):
-    """Of its ``scoring``, as a label."""
+def _scoring_name(search):
+    """Name of the search's ``scoring``, as a label."""
     scoring = search.scoring
     if scoring is None:
         return "log density" if hasattr(search, "taus_") else "score"
@@ -326,5 +327,5 @@ def _name_of(search):
 
 
 def _joined(*parts):
-    """The parts that are there, with commas."""
+    """Join the non-empty parts by commas."""
     return ", ".join(part for part in parts if part)

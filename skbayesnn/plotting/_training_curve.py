@@ -1,4 +1,4 @@
-"""What happened in training."""
+"""Training history of a network."""
 
 from typing import Any, Self
 
@@ -14,14 +14,14 @@ from skbayesnn.plotting._shared import (
 
 
 class TrainingCurveDisplay:
-    """Negative log-likelihood and KL per epoch, and the validation rows' score.
+    """Training curves: negative log-likelihood, KL and validation score per epoch.
 
-    It is made by :meth:`from_estimator`. The two parts of the loss, in nats per row,
-    have a panel each, since the KL may be orders larger or smaller. The validation
-    score, a log density, is shown with its sign changed beside the negative
-    log-likelihood. Of several networks every one has a thin line, and the thick line is
-    their mean, of those still in training. Behind a target transform the likelihood is
-    that of the transformed target.
+    Create it by :meth:`from_estimator`. Use it to see whether the training converged.
+    The two parts of the loss, in nats per row, have separate panels, because the KL may
+    be orders of magnitude larger or smaller. The validation score, a log density, is
+    drawn with opposite sign next to the negative log-likelihood. With several networks
+    each has a thin line, and the thick line is the mean over networks still in
+    training. If y is transformed, the likelihood refers to the transformed target.
 
     Parameters
     ----------
@@ -30,18 +30,18 @@ class TrainingCurveDisplay:
     validation_score : ndarray of shape (n_epochs, n_networks), default=None
         Mean log density of the validation rows; None without early stopping.
     name : str, default=None
-        Goes before the labels in the legend.
+        Prefix of the labels in the legend.
 
     Attributes
     ----------
     axes_ : ndarray of shape (2,) of matplotlib Axes
-        Of the log-likelihood and of the KL.
+        Axes of the log-likelihood and of the KL.
     ax_ : matplotlib Axes
-        The first of them.
+        The first of ``axes_``.
     figure_ : matplotlib Figure
     negative_log_likelihood_, kl_, validation_ : list of matplotlib Artist or None
-        The mean's line, and those of each network where there are several; None where
-        there is no validation.
+        Line of the mean, then one line per network if there are several; None without
+        validation rows.
     """
 
     axes_: Any
@@ -63,19 +63,19 @@ class TrainingCurveDisplay:
     def from_estimator(
         cls, estimator: Any, *, name: str | None = None, ax: Any = None, **kwargs: Any
     ) -> Self:
-        """Display of the ``history_`` of a fitted network.
+        """Plot the ``history_`` of a fitted network.
 
         Parameters
         ----------
         estimator : fitted estimator
-            Of this package, or a meta-estimator around one: the last step of a
-            pipeline, the best estimator of a search.
+            Network of this package, or a meta-estimator around one, such as a pipeline
+            or a search.
         name : str, default=None
-            Goes before the labels in the legend.
+            Prefix of the labels in the legend.
         ax : matplotlib Axes or array-like of two of them, default=None
-            As in :meth:`plot`.
+            See :meth:`plot`.
         **kwargs : dict
-            As in :meth:`plot`.
+            Keywords of :meth:`plot`.
 
         Returns
         -------
@@ -92,18 +92,18 @@ class TrainingCurveDisplay:
         return display.plot(ax=ax, **kwargs)
 
     def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
-        """Draw the display.
+        """Draw the training curves.
 
         Parameters
         ----------
         ax : matplotlib Axes or array-like of two of them, default=None
-            Two axes are drawn on, the first for the log-likelihood. In one axes the
-            two panels are made, and it shows nothing else: to draw there again, give
-            ``axes_``. None makes a new figure.
+            Two axes are drawn on; the first shows the log-likelihood. A single axes is
+            divided into the two panels and shows nothing else; to draw there again,
+            give ``axes_``. None creates a new figure.
         name : str, default=None
-            Goes before the labels in the legend; by default ``self.name``.
+            Prefix of the labels in the legend; by default ``self.name``.
         **kwargs : dict
-            Keywords for the lines, as matplotlib's ``plot`` takes them.
+            Keywords of matplotlib's ``plot`` for the lines.
 
         Returns
         -------
@@ -114,10 +114,10 @@ class TrainingCurveDisplay:
         top, bottom = self.axes_
         self.ax_, self.figure_ = top, top.figure
         name = self.name if name is None else name
-        before = "" if name is None else f"{name}, "
+        prefix = "" if name is None else f"{name}, "
         color = next_color(top)
         self.negative_log_likelihood_ = _curves(
-            top, self.negative_log_likelihood, color, f"{before}training", kwargs
+            top, self.negative_log_likelihood, color, f"{prefix}training", kwargs
         )
         self.validation_ = None
         if self.validation_score is not None:
@@ -125,7 +125,7 @@ class TrainingCurveDisplay:
                 top,
                 -self.validation_score,
                 next_color(top),
-                f"{before}validation",
+                f"{prefix}validation",
                 kwargs,
             )
         self.kl_ = _curves(bottom, self.kl, color, name, kwargs)
@@ -136,11 +136,11 @@ class TrainingCurveDisplay:
 
 
 def _network(model):
-    """The fitted network inside of meta-estimators."""
+    """Find the fitted network inside of meta-estimators."""
     network = find_estimator(model)
     if not hasattr(network, "history_"):
         raise TypeError(
-            "a training curve is that of one network which was trained here; got "
+            "a training curve needs one network that was trained here; got "
             f"{type(network).__name__}. For a stack give one of its `estimators_`."
         )
     return network
@@ -166,7 +166,7 @@ def _panels(ax):
         return axes
     if not ax.axison:
         raise ValueError(
-            "`ax` must not have been divided by an earlier plot; got such an Axes. "
+            "`ax` must not be divided by an earlier plot; got such an Axes. "
             "Give the `axes_` of the earlier display."
         )
     ax.set_axis_off()
@@ -177,7 +177,7 @@ def _panels(ax):
 
 
 def _curves(ax, values, color, label, kwargs):
-    """The mean over networks, and each network where there are several."""
+    """Draw the mean over networks, and each network if there are several."""
     epochs = np.arange(1, len(values) + 1)
     style = styled("Line2D", kwargs, color=color, label=label)
     lines = ax.plot(epochs, np.nanmean(values, axis=1), **style)

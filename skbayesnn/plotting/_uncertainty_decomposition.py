@@ -1,4 +1,4 @@
-"""The two parts of the predictive uncertainty."""
+"""Aleatoric and epistemic parts of the predictive uncertainty."""
 
 from typing import Any, Self
 
@@ -6,25 +6,25 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from skbayesnn._meta.functions import predict_uncertainty
-from skbayesnn.inspection._importance import of_target
+from skbayesnn.inspection._importance import select_target
 from skbayesnn.plotting._shared import (
     BLUE,
     GREY,
     MANY,
     VERMILION,
     axes_for,
-    column,
+    check_positions,
     common_limits,
+    integer_ticks,
     legend_on_top,
     marker_size,
-    places,
-    position,
     require_matplotlib,
+    row_positions,
+    select_feature,
     styled,
-    whole_numbers,
 )
 
-# What the parts and the whole are called, per measure; and the label of the axis.
+# Names of the two parts and the total, per measure; and the label of the y axis.
 NAMES = {
     "std": ("aleatoric (noise)", "epistemic (model)", "total"),
     "entropy": (
@@ -37,32 +37,33 @@ UNITS = {"std": "standard deviation, y's units", "entropy": "nats"}
 
 
 class UncertaintyDecompositionDisplay:
-    """Aleatoric and epistemic part of the predictive uncertainty of each row.
+    """Aleatoric and epistemic uncertainty of each row.
 
-    It is made by :meth:`from_estimator` or :meth:`from_predictions`. Over one feature,
-    or with the rows sorted by their total uncertainty. The aleatoric part is noise, the
-    epistemic part is the spread of what the draws say. A few rows whose uncertainty
-    would press all others flat leave the picture, which the label of the y axis says.
+    Create it by :meth:`from_estimator` or :meth:`from_predictions`. Rows are drawn over
+    one feature, or sorted by their total uncertainty. The aleatoric part is observation
+    noise; the epistemic part is the disagreement of the posterior draws. If a few rows
+    of large uncertainty dominate the range, the y axis leaves them out and its label
+    counts them.
 
-    Of classes the two add up, expected entropy + mutual information = entropy, and are
-    stacked. Of a regression the variances add up; shown are the three standard
-    deviations: they have y's units, and a part of a fifth of the noise, which is a
-    fiftieth of the variance, can still be seen. Over a feature they are curves; of
-    sorted rows only the total is one, and the parts are points.
+    Classification: expected entropy + mutual information = entropy; the two parts are
+    stacked. Regression: the variances add up, but the three standard deviations are
+    shown. They have y's units, and a small part stays visible: a fifth of the noise's
+    standard deviation is a 25th of its variance. Over a feature all three are curves.
+    For sorted rows only the total is a curve, and the parts are points.
 
     Parameters
     ----------
     aleatoric, epistemic, total : ndarray of shape (n_samples,)
         Standard deviations in y's units, or entropies in nats.
     measure : {"std", "entropy"}
-        Which of them.
+        Whether the uncertainties are standard deviations or entropies.
     x : ndarray of shape (n_samples,), default=None
         Positions of the rows; None sorts them by ``total``.
     x_name : str, default=None
-        Label of ``x``.
+        Label of the x axis.
     joined : bool, default=True
-        Whether neighbouring rows are joined. That needs an uncertainty that is a
-        function of ``x``; where other features vary too, rows stand apart.
+        Whether neighbouring rows are joined. Use it if the uncertainty is a function of
+        ``x`` alone. If other features vary too, rows are drawn separately.
 
     Attributes
     ----------
@@ -107,22 +108,22 @@ class UncertaintyDecompositionDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Display of a fitted regressor or classifier.
+        """Plot the uncertainties of a fitted regressor or classifier.
 
         Parameters
         ----------
         estimator : fitted estimator
-            As :func:`skbayesnn.predict_uncertainty` takes it.
+            Any model that :func:`skbayesnn.predict_uncertainty` accepts.
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         feature : int or str, default=None
-            Column of X to draw over; None sorts rows by their total uncertainty. Rows
-            are joined where no other column varies.
+            Column of X for the x axis; None sorts rows by their total uncertainty. Rows
+            are joined if no other column varies.
         target : int, default=None
-            Which target to show; needed for a model of several targets.
+            Index of the target; required if the model has several targets.
         ax : matplotlib Axes, default=None
-            None makes a new figure.
+            None creates a new figure.
         **kwargs : dict
-            As in :meth:`plot`.
+            Keywords of :meth:`plot`.
 
         Returns
         -------
@@ -130,7 +131,7 @@ class UncertaintyDecompositionDisplay:
         """
         require_matplotlib(f"{cls.__name__}.from_estimator")
         x, x_name, joined = (
-            (None, None, True) if feature is None else column(X, feature)
+            (None, None, True) if feature is None else select_feature(X, feature)
         )
         if is_classifier(estimator):
             measure = "entropy"
@@ -168,24 +169,25 @@ class UncertaintyDecompositionDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Display of given uncertainties.
+        """Plot given uncertainties.
 
         Parameters
         ----------
         aleatoric, epistemic : array-like of shape (n_samples[, n_targets])
             Standard deviations, or expected entropy and mutual information.
         total : array-like of shape (n_samples[, n_targets]), default=None
-            By default what the two make: the root of the sum of squares, or the sum.
+            By default computed from the two parts: the root of the sum of squares for
+            standard deviations, the sum for entropies.
         measure : {"std", "entropy"}
-            Which of them.
+            Whether the uncertainties are standard deviations or entropies.
         target : int, default=None
-            Which target to show, where there are several.
+            Index of the target; required if there are several.
         x, x_name, joined
-            As in the class.
+            See the class.
         ax : matplotlib Axes, default=None
-            None makes a new figure.
+            None creates a new figure.
         **kwargs : dict
-            As in :meth:`plot`.
+            Keywords of :meth:`plot`.
 
         Returns
         -------
@@ -194,13 +196,13 @@ class UncertaintyDecompositionDisplay:
         require_matplotlib(f"{cls.__name__}.from_predictions")
         if measure not in NAMES:
             raise ValueError(f"`measure` must be 'std' or 'entropy'; got {measure!r}.")
-        aleatoric = of_target("aleatoric", aleatoric, target)
-        epistemic = of_target("epistemic", epistemic, target)
+        aleatoric = select_target("aleatoric", aleatoric, target)
+        epistemic = select_target("epistemic", epistemic, target)
         if total is None:
             add = np.hypot if measure == "std" else np.add
             total = add(aleatoric, epistemic)
         else:
-            total = of_target("total", total, target)
+            total = select_target("total", total, target)
         if not len(aleatoric) == len(epistemic) == len(total):
             raise ValueError(
                 "`aleatoric`, `epistemic` and `total` must have the same rows; got "
@@ -211,7 +213,7 @@ class UncertaintyDecompositionDisplay:
             epistemic=epistemic,
             total=total,
             measure=measure,
-            x=position(x, len(total)),
+            x=check_positions(x, len(total)),
             x_name=x_name,
             joined=joined,
         )
@@ -225,22 +227,22 @@ class UncertaintyDecompositionDisplay:
         epistemic_kwargs: dict[str, Any] | None = None,
         total_kwargs: dict[str, Any] | None = None,
     ) -> Self:
-        """Draw the display.
+        """Draw the uncertainties.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            None makes a new figure.
+            None creates a new figure.
         aleatoric_kwargs, epistemic_kwargs, total_kwargs : dict, default=None
-            Keywords for each, as matplotlib's ``plot`` takes them; of the two areas of
-            ``measure="entropy"``, as ``fill_between`` does.
+            Keywords of matplotlib's ``plot`` for each part; of ``fill_between`` for the
+            two areas of ``measure="entropy"``.
 
         Returns
         -------
         display : UncertaintyDecompositionDisplay
         """
         ax = axes_for(self, ax)
-        order, place, label = places(
+        order, positions, label = row_positions(
             self.total, self.x, self.x_name, "rows, sorted by total uncertainty"
         )
         parts = [values[order] for values in (self.aleatoric, self.epistemic)]
@@ -248,60 +250,62 @@ class UncertaintyDecompositionDisplay:
         total = self.total[order]
         if self.measure == "entropy" and self.joined and len(order) > 1:
             self.aleatoric_, self.epistemic_ = self._areas(
-                ax, place, parts[0], total, names, given
+                ax, positions, parts[0], total, names, given
             )
-            self.total_ = self._curve(ax, place, total, GREY, names[2], total_kwargs)
+            self.total_ = self._curve(
+                ax, positions, total, GREY, names[2], total_kwargs
+            )
         else:
-            # Wide and below: the larger part often lies on it.
+            # A wide line below the others, because the larger part often covers it.
             wide = {"linewidth": 5, "alpha": 0.5, "markersize": 9}
             wide |= total_kwargs or {}
-            self.total_ = self._curve(ax, place, total, GREY, names[2], wide)
-            # Sorted by the total, only the total is a curve.
+            self.total_ = self._curve(ax, positions, total, GREY, names[2], wide)
+            # If rows are sorted by the total, only the total is a curve.
             joined = self.joined and self.x is not None
             self.aleatoric_, self.epistemic_ = (
-                self._curve(ax, place, *part, joined=joined)
+                self._curve(ax, positions, *part, joined=joined)
                 for part in zip(parts, (BLUE, VERMILION), names, given, strict=False)
             )
         ax.set(xlabel=label, ylabel=UNITS[self.measure])
         if self.x is None:
-            whole_numbers(ax)
+            integer_ticks(ax)
         ax.set_ylim(bottom=0, auto=None)
-        self._leave_out_what_explodes(ax)
+        self._limit_to_common_range(ax)
         legend_on_top(ax)
         return self
 
-    def _leave_out_what_explodes(self, ax):
-        """A few rows of a huge uncertainty would press all others flat; said on y."""
+    def _limit_to_common_range(self, ax):
+        """Leave out a few rows of large uncertainty that dominate the range."""
         limits = common_limits(self.total[:, None])
         if limits is None or not ax.get_autoscaley_on():
             return
         top = 1.1 * limits[1]
-        # auto=None: what is drawn later still moves the limits.
+        # auto=None: later artists still move the limits.
         ax.set_ylim(0, top, auto=None)
-        beyond = (self.total > top).sum()
-        told = f"{beyond} of {len(self.total)} rows reach beyond"
-        ax.set_ylabel(f"{UNITS[self.measure]}\n({told})")
+        n_beyond = (self.total > top).sum()
+        count = f"{n_beyond} of {len(self.total)} rows reach beyond"
+        ax.set_ylabel(f"{UNITS[self.measure]}\n({count})")
 
-    def _areas(self, ax, place, aleatoric, total, names, given):
-        """The noise, and above it what else is in the total."""
+    def _areas(self, ax, positions, aleatoric, total, names, given):
+        """Draw the aleatoric part, and above it the rest of the total."""
         bounds = (0 * aleatoric, aleatoric), (aleatoric, total)
         colors = BLUE, VERMILION
-        for (lower, upper), color, text, own in zip(
+        for (lower, upper), color, text, kwargs in zip(
             bounds, colors, names, given, strict=False
         ):
             style = styled(
                 "PolyCollection",
-                own,
+                kwargs,
                 color=color,
                 alpha=0.6,
                 linewidth=0,
                 label=text,
             )
-            yield ax.fill_between(place, lower, upper, **style)
+            yield ax.fill_between(positions, lower, upper, **style)
 
-    def _curve(self, ax, place, values, color, text, given, *, joined=None):
-        """A line, or a point in each row."""
-        joined = (self.joined if joined is None else joined) and len(place) > 1
+    def _curve(self, ax, positions, values, color, text, given, *, joined=None):
+        """Draw a line, or one point per row."""
+        joined = (self.joined if joined is None else joined) and len(positions) > 1
         style = styled(
             "Line2D",
             given,
@@ -309,7 +313,7 @@ class UncertaintyDecompositionDisplay:
             label=text,
             linestyle="-" if joined else "",
             marker="" if joined else ".",
-            markersize=marker_size(len(place)),
-            rasterized=len(place) > MANY and not joined,
+            markersize=marker_size(len(positions)),
+            rasterized=len(positions) > MANY and not joined,
         )
-        return ax.plot(place, values, **style)[0]
+        return ax.plot(positions, values, **style)[0]

@@ -1,4 +1,4 @@
-"""Which columns make rows uncertain, as a picture."""
+"""Importance of columns for the uncertainty."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -10,27 +10,27 @@ from skbayesnn.inspection import uncertainty_importance
 from skbayesnn.inspection._importance import default_kind, short_names
 from skbayesnn.plotting._shared import BLUE, GREY, axes_for, require_matplotlib
 
-# Columns that are shown where there are more.
+# Largest number of columns that are shown.
 MOST_COLUMNS = 20
 
 
 class UncertaintyImportanceDisplay:
-    """The columns whose values make rows uncertain, the most important one on top.
+    """Bar chart of the columns whose values make rows uncertain, most important on top.
 
-    It is made by :meth:`from_estimator` or :meth:`from_importances`. A bar is the mean
-    uncertainty of the rows minus what it is with the column's values replaced by those
-    of reference rows; the line on it is one standard deviation over the repeats. Bars
-    to the right: the column's values make the rows uncertain. Bars to the left: other
-    values would make them more uncertain, as is usual for important columns of ordinary
-    rows. Long names are shortened.
+    Create it by :meth:`from_estimator` or :meth:`from_importances`. A bar is the mean
+    uncertainty of the rows minus their uncertainty after the column's values are
+    replaced by values of reference rows. Its error bar is one standard deviation over
+    repeats. To the right: the column's values make the rows uncertain. To the left:
+    other values would make them more uncertain, which is usual for important columns of
+    ordinary rows. Long names are shortened.
 
     Parameters
     ----------
     importances : ndarray of shape (n_features, n_repeats)
     names : sequence of str
-        Of the columns.
+        Names of the columns.
     kind : str
-        Of the uncertainty.
+        Kind of uncertainty.
 
     Attributes
     ----------
@@ -63,14 +63,14 @@ class UncertaintyImportanceDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """From a fitted model and the rows to be explained.
+        """Compute and plot the importances for a fitted model and rows to be explained.
 
         Parameters
         ----------
         estimator, X, background, kind, n_repeats, random_state, target, feature_names
-            As in :func:`skbayesnn.inspection.uncertainty_importance`.
+            See :func:`skbayesnn.inspection.uncertainty_importance`.
         ax, **kwargs
-            As in :meth:`plot`.
+            See :meth:`plot`.
 
         Returns
         -------
@@ -100,17 +100,17 @@ class UncertaintyImportanceDisplay:
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """From what ``uncertainty_importance`` returned.
+        """Plot a result of :func:`~skbayesnn.inspection.uncertainty_importance`.
 
         Parameters
         ----------
         result : Bunch
         names : sequence of str, default=None
-            Of the columns; None is the ``feature_names`` of the result.
+            Names of the columns; None uses the ``feature_names`` of the result.
         kind : str, default="uncertainty"
-            For the label of the axis.
+            Kind of uncertainty for the axis label.
         ax, **kwargs
-            As in :meth:`plot`.
+            See :meth:`plot`.
 
         Returns
         -------
@@ -130,12 +130,12 @@ class UncertaintyImportanceDisplay:
         return display.plot(ax=ax, **kwargs)
 
     def plot(self, ax: Any = None, **kwargs: Any) -> Self:
-        """Draw it; of more than twenty columns those that matter most.
+        """Draw the bars; with more than 20 columns the most important ones.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            New ones by default.
+            None creates a new figure.
         **kwargs : dict
             Keywords of matplotlib's ``barh``.
 
@@ -148,11 +148,11 @@ class UncertaintyImportanceDisplay:
         chosen = np.argsort(np.abs(mean))[-MOST_COLUMNS:]
         chosen = chosen[np.argsort(mean[chosen])]
         style = {"color": BLUE, "ecolor": GREY, "xerr": std[chosen]} | kwargs
-        places = np.arange(len(chosen))
-        self.bars_ = ax.barh(places, mean[chosen], **style)
+        positions = np.arange(len(chosen))
+        self.bars_ = ax.barh(positions, mean[chosen], **style)
         ax.axvline(0, color=GREY, linewidth=0.8)
-        ax.set_xlabel(f"mean {self.kind}:\nas it is minus with the column replaced")
-        ax.set_yticks(places, short_names([self.names[i] for i in chosen]))
+        ax.set_xlabel(f"decrease of mean {self.kind}\nif the column is replaced")
+        ax.set_yticks(positions, short_names([self.names[i] for i in chosen]))
         if len(chosen) < len(mean):
             ax.set_ylabel(f"{len(chosen)} of {len(mean)} columns")
         return self

@@ -1,7 +1,7 @@
-"""What stands before the network in a pipeline: columns, encoded.
+"""Encodings of columns, for the pipeline step before a network.
 
-A network sees a column as one straight axis. An encoding by bins lets it treat parts
-of that axis differently from the first layer on, as trees do.
+A network's first layer is linear in each column. An encoding by bins lets it treat
+parts of a column's range differently from the first layer on, as trees do.
 """
 
 from skbayesnn.preprocessing._piecewise_linear import PiecewiseLinearEncoder

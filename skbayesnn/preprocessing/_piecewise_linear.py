@@ -1,7 +1,7 @@
 """Piecewise-linear encoding of columns, with features for frequent values.
 
-A column is encoded by the share of each bin below its value. Edges of bins are
-quantiles, or supervised by y. Values that occur often can have features of their own.
+A column is encoded by the share of each bin that lies below its value. Bin edges are
+quantiles, or splits of a decision tree. Frequent values can have their own features.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,11 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skbayesnn._data.scaling import divided, magnitude
+from skbayesnn._data.scaling import divided, power_of_two_scale
 from skbayesnn._data.validation import (
     FLOATS,
     check_row_weights,
-    refuse_columns_that_are_not_numbers,
+    refuse_non_numeric_columns,
 )
 from skbayesnn._runtime import atomic_update
 from skbayesnn._sklearn_compat import (
@@ -37,55 +37,56 @@ from skbayesnn._typing import Array
 
 # ---- edges of bins
 
-# Of numbers that could be labels: more kinds than these are no classes.
+# Integers with more distinct values than this are not taken for class labels.
 _MOST_CLASSES = 30
-# Relative error of summed weights, below which two shares of the rows are the same.
+# Relative rounding error of summed weights; shares that differ by less are equal.
 _ROUNDING = 1e-10
 
 
 def edges_of(column, weights, targets, n_bins: int):
-    """Edges of a column's bins, (bins + 1,), float64, increasing.
+    """Return the edges of a column's bins, (bins + 1,), float64, increasing.
 
     column, weights : (rows,); targets : (rows, outputs), or None for quantiles
     """
-    values, which = np.unique(column, return_inverse=True)
+    values, index = np.unique(column, return_inverse=True)
     values = values.astype(np.float64)
-    of_value = np.bincount(which, weights)
+    value_weights = np.bincount(index, weights)
     if targets is None:
-        return _quantile_edges(values, of_value, n_bins)
-    sums = [np.bincount(which, weights * target) for target in targets.T]
-    return _tree_edges(values, of_value, np.stack(sums, 1), n_bins)
+        return _quantile_edges(values, value_weights, n_bins)
+    sums = [np.bincount(index, weights * target) for target in targets.T]
+    return _tree_edges(values, value_weights, np.stack(sums, 1), n_bins)
 
 
 def _quantile_edges(values, weights, n_bins: int):
-    """Edges with equal weight between them, or all values where there are few.
+    """Edges with equal weight between them, or all values if there are few.
 
-    values : (values,), increasing; weights : (values,), of all rows with a value
+    values : (values,), increasing; weights : (values,), summed over rows
     """
     if len(values) <= n_bins + 1:
         return values
     heavy = _heavy(weights, n_bins)
     light = ~heavy
     n_bins -= heavy.sum()
-    up_to = np.cumsum(weights[light])
-    levels = up_to[-1] * np.arange(1, n_bins) / n_bins
-    # Midway, where a level is reached exactly at a value: no direction is preferred.
-    first = np.searchsorted(up_to, levels * (1 - _ROUNDING))
-    last = np.searchsorted(up_to, levels * (1 + _ROUNDING), side="right")
-    # A heavy value between the two is an edge already.
-    where, up_to_value = np.flatnonzero(light), np.cumsum(heavy)
-    apart = up_to_value[where[first]] == up_to_value[where[last]]
-    edges = _with_ends(values[light], first[apart], last[apart])
+    cumulative = np.cumsum(weights[light])
+    levels = cumulative[-1] * np.arange(1, n_bins) / n_bins
+    # If a level is reached exactly at a value, take the middle between its neighbours,
+    # so that neither direction is preferred.
+    first = np.searchsorted(cumulative, levels * (1 - _ROUNDING))
+    last = np.searchsorted(cumulative, levels * (1 + _ROUNDING), side="right")
+    # Skip pairs with a heavy value between them, which is an edge already.
+    light_index, n_heavy = np.flatnonzero(light), np.cumsum(heavy)
+    adjacent = n_heavy[light_index[first]] == n_heavy[light_index[last]]
+    edges = _bounds_and_midpoints(values[light], first[adjacent], last[adjacent])
     return np.union1d(values[heavy], edges)
 
 
 def _heavy(weights, n_bins: int):
-    """Which values have a bin's share of the rows, or of what heavier ones leave."""
+    """Which values alone have a bin's share of the rows that heavier values leave."""
     heavy = np.zeros(len(weights), dtype=bool)
     while True:
         share = weights[~heavy].sum() / (n_bins - heavy.sum())
         heavier = heavy | (weights >= share * (1 - _ROUNDING))
-        # Up to rounding, all bins can have a value alone, and others next to nothing.
+        # Rounding must not give every bin to a heavy value and none to the others.
         if (heavier == heavy).all() or heavier.sum() >= n_bins:
             return heavy
         heavy = heavier
@@ -94,37 +95,37 @@ def _heavy(weights, n_bins: int):
 def _tree_edges(values, weights, sums, n_bins: int):
     """Edges at the splits of a regression tree.
 
-    values : (values,), increasing; weights : (values,), of all rows with a value;
-    sums : (values, outputs), weighted sums of the targets of these rows
+    values : (values,), increasing; weights : (values,), summed over rows;
+    sums : (values, outputs), weighted sums of the targets over rows
     """
     if len(values) <= 2:
         return values
-    # A row of their mean stands for all rows with a value: no split can part them.
-    # Ranks, since trees round to float32 and take values closer than 1e-7 for equal.
-    # The seed keeps the tree from NumPy's global generator; one column needs no draw.
+    # One row per value, with the mean target: rows of equal value are never split.
+    # Ranks, because trees round to float32 and treat values closer than 1e-7 as equal.
+    # The seed avoids NumPy's global generator; with one column nothing is random.
     tree = DecisionTreeRegressor(max_leaf_nodes=n_bins, random_state=0)
     ranks = np.arange(len(values))[:, np.newaxis]
     tree.fit(ranks, sums / weights[:, np.newaxis], sample_weight=weights)
     nodes = tree.tree_
-    splits = nodes.threshold[nodes.feature >= 0]  # of leaves it is -2
+    splits = nodes.threshold[nodes.feature >= 0]  # leaves have feature -2
     below = np.floor(splits).astype(int)
-    return _with_ends(values, below, below + 1)
+    return _bounds_and_midpoints(values, below, below + 1)
 
 
-def _with_ends(values, first, last):
-    """The smallest value, the middles between pairs of values, and the largest.
+def _bounds_and_midpoints(values, first, last):
+    """Return the smallest value, midpoints of pairs of values, and the largest value.
 
-    values : (values,), increasing; first, last : (pairs,), numbers of values
+    values : (values,), increasing; first, last : (pairs,), indices of values
     """
-    middles = values[first] / 2 + values[last] / 2  # whose sum could overflow
-    return np.unique([values[0], *middles, values[-1]])
+    midpoints = values[first] / 2 + values[last] / 2  # the sum could overflow
+    return np.unique([values[0], *midpoints, values[-1]])
 
 
 def tree_targets(y, weights, target_type: str):
-    """What a regression tree is to predict, (rows, outputs), float64.
+    """Targets of the regression tree, (rows, outputs), float64.
 
-    The summed variance of the indicators of classes is their Gini impurity, so that a
-    regression tree grows the tree of a classification.
+    Classes become indicators. Their summed variance is the Gini impurity, so the
+    regression tree equals a classification tree.
 
     y : (rows,) or (rows, targets); weights : (rows,), positive
     """
@@ -137,60 +138,61 @@ def tree_targets(y, weights, target_type: str):
         return np.eye(len(classes))[codes]
     y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
     y = y.reshape(len(y), -1)
-    y = divided(y, magnitude(y))
-    # Trees take a variance below 1e-16 for none.
+    y = divided(y, power_of_two_scale(y))
+    # Trees treat a variance below 1e-16 as zero.
     scaler = StandardScaler().fit(y, sample_weight=weights)
     return (y - scaler.mean_) / scaler.scale_
 
 
 def _are_classes(y) -> bool:
-    """Whether y is labels; integers of many kinds are numbers (prices, counts)."""
+    """Whether y contains class labels; many distinct integers are prices or counts."""
     if y.ndim > 1:
         return False
     if y.dtype.kind in "iuf":
-        kinds = np.unique(y)
-        return len(kinds) <= _MOST_CLASSES and bool((kinds == np.floor(kinds)).all())
+        distinct = np.unique(y)
+        whole = bool((distinct == np.floor(distinct)).all())
+        return len(distinct) <= _MOST_CLASSES and whole
     return type_of_target(y, input_name="y") in ("binary", "multiclass")
 
 
 # ---- frequent values
 
-# Share of the rows that have the most frequent value, at least.
+# Smallest share of the rows that have the most frequent value.
 _MOSTLY = 0.5
-# Median distance between neighbouring values, in units of the smallest, at least.
+# Smallest median distance between neighbouring values, relative to the least distance.
 _APART = 10.0
-# Rows with a value, at least.
+# Smallest weight of the rows with a value.
 _FEWEST_ROWS = 2
-# Relative error of summed weights.
 
 
 def repeated_values(column, weights, n_values: int):
-    """The most frequent values but the very first, (values,), float32, increasing.
+    """Find frequent values, except the most frequent: (values,), float32, increasing.
 
-    None, unless the column is mostly one value, and the others are far apart although
-    they could be close: codes, or amounts that a rule has set; not what is measured.
+    Empty unless the column is mostly one value and the other values are far apart
+    although they could be close. Such values are codes, or amounts set by a rule, not
+    measurements.
 
     column, weights : (rows,)
     """
     none = np.empty(0, dtype=np.float32)
     if n_values == 0:
         return none
-    values, which = np.unique(as_compared(column), return_inverse=True)
-    of_value = np.bincount(which, weights) * (1 + _ROUNDING)
-    if len(values) < 3 or of_value.max() < _MOSTLY * weights.sum():
+    values, index = np.unique(as_compared(column), return_inverse=True)
+    value_weights = np.bincount(index, weights) * (1 + _ROUNDING)
+    if len(values) < 3 or value_weights.max() < _MOSTLY * weights.sum():
         return none
     if not np.isfinite(values[[0, -1]]).all():
         return none
     steps = np.diff(values.astype(np.float64))
     if np.median(steps) < _APART * steps.min():
         return none
-    # The very first has no feature: without any, a row has that value, or a rare one.
-    frequent = np.argsort(-of_value, kind="stable")[1 : n_values + 1]
-    return np.sort(values[frequent[of_value[frequent] >= _FEWEST_ROWS]])
+    # The most frequent value needs no feature: a row without one has it or a rare one.
+    frequent = np.argsort(-value_weights, kind="stable")[1 : n_values + 1]
+    return np.sort(values[frequent[value_weights[frequent] >= _FEWEST_ROWS]])
 
 
 def as_compared(column):
-    """In float32, where a value is the same whatever type it comes in."""
+    """Convert to float32, so that a value compares equal in every input type."""
     with np.errstate(over="ignore"):
         return column.astype(np.float32)
 
@@ -199,79 +201,81 @@ def as_compared(column):
 
 
 class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
-    """Columns as how far a value has come through each of their bins [1]_.
+    """Encode numeric columns by bins, so that a network can learn thresholds [1]_.
 
-    A column with the edges b_0 < b_1 < ... < b_T becomes T features; the t-th is 0
-    below its bin, 1 above it, and rises between:
-    clip((x - b_{t-1}) / (b_t - b_{t-1}), 0, 1). A linear function of them is a
-    piecewise linear function of x with its knots at the edges.
+    Use it before a network if trees do better on your table. A column with the edges
+    b_0 < b_1 < ... < b_T becomes T features. The t-th feature is 0 below its bin, 1
+    above it, and linear within: clip((x - b_{t-1}) / (b_t - b_{t-1}), 0, 1). A linear
+    function of the features is a piecewise linear function of x with knots at the
+    edges.
 
     Parameters
     ----------
     n_bins : int, default=16
-        Largest number of bins of a column, at least 2. A column has fewer where
-        edges coincide, or where there are few distinct values.
+        Largest number of bins of a column, at least 2. A column has fewer bins if edges
+        coincide or if it has few distinct values.
     strategy : {"quantile", "tree"}, default="quantile"
-        Where the edges are. ``"quantile"``: at quantiles of the column, so that each
-        bin has an equal share of the rows; all distinct values, where there are at
-        most ``n_bins + 1``. A value that alone has a bin's share is an edge, and the
-        others share the bins that it leaves: of a column that is mostly zero the rest
-        is told apart, too. ``"tree"``: where a decision tree of this one column, with
-        at most ``n_bins`` leaves, splits to predict y; a column that says nothing of
-        y alone has one bin.
+        How edges are selected. ``"quantile"``: quantiles of the column, so that bins
+        have equal shares of the rows; all distinct values if there are at most
+        ``n_bins + 1``. A value that alone has a bin's share is an edge, and the other
+        values share the remaining bins, so that a column that is mostly zero still has
+        bins for the rest. ``"tree"``: splits of a decision tree with at most ``n_bins``
+        leaves that predicts y from this column alone; a column that does not help to
+        predict y has one bin.
     target_type : {"auto", "continuous", "classes"}, default="auto"
-        What y is, for ``strategy="tree"``. ``"auto"``: classes if y is strings or
-        booleans, or whole numbers of at most 30 kinds, and continuous otherwise. Give
-        ``"continuous"`` for small counts, ``"classes"`` for labels of many numbers.
+        Type of y for ``strategy="tree"``. ``"auto"``: classes if y contains strings,
+        booleans, or at most 30 distinct integers; otherwise continuous. Give
+        ``"continuous"`` for small counts, and ``"classes"`` for more than 30 integer
+        labels.
     keep_columns : bool, default=False
-        Whether each column, as it is, stands before its encoding.
+        Whether to put each original column before its encoding.
     n_values : int, default=0
-        Largest number of values of a column that have a feature of their own after its
-        bins, 1 where the column has that value and 0 elsewhere; see Notes. 0: none.
+        Largest number of frequent values per column that have an indicator feature
+        after the bins: 1 if the column has this value, otherwise 0. 0 disables these
+        features. See Notes.
     sparse_output : bool, default=False
-        Whether ``transform`` returns a CSR array. All bins above a value are 0, all
-        below are 1: it is smaller only where most values are in the lowest bins.
+        Whether ``transform`` returns a CSR array. Bins above a value are 0 and bins
+        below are 1, so this saves memory only if most values are in the lowest bins.
 
     Attributes
     ----------
     bin_edges_ : list of ndarray of shape (n_bins_[j] + 1,), float64
-        Of each column, increasing, from its smallest to its largest value in training;
-        the smallest alone for a column without bins.
+        Edges of each column, increasing, from its smallest to its largest training
+        value. A column without bins has its smallest value only.
     n_bins_ : ndarray of shape (n_features_in_,), int
-        0 for a constant column; with ``keep_columns=True`` also for one that would have
-        a single bin, as a column of two values has.
+        Number of bins. 0 for a constant column; with ``keep_columns=True`` also for a
+        column that would have a single bin, such as a column of two values.
     values_ : list of ndarray of shape (at most n_values,), float32
-        Of each column those that have a feature of their own, increasing.
+        Values of each column that have an indicator feature, increasing.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Where X has names of strings.
+        Defined if all names of X's columns are strings.
 
     Notes
     -----
-    In the paper the first bin goes on falling below b_0, and the last goes on rising
-    above b_T. Here both stop, so that a value outside of the training rows' range is
-    encoded as the nearest inside, and no encoding is larger than those in training.
-    With ``keep_columns=True`` the network can tell such rows, and extrapolate.
+    In the paper, the first bin keeps falling below b_0 and the last bin keeps rising
+    above b_T. Here both are clipped: a value outside of the training range is encoded
+    like the nearest value inside, and no feature leaves [0, 1]. With
+    ``keep_columns=True`` the network can recognise such rows and extrapolate.
 
-    A constant column distinguishes no rows and has no bins; without ``keep_columns`` it
-    is left out. If all columns are constant, the encoding has no columns. A column of
-    two values has one bin from the smaller to the larger. With ``keep_columns=True`` a
-    single bin is left out: it would repeat the column.
+    A constant column has no bins; without ``keep_columns`` it is left out. If all
+    columns are constant, the encoding has no columns. A column of two values has one
+    bin from the smaller to the larger value. With ``keep_columns=True`` a single bin is
+    left out, because it would repeat the column.
 
-    Some columns of numbers are codes in part: 0 for nearly all, and for the others one
-    of the amounts that a rule has set, of which each says something else. A piecewise
-    linear function has no room for that: what it says of a value it says of those next
-    to it. With ``n_values`` the most frequent values have a feature of their own, of
-    columns that are mostly one value (at least half of the rows; it needs none) and
-    whose others are far apart though they could be close (the median distance between
-    neighbours is at least ten times the smallest). A value of a single row has none.
-    Values are compared in float32.
+    Some numeric columns are partly codes: nearly all values are 0, and each of the
+    other values is an amount set by a rule, with its own meaning. A piecewise linear
+    function cannot separate a value from its neighbours. ``n_values`` adds indicators
+    of the most frequent values. It applies to columns with one value in at least half
+    of the rows (which needs no indicator) whose other values are far apart although
+    they could be close: the median distance between neighbours is at least ten times
+    the smallest distance. A value in a single row has no indicator. Values are compared
+    in float32.
 
-    Trees are grown on the order of the values, not on the values: distinct ones are
-    told apart whatever their unit. Classes are told apart by Gini impurity, several
-    targets count alike whatever their units, and splits lie midway between two values.
-    As these edges have seen y, they belong inside of what is cross-validated: into a
-    pipeline.
+    Trees are fitted to the ranks of the values, so distinct values are separated in any
+    unit. Trees minimise the Gini impurity for classes, and weight several targets
+    equally in any units. Splits lie midway between two values. These edges depend on y:
+    put the encoder into the pipeline that is cross-validated.
 
     References
     ----------
@@ -291,7 +295,7 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
            [1. , 0.5],
            [1. , 1. ]])
 
-    In front of a network:
+    Before a network:
 
     >>> from sklearn.pipeline import make_pipeline
     >>> from skbayesnn import MCDropoutRegressor
@@ -331,9 +335,9 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
-            Labels or numbers; only with ``strategy="tree"``, otherwise ignored.
+            Labels or floats; used by ``strategy="tree"`` only.
         sample_weight : array-like of shape (n_samples,), default=None
-            A row of weight two counts as two rows, a row of weight zero as none.
+            A row of weight two counts as two rows, a row of weight zero is ignored.
 
         Returns
         -------
@@ -342,9 +346,10 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         Raises
         ------
         TypeError
-            A sparse X, or a parameter of the wrong kind.
+            If X is sparse, or a parameter has the wrong type.
         ValueError
-            NaN or infinity, no y where one is needed, or a wrong parameter.
+            If X has NaN or infinity, y is required but missing, or a parameter is
+            invalid.
         """
         self._check_parameters()
         supervised = self.strategy == "tree"
@@ -354,17 +359,17 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
                 "None."
             )
         with atomic_update(self) as new:
-            refuse_columns_that_are_not_numbers(X)
+            refuse_non_numeric_columns(X)
             X = validate_data(new, X, dtype=list(FLOATS))
             weights = check_row_weights(sample_weight, X)
-            there = weights > 0
+            positive = weights > 0
             targets = None
             if supervised:
                 y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
                 check_consistent_length(X, y)
-                targets = tree_targets(y[there], weights[there], self.target_type)
+                targets = tree_targets(y[positive], weights[positive], self.target_type)
             new.bin_edges_ = [
-                edges_of(column[there], weights[there], targets, self.n_bins)
+                edges_of(column[positive], weights[positive], targets, self.n_bins)
                 for column in X.T
             ]
             if self.keep_columns:
@@ -374,13 +379,13 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
                 ]
             new.n_bins_ = np.array([len(edges) - 1 for edges in new.bin_edges_])
             new.values_ = [
-                repeated_values(column[there], weights[there], self.n_values)
+                repeated_values(column[positive], weights[positive], self.n_values)
                 for column in X.T
             ]
         return self
 
     def transform(self, X: Any) -> Array:
-        """The encoding of every column, one after the other.
+        """Encode every column; the encodings are concatenated in column order.
 
         Parameters
         ----------
@@ -389,15 +394,15 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         encoding : ndarray or CSR array of shape (n_samples, n_features_out)
-            float32 where X is, otherwise float64. n_features_out is the sum of
-            ``n_bins_`` and of the numbers of ``values_``, and with
-            ``keep_columns=True`` n_features more.
+            float32 if X is float32, otherwise float64. n_features_out is the sum of
+            ``n_bins_`` and of the lengths of ``values_``, plus n_features with
+            ``keep_columns=True``.
         """
         check_is_fitted(self)
-        refuse_columns_that_are_not_numbers(X)
+        refuse_non_numeric_columns(X)
         X = validate_data(self, X, dtype=list(FLOATS), reset=False)
         if self.sparse_output:
-            # The first, of no columns, is for encodings that have none.
+            # The first block has no columns, for encodings without any block.
             blocks = [np.empty((len(X), 0)), *self._blocks(X)]
             blocks = [sparse.csr_array(block, dtype=X.dtype) for block in blocks]
             return sparse.hstack(blocks, format="csr")
@@ -409,10 +414,9 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         return encoding
 
     def inverse_transform(self, X: Any) -> Array:
-        """The columns of an encoding.
+        """Recover the columns from their encoding, exact up to rounding.
 
-        Exact up to rounding; without ``keep_columns`` a value outside of the edges
-        comes back as the nearest of them.
+        Without ``keep_columns`` a value outside of the edges becomes the nearest edge.
 
         Parameters
         ----------
@@ -446,27 +450,28 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
         return columns
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Names of the encoding's features: ``age_bin0``, ``age_bin1``, ...
+        """Names of the features: ``age_bin0``, ``age_bin1``, ...
 
-        A column that is kept has its own name; a value's feature is ``gain_7298.0``.
+        With ``keep_columns`` the original column keeps its name. The indicator of a
+        value is named ``gain_7298.0``.
 
         Parameters
         ----------
         input_features : array-like of str, default=None
-            Names of the columns; None is those seen in ``fit``, or x0, x1, ...
+            Names of the columns; None is the names seen in ``fit``, or x0, x1, ...
 
         Returns
         -------
         names : ndarray of str objects, (n_features_out,)
         """
-        # Of a column each: what that mixin does with the argument is wanted here.
+        # The mixin validates the argument and returns one name per column.
         columns = OneToOneFeatureMixin.get_feature_names_out(
             self,  # type: ignore[arg-type]
             input_features,
         )
         names = []
-        of_columns = zip(columns, self.n_bins_, self.values_, strict=True)
-        for column, n_bins, values in of_columns:
+        encodings = zip(columns, self.n_bins_, self.values_, strict=True)
+        for column, n_bins, values in encodings:
             names += [column] * bool(self.keep_columns)
             names += [f"{column}_bin{t}" for t in range(n_bins)]
             names += [f"{column}_{value}" for value in values.tolist()]
@@ -493,17 +498,17 @@ class PiecewiseLinearEncoder(TransformerMixin, BaseEstimator):
                 raise TypeError(f"`{name}` must be True or False; got {value!r}.")
 
     def _widths(self) -> np.ndarray:
-        """Features that each column becomes, (n_features_in_,)."""
+        """Number of features of each column's encoding, (n_features_in_,)."""
         n_values = np.array([len(values) for values in self.values_])
         return bool(self.keep_columns) + self.n_bins_ + n_values
 
     def _blocks(self, X) -> Iterator[np.ndarray]:
-        """What the columns become, (rows, features of the column) each."""
+        """Encoding of each column, (rows, features of the column)."""
         for j, edges in enumerate(self.bin_edges_):
             column = X[:, [j]]
-            kept = [column] if self.keep_columns else []
+            original = [column] if self.keep_columns else []
             is_value = as_compared(column) == self.values_[j]
-            yield np.hstack([*kept, _encoding(column, edges), is_value])
+            yield np.hstack([*original, _encoding(column, edges), is_value])
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -517,8 +522,8 @@ def _encoding(column, edges):
 
     column : (rows, 1); edges : (bins + 1,), float64, increasing
     """
-    # NOTE[DIFF] The paper's first bin has no lower bound, and its last no upper one.
-    # Clipped before it is divided, a value far away cannot overflow in a thin bin.
+    # NOTE[DIFF] The paper's first bin has no lower bound, and its last no upper bound.
+    # Clipping before the division prevents overflow in narrow bins.
     below, above = edges[:-1], edges[1:]
     encoding = np.clip(column, below, above)
     encoding -= below

@@ -93,7 +93,7 @@ def test_batches_are_parts_of_the_order(
     table, shares, common, seed, at_once, monkeypatch
 ):
     """However many are gathered at once: one, two of three, or all."""
-    monkeypatch.setattr(training_rows, "_NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(training_rows, "_VALUES_AT_ONCE", at_once)
     rows = TrainingRows(table, shares, CPU, F64)
     order = _positions(common, seed)
     found = list(rows.batches(order, 4))

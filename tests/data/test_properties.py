@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from skbayesnn import MCDropoutRegressor
-from skbayesnn._data.scaling import Scaling, divided, magnitude
+from skbayesnn._data.scaling import Scaling, divided, power_of_two_scale
 from skbayesnn._data.validation import check_inputs, check_weights
 
 pytest.importorskip("hypothesis")
@@ -45,7 +45,7 @@ def test_the_unit_of_x_does_not_matter(X, exponent, as_sparse):
 @given(X=TABLES, exponent=st.integers(-30, 30), dtype=st.sampled_from(["f4", "f8"]))
 def test_magnitude_is_a_power_of_two_next_to_the_largest_value(X, exponent, dtype):
     table = (X * 10.0**exponent).astype(dtype)
-    unit = magnitude(table)
+    unit = power_of_two_scale(table)
     np.testing.assert_array_equal(np.frexp(unit)[0], 0.5)
     np.testing.assert_array_equal(divided(table, unit) * unit, table)
     squares = np.square(divided(table, unit))

@@ -76,9 +76,9 @@ def test_label_that_is_not_known_is_refused(model, data):
     """One of another kind, too: numbers where the classes are strings."""
     y = np.array(["low", "never", "top", "aaa"] + ["mid"] * 7)
     for function in (model.log_predictive_density, partial(free_density, model)):
-        with pytest.raises(ValueError, match=r"the model knows.*\['aaa', 'never'\]"):
+        with pytest.raises(ValueError, match=r"among the model's.*\['aaa', 'never'\]"):
             function(data.X_new, y)
-        with pytest.raises(ValueError, match=r"the model knows, .*; got \[0\]"):
+        with pytest.raises(ValueError, match=r"among the model's .*; got \[0\]"):
             function(data.X_new, np.zeros(11, int))
 
 

@@ -126,7 +126,7 @@ def test_partial_fit_needs_all_classes(data, small):
     with pytest.raises(ValueError, match="at least 2 classes; got 1 class: 'top'"):
         model.partial_fit(data.X[top], data.labels[top])
     model.partial_fit(data.X[~top], data.labels[~top])
-    with pytest.raises(ValueError, match=r"labels that are among the classes.*'top'"):
+    with pytest.raises(ValueError, match=r"in `y` must be among the classes.*'top'"):
         model.partial_fit(data.X, data.labels)
     with pytest.raises(ValueError, match="`classes` must be those of the first call"):
         model.partial_fit(data.X, data.labels, classes=["low", "mid", "top"])
@@ -482,7 +482,7 @@ def test_bad_validation_rows(data, small):
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         model.fit(data.X, data.y, X_val=data.X_new, y_val=data.y)
     model = MCDropoutClassifier(early_stopping=True, **small)
-    with pytest.raises(ValueError, match=r"must hold only labels .* got \['new'\]"):
+    with pytest.raises(ValueError, match=r"must be among the classes .* got \['new'\]"):
         model.fit(data.X, data.labels, X_val=data.X_new, y_val=["new"] * 11)
 
 

@@ -311,7 +311,7 @@ def test_one_class_is_left_by_class_weight(data, small):
     for model in (MCDropoutClassifier(**small), stack):
         said = (
             f"{type(model).__name__} needs rows of at least 2 classes; got 1 class: "
-            r"'mid' \(rows of weight zero, by class_weight too, do not count\)"
+            r"'mid' \(rows of weight zero, also by class_weight, do not count\)"
         )
         with pytest.raises(ValueError, match=said):
             model.set_params(class_weight=only).fit(data.X, data.labels)

@@ -214,7 +214,7 @@ def test_too_few_rows_for_the_rate(distances, table):
         warnings.simplefilter("error")
         monitor = clone(distances).fit(X[:19], y[:19])
     assert monitor.offset_ == -monitor.uncertainty_.max()
-    message = "=0.05 needs at least 19 rows that are held out; got 18: .* 0.053 of"
+    message = "=0.05 needs at least 19 held-out rows; got 18. .* 0.053 of"
     with pytest.warns(UserWarning, match=message):
         monitor.fit(X[:18], y[:18])
     assert monitor.offset_ == -monitor.uncertainty_.max()

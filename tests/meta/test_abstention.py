@@ -344,7 +344,7 @@ WRONG_ROWS = {
     "NaN": (lambda y: y, lambda n: np.full(n, np.nan), "finite.*got nan"),
     "zeros": (lambda y: y, np.zeros, "positive for at least one row"),
     "too few weights": (lambda y: y, lambda n: np.ones(n - 1), r"of shape \(41,\)"),
-    "other labels": (lambda y: np.full(len(y), "a"), None, "number|the model knows"),
+    "other labels": (lambda y: np.full(len(y), "a"), None, "number|among the model"),
 }
 
 

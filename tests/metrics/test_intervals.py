@@ -196,7 +196,7 @@ def test_bad_intervals(intervals, score):
     for level in (0, 1, 95):
         with pytest.raises(ValueError, match=r"`coverage` must be in \(0, 1\); got"):
             score(y, interval[..., 0, :], level)
-    with pytest.raises(ValueError, match="lower end first; got an interval from"):
+    with pytest.raises(ValueError, match="lower bound first; got an interval from"):
         score(y, interval[..., ::-1], coverage)
     with pytest.raises(ValueError, match="`interval` must not contain NaN"):
         score(y, interval * np.nan, coverage)
@@ -234,9 +234,11 @@ def test_nan_is_no_miss(seed, where):
 
 def test_reversed_and_shapeless_intervals():
     y, interval = [0.5, 1.0], [[1.0, 0.0], [0.0, 2.0]]
-    with pytest.raises(ValueError, match=r"lower end first; got .* from 1\.0 to 0\.0"):
+    with pytest.raises(
+        ValueError, match=r"lower bound first; got .* from 1\.0 to 0\.0"
+    ):
         interval_coverage(y, interval)
-    with pytest.raises(ValueError, match="lower end first"):
+    with pytest.raises(ValueError, match="lower bound first"):
         interval_width(interval)
     with pytest.raises(ValueError, match=r"of shape .* 2\); got \(2,\)"):
         interval_width(y)

@@ -175,7 +175,7 @@ def test_one_band_for_the_same_rows(regressor, data, ax):
 
 def test_several_targets(two_targets, data):
     Y = data.Y[: len(data.X_new)]
-    with pytest.raises(ValueError, match="must say which of the 2 targets"):
+    with pytest.raises(ValueError, match="index of one of the 2 targets"):
         CalibrationCurveDisplay.from_estimator(two_targets, data.X_new, Y)
     cdf = predictive_cdf(two_targets, data.X_new, Y)
     display = CalibrationCurveDisplay.from_predictions(cdf=cdf[:, 1])

@@ -175,7 +175,7 @@ def test_one_row_is_a_bar(regressor, data):
 
 
 def test_several_targets(two_targets, data):
-    with pytest.raises(ValueError, match="must say which of the 2 targets"):
+    with pytest.raises(ValueError, match="index of one of the 2 targets"):
         PredictionIntervalDisplay.from_estimator(two_targets, data.X_new)
     interval = predict_interval(two_targets, data.X_new, [0.5, 0.9])
     display = PredictionIntervalDisplay.from_predictions(
@@ -216,7 +216,7 @@ def test_feature_of_text(regressor, data):
         ({"y": [1.0, 2.0]}, "must have the 3 rows"),
         ({"interval": np.zeros((3, 1, 2))}, "for each row and coverage"),
         ({"x": [1.0, 2.0]}, "one number per row"),
-        ({"prediction": np.zeros((3, 5))}, "which of the 5 targets"),
+        ({"prediction": np.zeros((3, 5))}, "one of the 5 targets"),
         ({"prediction": np.zeros((3, 5, 2))}, "must have 1 axes"),
     ],
 )

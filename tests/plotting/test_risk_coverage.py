@@ -115,7 +115,7 @@ def test_abstainer(classifier, regressor, data):
 
 
 def test_errors(two_targets, data):
-    with pytest.raises(ValueError, match="must say which of the 2 targets"):
+    with pytest.raises(ValueError, match="index of one of the 2 targets"):
         RiskCoverageDisplay.from_estimator(
             two_targets, data.X_new, data.Y[: len(data.X_new)]
         )

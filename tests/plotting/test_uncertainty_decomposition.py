@@ -109,7 +109,7 @@ def test_errors(two_targets, data):
         make([1.0], [1.0], measure="variance")
     with pytest.raises(ValueError, match="must have the same rows"):
         make([1.0], [1.0], [1.0, 2.0], measure="std")
-    with pytest.raises(ValueError, match="must say which of the 2 targets"):
+    with pytest.raises(ValueError, match="index of one of the 2 targets"):
         UncertaintyDecompositionDisplay.from_estimator(two_targets, data.X_new)
 
 

@@ -33,16 +33,16 @@ def test_the_end_of_a_power_is_that_of_its_formula(seed, sign):
     domain = Domain.of(power, 1)
     side = int(sign > 0)
     # The formula itself is off by rounding.
-    np.testing.assert_allclose(domain.ends[side], at_end, rtol=1e-9)
+    np.testing.assert_allclose(domain.bounds[side], at_end, rtol=1e-9)
     assert domain.limits[side] == sign * np.inf
-    assert np.isinf(domain.ends[1 - side])
+    assert np.isinf(domain.bounds[1 - side])
 
 
 def test_a_finite_limit():
     """Of a root: y stays at zero where there is no z with that square."""
     root = FunctionTransformer(np.square, np.sqrt, check_inverse=False)
     domain = Domain.of(root, 2)
-    np.testing.assert_allclose(domain.ends[0], 0, atol=1e-300)
+    np.testing.assert_allclose(domain.bounds[0], 0, atol=1e-300)
     np.testing.assert_allclose(domain.limits[0], 0, atol=1e-150)
     values = np.array([[-3.0, 4.0], [9.0, -1e-30]])
     np.testing.assert_allclose(
@@ -53,7 +53,7 @@ def test_a_finite_limit():
 def test_none_where_it_is_defined_everywhere():
     of_log = FunctionTransformer(np.log, np.exp)
     domain = Domain.of(of_log, 3)
-    assert np.isinf(domain.ends).all()
+    assert np.isinf(domain.bounds).all()
     values = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(domain.inverse(of_log, values), np.exp(values))
 

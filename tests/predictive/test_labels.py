@@ -38,5 +38,5 @@ def test_members_have_positions_or_labels(labels, seed):
     for own in (np.arange(3), labels):
         labelled = ClassPredictive(p, own).labelled(labels)
         np.testing.assert_array_equal(labelled.classes, labels)
-    with pytest.raises(ValueError, match="labels that it has"):
+    with pytest.raises(ValueError, match="labels of the ensemble"):
         ClassPredictive(p, np.array(["x", "y", "z"])).labelled(labels)

@@ -432,7 +432,7 @@ def test_targets_side_by_side_keep_their_maps(seed):
             part.mapped([one]) if used else part
             for part, one, used in zip(parts, MAPS, own, strict=True)
         ]
-        joint = MixturePredictive.side_by_side(mapped)
+        joint = MixturePredictive.join_targets(mapped)
         expected = [part.cdf(y[:, j]) for j, part in enumerate(mapped)]
         np.testing.assert_allclose(joint.cdf(y), np.transpose(expected), rtol=1e-12)
 

@@ -15,10 +15,10 @@ from skbayesnn._predictive.summaries import (
     MeanProbability,
     Moments,
     checked_coverages,
-    chosen,
     classification_uncertainty,
     entropy,
-    framed,
+    select_kinds,
+    to_frame,
 )
 
 DRAWS, ROWS, TARGETS, CLASSES = 50, 5, 2, 3
@@ -246,17 +246,17 @@ def _computed(kinds):
 
 
 def test_one_kind_is_an_array_and_several_are_a_dict():
-    assert chosen("total", REGRESSION_KINDS, _computed) == "TOTAL"
-    several = chosen(["total", "aleatoric"], REGRESSION_KINDS, _computed)
+    assert select_kinds("total", REGRESSION_KINDS, _computed) == "TOTAL"
+    several = select_kinds(["total", "aleatoric"], REGRESSION_KINDS, _computed)
     assert several == {"total": "TOTAL", "aleatoric": "ALEATORIC"}
-    everything = chosen("all", REGRESSION_KINDS, _computed)
+    everything = select_kinds("all", REGRESSION_KINDS, _computed)
     assert tuple(everything) == REGRESSION_KINDS
 
 
 @pytest.mark.parametrize("kind", ["entropy", ["total", "entropy"], ["all"]], ids=str)
 def test_unknown_kind_is_refused(kind):
     with pytest.raises(ValueError, match="`kind` must be 'all' or among 'total'"):
-        chosen(kind, REGRESSION_KINDS, _computed)
+        select_kinds(kind, REGRESSION_KINDS, _computed)
 
 
 def test_coverages_are_checked():
@@ -275,14 +275,14 @@ def test_coverages_are_checked():
 
 def test_frame_has_a_column_per_kind():
     values = {"total": np.arange(5.0), "epistemic": np.arange(5.0) / 2}
-    frame = framed(values, "all", np.zeros((5, 3)))
+    frame = to_frame(values, "all", np.zeros((5, 3)))
     assert list(frame) == ["total", "epistemic"]
     np.testing.assert_array_equal(frame["epistemic"], values["epistemic"])
-    assert list(framed(values["total"], "total", None)) == ["total"]
+    assert list(to_frame(values["total"], "total", None)) == ["total"]
 
 
 def test_frame_has_a_column_per_target():
-    frame = framed(np.arange(10.0).reshape(5, 2), "total", None)
+    frame = to_frame(np.arange(10.0).reshape(5, 2), "total", None)
     assert list(frame) == ["total_0", "total_1"]
     np.testing.assert_array_equal(frame["total_1"], [1, 3, 5, 7, 9])
 
@@ -290,10 +290,10 @@ def test_frame_has_a_column_per_target():
 def test_frame_has_the_index_of_x():
     pandas = pytest.importorskip("pandas")
     X = pandas.DataFrame({"a": [1.0, 2.0, 3.0]}, index=["x", "y", "z"])
-    assert list(framed(np.arange(3.0), "total", X).index) == ["x", "y", "z"]
+    assert list(to_frame(np.arange(3.0), "total", X).index) == ["x", "y", "z"]
 
 
 def test_frame_without_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="needs pandas"):
-        framed(np.arange(3.0), "total", None)
+        to_frame(np.arange(3.0), "total", None)
