@@ -26,7 +26,8 @@ class _VariationalDropout(_pruning.Prunable):
 
     @property
     def _learns_rates(self):
-        return bool(np.any(np.asarray(self.dropout) > 0))
+        rates = np.asarray(self.dropout)
+        return rates.dtype.kind in "biuf" and bool((rates > 0).any())
 
     def _posterior_spec(self, fan_ins):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))

@@ -269,11 +269,12 @@ def test_class_of_weight_zero_has_probability_zero(by, absent, data, small):
     there = data.labels != absent
     wrong = []
     for name, model in _classifiers(small).items():
-        model.set_params(random_state=0)
+        inner = "estimator__" if isinstance(model, TauCV) else ""
+        model.set_params(**{f"{inner}random_state": 0})
         without = clone(model).fit(data.X[there], data.labels[there])
         weights = there.astype(float)
         if by == "class_weight":
-            model.set_params(class_weight={absent: 0.0})
+            model.set_params(**{f"{inner}class_weight": {absent: 0.0}})
             weights = None
         model.fit(data.X, data.labels, sample_weight=weights)
         assert model.classes_.tolist() == ["low", "mid", "top"]
