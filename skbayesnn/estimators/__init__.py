@@ -1,5 +1,6 @@
-"""The scikit-learn face."""
+"""The estimators: one file for each method."""
 
+from skbayesnn.estimators._docs import complete_docstrings
 from skbayesnn.estimators.anchored_ensemble import (
     AnchoredEnsembleClassifier,
     AnchoredEnsembleRegressor,
@@ -10,6 +11,7 @@ from skbayesnn.estimators.variational_dropout import (
     VariationalDropoutClassifier,
     VariationalDropoutRegressor,
 )
+from skbayesnn.estimators.variational_gp import VariationalGPRegressor
 
 __all__ = [
     "AnchoredEnsembleClassifier",
@@ -21,3 +23,5 @@ __all__ = [
     "VariationalDropoutClassifier",
     "VariationalDropoutRegressor",
 ]
+
+complete_docstrings([*map(globals().get, __all__), VariationalGPRegressor])

@@ -55,96 +55,106 @@ class _AnchoredEnsemble(BayesianNetwork):
 
 
 class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):
-    """Ensemble of networks, each pulled to its own draw from the prior.
+    """Ensemble of networks for regression, each pulled to its own draw from the prior.
 
-    A member minimises the squared error of y, with noise of its own on it, plus
-    weight_decay_ times the squared distance of its weights from its anchor, a draw
-    from the prior. In a linear model the members are then draws of the exact posterior
-    [2]_, and of wide networks nearly so [1]_: they agree where the rows say what the
-    function is, and are as far apart as the prior elsewhere. It has no masks, so that
-    its steps are the cheapest, and knows gaps in the data and drift better than the
-    other posteriors. What the anchors do to the weights, a fixed random function that
-    is added to every member does to the function [3]_.
+    Use it to detect gaps between training rows and drift: its epistemic uncertainty is
+    the best of the single estimators. A fit trains ten networks side by side, without
+    masks, and some more to estimate the noise; it takes about as long as that of
+    :class:`MCDropoutRegressor`.
+
+    A member minimises the squared error of y, with its own noise added to y, plus
+    weight_decay_ times the squared distance of its weights from its anchor, a draw from
+    the prior. In a linear model the members are draws of the exact posterior (Bardsley
+    et al. 2014), and nearly so for wide networks (Pearce et al. 2020): they agree where
+    there are training rows, and differ as much as the prior elsewhere. Anchors of the
+    weights have the same effect as a fixed random function that is added to every
+    member (Osband et al. 2018).
 
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=(100,)
         Units of each hidden layer; () is a linear model.
     activation : {"tanh", "relu", "logistic", "erf", "silu", "identity"}, default="tanh"
-    network : None, MLP, ConvNet or RecurrentNet, default=None
+        Leave the default. With ``"relu"``, functions are linear far from the rows.
+    network
         As in :class:`MCDropoutRegressor`.
     dropout : float in [0, 1) or sequence of float, default=0
-        Probability that a unit is dropped, as in :class:`MCDropoutRegressor`; masks
-        add to the members' spread.
+        Probability that a unit is dropped. Leave 0: masks add to the spread of the
+        members.
     length_scale : {"auto", "fan_in"}, float > 0 or sequence of float, default="auto"
         Prior length scale l of the weights, one value or one per layer: anchors are
-        drawn from N(0, 1 / l^2). They decide what functions are believed in where
-        there are no rows. ``"fan_in"`` is l^2 = the number of inputs of each layer, so
-        that units are of order one before data are seen; ``"auto"`` the same, but a
-        third of it at the last layer, so that functions are wider than y, and divided
-        by 3 / sqrt(n_features), at least 0.5, at the first, so that few columns bend
-        units in many places.
+        drawn from N(0, 1 / l^2). It determines which functions are possible where there
+        are no rows, so it is not selected on data. ``"fan_in"`` is l^2 = the number of
+        inputs of each layer, so that units are of order one before training. ``"auto"``
+        is the same, but a third of it at the last layer, so that functions are wider
+        than y, and divided by 3 / sqrt(n_features), at least 0.5, at the first, so that
+        units bend in many places of few columns.
     bias_length_scale : "auto", float > 0 or sequence of float, default="auto"
-        That of the biases, which say where a unit bends. ``"auto"`` is ``length_scale``
-        divided by the root of the layer's inputs: a bias varies as much as the
-        weighted sum of standardised inputs does.
+        Prior length scale of the biases, which place the bend of a unit. Leave
+        ``"auto"``: ``length_scale`` divided by the root of the layer's inputs, so that
+        a bias varies as much as the weighted sum of standardised inputs.
     noisy_targets : bool, default=True
-        Whether every member sees y with noise of its own, N(0, 1 / tau); where the
-        likelihood is not Gaussian its rows have random weights instead, Exp(1) [4]_.
-        Without, members agree more than a posterior does where there are rows: the
-        mean is a little better where y has little noise, and the epistemic part is too
-        small.
+        Whether every member has its own noise on y, N(0, 1 / tau); for other than
+        Gaussian likelihoods, its own random weights of the rows, Exp(1) (Newton &
+        Raftery 1994). Leave True: without it members agree more than a posterior does
+        at training rows, and the epistemic uncertainty is too small.
     tau : "auto", float > 0 or sequence of float, default="auto"
         Model precision, 1 / variance of the observation noise, in y's own units; one
-        value, or one per target. Leave the default unless the noise is known.
-        ``"auto"`` estimates it on held-out rows: up to 25 networks are trained without
-        a part of the rows, for half of ``max_iter``, and their tau follows these rows.
-        The members are then trained on all rows under the estimate. This adds about
-        half of the training time with a few hundred rows. With ``early_stopping``, in
-        ``partial_fit`` and for very large X, tau is learned with the weights, which
-        overestimates the noise where ``length_scale`` is small. Without
-        ``noisy_targets`` the noise is estimated from residuals, as in
-        :class:`MCDropoutRegressor`.
+        value, or one per target. Leave ``"auto"`` unless the noise is known: up to 25
+        networks are trained without a part of the rows, for half of ``max_iter``, and
+        their tau follows the density of these rows. The members are then trained on all
+        rows with this estimate. It adds about half of the training time with a few
+        hundred rows. With ``early_stopping``, in ``partial_fit`` and for very large X,
+        tau is learned with the weights, which overestimates the noise if
+        ``length_scale`` is small. Without ``noisy_targets`` the noise is estimated from
+        residuals, as in :class:`MCDropoutRegressor`.
+    likelihood, likelihood_options
+        As in :class:`MCDropoutRegressor`.
     n_estimators : int, default=10
-        Members. The spread of m of them is known to 1 / sqrt(2 m).
+        Members. Their spread has a relative error of 1 / sqrt(2 n_estimators).
+    n_draws : int, default=200
+        Posterior draws of each member in predictions; only used with dropout.
+    standardize, batch_size, learning_rate
+        As in :class:`MCDropoutRegressor`.
     learning_rate_init : float > 0, default=0.03
-        Anchors are further from the end of the training than small weights are.
-    likelihood, likelihood_options, n_draws, standardize, batch_size, learning_rate, \
-max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, \
-device, dtype, verbose, random_state
-        As in :class:`MCDropoutRegressor`; ``n_draws`` matters with dropout only.
+        Step size at the start, larger than for other networks, since anchors are far
+        from the trained weights. Lower it if a warning reports that training diverged.
+    max_iter
+        As in :class:`BBBRegressor`.
+    early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, device, \
+dtype, verbose, random_state
+        As in :class:`MCDropoutRegressor`.
 
     Attributes
     ----------
     weight_decay_ : float or ndarray of shape ([n_layers][, n_targets])
-        lambda = p l^2 / (2 N tau), with p = 1 but for layers with dropout; an axis
-        for what differs. ``weight_decay_training_`` is that of the training.
+        lambda = p l^2 / (2 N tau), with p = 1 for layers without dropout; it has an
+        axis for whatever differs. ``weight_decay_training_`` is that of the training.
     elbo_ : float
-        Minus the mean over members of the penalised loss, nats, up to constants that
-        depend on the size of the network only.
+        Minus the mean penalised loss of the members, nats, up to constants that depend
+        on the size of the network only.
     tau_, noise_std_, dropout_, length_scale_, elbo_std_error_, tau_training_, \
 weight_decay_training_, history_, loss_curve_, n_iter_, n_features_in_, \
 feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
 y_mean_, y_scale_
-        As in :class:`MCDropoutRegressor`. Anchors follow from ``seeds_`` and
-        ``length_scale_``.
+        As in :class:`MCDropoutRegressor`.
 
     See Also
     --------
-    AnchoredEnsembleClassifier : The same for classes.
+    AnchoredEnsembleClassifier : Classification.
     BayesianStackingRegressor : The most accurate of this package.
 
     References
     ----------
-    .. [1] Pearce, Leibfried & Brintrup (2020), "Uncertainty in neural networks:
-       approximately Bayesian ensembling", AISTATS, arXiv:1810.05546.
-    .. [2] Bardsley, Solonen, Haario & Laine (2014), "Randomize-then-optimize: a method
-       for sampling from posterior distributions in nonlinear inverse problems", SIAM
-       Journal on Scientific Computing 36.
-    .. [3] Osband, Aslanides & Cassirer (2018), "Randomized prior functions for deep
-       reinforcement learning", arXiv:1806.03335.
-    .. [4] Newton & Raftery (1994), "Approximate Bayesian inference with the weighted
-       likelihood bootstrap", Journal of the Royal Statistical Society B 56.
+    - Pearce, Leibfried & Brintrup (2020), "Uncertainty in neural networks:
+      approximately Bayesian ensembling", AISTATS, arXiv:1810.05546.
+    - Bardsley, Solonen, Haario & Laine (2014), "Randomize-then-optimize: a method for
+      sampling from posterior distributions in nonlinear inverse problems", SIAM Journal
+      on Scientific Computing 36.
+    - Osband, Aslanides & Cassirer (2018), "Randomized prior functions for deep
+      reinforcement learning", arXiv:1806.03335.
+    - Newton & Raftery (1994), "Approximate Bayesian inference with the weighted
+      likelihood bootstrap", Journal of the Royal Statistical Society B 56.
 
     Examples
     --------
@@ -190,46 +200,71 @@ y_mean_, y_scale_
 
 
 class AnchoredEnsembleClassifier(_AnchoredEnsemble, BayesianClassifier):
-    """Ensemble of networks, each pulled to its own draw from the prior.
+    """Ensemble of networks for classification, each pulled to its own prior draw.
 
-    As :class:`AnchoredEnsembleRegressor`, for classes; the rows of every member have
-    random weights, Exp(1), as in the weighted likelihood bootstrap [2]_.
+    Use it to detect rows unlike the training rows. It is the classification counterpart
+    of :class:`AnchoredEnsembleRegressor`: a member minimises the cross-entropy, with
+    its own random weights of the rows, plus the penalty of the distance of its weights
+    from its anchor. A fit trains ten networks side by side.
 
     Parameters
     ----------
-    hidden_layer_sizes, activation, dropout, bias_length_scale, n_estimators, \
-learning_rate_init
+    hidden_layer_sizes, activation
+        As in :class:`AnchoredEnsembleRegressor`.
+    network
+        As in :class:`MCDropoutRegressor`.
+    dropout
         As in :class:`AnchoredEnsembleRegressor`.
     length_scale : {"auto", "fan_in"}, float > 0 or sequence of float, default="auto"
-        As there, but ``"auto"`` is a tenth of ``"fan_in"`` at the last layer: logits
-        of classes that are well apart are large.
+        Prior length scale l of the weights, one value or one per layer: anchors are
+        drawn from N(0, 1 / l^2). ``"auto"`` is that of
+        :class:`AnchoredEnsembleRegressor`, but a tenth of ``"fan_in"`` at the last
+        layer, since logits of classes that are well apart are large.
+    bias_length_scale
+        As in :class:`AnchoredEnsembleRegressor`.
     noisy_targets : bool, default=True
-        Whether every member has its own random weights of the rows.
-    tau : float > 0, default=1
-        Inverse temperature of the likelihood, p(y | f)^tau.
-    likelihood, class_weight, n_draws, standardize, batch_size, learning_rate, \
-max_iter, early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, \
-device, dtype, verbose, random_state
+        Whether every member has its own random weights of the rows, Exp(1) (Newton &
+        Raftery 1994). Leave True.
+    tau, likelihood, class_weight
         As in :class:`MCDropoutClassifier`.
+    n_estimators, n_draws
+        As in :class:`AnchoredEnsembleRegressor`.
+    standardize
+        As in :class:`MCDropoutClassifier`.
+    batch_size, learning_rate
+        As in :class:`MCDropoutRegressor`.
+    learning_rate_init
+        As in :class:`AnchoredEnsembleRegressor`.
+    max_iter : "auto" or int, default="auto"
+        Epochs. Leave ``"auto"``: 100 sqrt(N) steps, and at least ten epochs. With fewer
+        than 5,000 rows, held-out rows may select a quarter or a tenth of that, where
+        their log density is higher by more than its standard error; ``n_iter_`` is what
+        was selected.
+    early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, device, \
+dtype, verbose, random_state
+        As in :class:`MCDropoutRegressor`.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-    weight_decay_, tau_training_, weight_decay_training_, tau_, dropout_, \
-length_scale_, elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, n_features_in_, \
-feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
+    classes_, tau_
+        As in :class:`MCDropoutClassifier`.
+    weight_decay_, elbo_
         As in :class:`AnchoredEnsembleRegressor`.
+    tau_training_, weight_decay_training_, dropout_, length_scale_, elbo_std_error_, \
+history_, loss_curve_, n_iter_, n_features_in_, feature_names_in_, parameters_, \
+network_, seeds_, optimizer_, x_mean_, x_scale_
+        As in :class:`MCDropoutRegressor`.
 
     See Also
     --------
-    AnchoredEnsembleRegressor : The same for numbers.
+    AnchoredEnsembleRegressor : Regression.
 
     References
     ----------
-    .. [1] Pearce, Leibfried & Brintrup (2020), "Uncertainty in neural networks:
-       approximately Bayesian ensembling", AISTATS, arXiv:1810.05546.
-    .. [2] Newton & Raftery (1994), "Approximate Bayesian inference with the weighted
-       likelihood bootstrap", Journal of the Royal Statistical Society B 56.
+    - Pearce, Leibfried & Brintrup (2020), "Uncertainty in neural networks:
+      approximately Bayesian ensembling", AISTATS, arXiv:1810.05546.
+    - Newton & Raftery (1994), "Approximate Bayesian inference with the weighted
+      likelihood bootstrap", Journal of the Royal Statistical Society B 56.
 
     Examples
     --------

@@ -154,90 +154,104 @@ class _BayesByBackprop(_pruning.Prunable):
 class BBBRegressor(_BayesByBackprop, BayesianRegressor):
     """Neural network regression by Bayes by Backprop.
 
-    Every weight and bias has a normal distribution of its own, whose mean and standard
-    deviation are learned by minimising the variational free energy [1]_.
+    Use it where the width of every weight's posterior matters, to prune weights, or to
+    continue with a posterior as the next prior. Every weight and bias has its own
+    normal distribution, whose mean and standard deviation minimise the variational free
+    energy (Blundell et al. 2015). A fit costs about twice that of
+    :class:`MCDropoutRegressor` with a given length scale. With few rows the posterior
+    returns to the prior, with a warning.
 
     Parameters
     ----------
     hidden_layer_sizes : "auto", int or sequence of int, default="auto"
-        Units of each hidden layer; () is a linear model. The KL grows with the number
-        of weights: where it outweighs the data, the posterior falls back on the prior.
-        So ``"auto"`` is (10,) up to N = 100, the sum of the training rows' weights,
-        (20,) up to 300, (20, 20) up to 3,000 and (50, 50) above, and in streams
-        (``partial_fit``, but for ``prior="previous"``). A fit that goes on keeps what
-        it has; folds have their own N.
-    activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
-    network : None, MLP, ConvNet or RecurrentNet, default=None
+        Units of each hidden layer; () is a linear model. Leave ``"auto"``: the KL grows
+        with the number of weights, and where it outweighs the data the posterior
+        returns to the prior. ``"auto"`` is (10,) up to N = 100, the sum of the training
+        weights, (20,) up to 300, (20, 20) up to 3,000 and (50, 50) above, and in
+        streams (``partial_fit`` without ``prior="previous"``). A continued fit keeps
+        its sizes; folds have their own N.
+    activation, network
         As in :class:`MCDropoutRegressor`.
     dropout : float in [0, 1) or sequence of float, default=0
-        Probability that a unit's mean weights are dropped: the posterior is then the
-        spike and slab p N(m, sigma^2) + (1 - p) N(0, sigma^2) per row of a weight
-        matrix [3]_, p = 1 - dropout.
+        Leave 0 for normal weights. Otherwise the posterior is a spike and slab: with p
+        = 1 - dropout, p N(m, sigma^2) + (1 - p) N(0, sigma^2) per row of a weight
+        matrix (Gal & Ghahramani 2016).
     prior : {"gaussian", "scale_mixture"}, default="gaussian"
-        N(0, 1 / l^2), or pi N(0, (s1 / l)^2) + (1 - pi) N(0, (s2 / l)^2) [1]_ on the
-        weights; biases always have the former.
+        Leave the default. N(0, 1 / l^2), or pi N(0, (s1 / l)^2) + (1 - pi) N(0, (s2 /
+        l)^2) (Blundell et al. 2015) on the weights; biases always have the former.
     pi : float in (0, 1), default=0.5
-        Share of the scale mixture's first component.
+        Weight of the scale mixture's first component.
     s1, s2 : float > 0, default=1.0 and 0.1
-        Standard deviations of its components under l = 1.
+        Standard deviations of its components at l = 1.
     kl : {"closed", "sampled"}, default="closed"
-        KL(q || prior) in closed form, or as log q(W) - log p(W) at one draw per step,
-        which has more variance and is the only way for the scale mixture.
+        KL(q || prior) in closed form, or as log q(W) - log p(W) at one draw per step.
+        The latter has more variance; the scale mixture requires it.
     kl_weighting : {"uniform", "geometric"}, default="uniform"
-        How the KL is spread over the batches of an epoch; geometric is eq. 9 of [1]_.
+        Weight of the KL in the batches of an epoch; geometric is eq. 9 of Blundell et
+        al. (2015). Leave the default.
     kl_warm_up : float in [0, 1), default=0.5
-        Share of the training over which the KL's weight rises from 0 to 1. Without,
-        a learned tau starts so low that the KL outweighs the data, and the fit can
-        stay there.
+        Share of the training in which the KL's weight rises from 0 to 1. Leave the
+        default: without it a learned tau starts so low that the KL outweighs the data,
+        and the fit can stay there.
     gradient : {"local", "pathwise", "score", "characteristic"}, default="local"
-        Noise per row, by local reparameterisation [2]_; or one draw of the weights for
-        all rows of a step, as in [1]_, and the gradient through the network; by the
-        score function, of 8 draws; by first and second derivatives of the likelihood
-        in the weights [4]_, without a spike and for smooth activations. The latter two
-        are for comparison.
+        Leave the default; the others are for comparison. ``"local"``: random numbers
+        per row, by local reparameterisation (Kingma et al. 2015). ``"pathwise"``: one
+        draw of the weights for all rows of a step, as in Blundell et al. (2015).
+        ``"score"``: the score function, with 8 draws. ``"characteristic"``: first and
+        second derivatives of the likelihood in the weights (Gal 2016, section 3.1), for
+        smooth activations and without a spike.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
-        Prior length scale l, as in :class:`MCDropoutRegressor`; ``"auto"`` is
-        ``"fan_in"``. The prior has to follow the width of the layers: with l = 1 the KL
-        of a deep network outweighs the data, and the posterior falls back on the prior.
-    tau, likelihood, likelihood_options
-        As in :class:`MCDropoutRegressor`, but that ``tau="auto"`` stays as it was
-        learned with the weights, whose posterior has a width that is learned.
-    n_estimators, n_draws, n_training_draws, standardize, batch_size, learning_rate, \
-learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
-tol, warm_start, device, dtype, verbose, random_state
+        Prior length scale l, one value or one per layer. Leave the default: ``"auto"``
+        is ``"fan_in"``, l^2 = the number of inputs of each layer. With l = 1 the KL of
+        a deep network outweighs the data, and the posterior returns to the prior.
+    tau : "auto", float > 0 or sequence of float, default="auto"
+        Model precision: 1 / variance of the observation noise, in y's own units, one
+        value or one per target. Leave ``"auto"``, which learns it with the weights,
+        unless the noise is known or a search selects it.
+    likelihood, likelihood_options, n_estimators, n_draws
+        As in :class:`MCDropoutRegressor`.
+    n_training_draws : int, default=1
+        Draws of the weights in every training step, whose gradients are averaged. Leave
+        1: more reduce the variance of the gradients, but cost as many times the work.
+    standardize, batch_size, learning_rate, learning_rate_init
+        As in :class:`MCDropoutRegressor`.
+    max_iter : "auto" or int, default="auto"
+        Epochs. Leave ``"auto"``: 100 sqrt(N) steps, and at least ten epochs.
+    early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, device, \
+dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`.
 
     Attributes
     ----------
     weight_decay_ : float or ndarray
-        p l^2 / (2 N tau): the coefficient of the squared mean weights beside half the
-        mean squared error. Under the scale mixture it is that of s1 = 1 alone; under
-        an earlier posterior l, also as ``length_scale_``, is the root of the mean
-        precision of a layer's weights there.
+        p l^2 / (2 N tau): the coefficient of the squared mean weights in addition to
+        half the mean squared error. With the scale mixture, that of s1 = 1. With an
+        earlier posterior as the prior, l (also ``length_scale_``) is the root of the
+        mean precision of a layer's weights.
     prior_ : list of dict of ndarray, or None
-        The earlier posterior that ``partial_fit`` took as the prior, per layer.
+        The earlier posterior that ``partial_fit`` used as the prior, per layer.
     pruning_ : dict or None
         What ``prune`` did: the share, layer sizes before, scores before and after.
-    tau_, noise_std_, dropout_, length_scale_, elbo_, elbo_std_error_, tau_training_, \
-weight_decay_training_, history_, loss_curve_, n_iter_, n_features_in_, \
+    tau_, noise_std_, dropout_, length_scale_, tau_training_, weight_decay_training_, \
+elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, n_features_in_, \
 feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
 y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
     --------
-    MCDropoutRegressor : Fewer parameters, quicker to train.
+    MCDropoutRegressor : Fewer parameters, faster training.
     VariationalDropoutRegressor : Noise in proportion to the weights.
 
     References
     ----------
-    .. [1] Blundell, Cornebise, Kavukcuoglu & Wierstra (2015), "Weight uncertainty in
-       neural networks", arXiv:1505.05424.
-    .. [2] Kingma, Salimans & Welling (2015), "Variational dropout and the local
-       reparameterization trick", arXiv:1506.02557.
-    .. [3] Gal & Ghahramani (2016), "Dropout as a Bayesian approximation: appendix",
-       arXiv:1506.02157.
-    .. [4] Gal (2016), "Uncertainty in deep learning", thesis, section 3.1.
+    - Blundell, Cornebise, Kavukcuoglu & Wierstra (2015), "Weight uncertainty in neural
+      networks", arXiv:1505.05424.
+    - Kingma, Salimans & Welling (2015), "Variational dropout and the local
+      reparameterization trick", arXiv:1506.02557.
+    - Gal & Ghahramani (2016), "Dropout as a Bayesian approximation: appendix",
+      arXiv:1506.02157.
+    - Gal (2016), "Uncertainty in deep learning", thesis.
 
     Examples
     --------
@@ -330,47 +344,61 @@ y_mean_, y_scale_
 class BBBClassifier(_BayesByBackprop, BayesianClassifier):
     """Neural network classification by Bayes by Backprop.
 
-    Every weight and bias has a normal distribution of its own, whose mean and standard
-    deviation are learned by minimising the variational free energy [1]_.
+    Use it where the width of every weight's posterior matters, to prune weights, or to
+    continue with a posterior as the next prior. Every weight and bias has its own
+    normal distribution, whose mean and standard deviation minimise the variational free
+    energy (Blundell et al. 2015). A fit costs about twice that of
+    :class:`MCDropoutClassifier`.
 
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50,)
-        Units of each hidden layer; () is a linear model.
-    activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
-    network : None, MLP, ConvNet or RecurrentNet, default=None
+        Units of each hidden layer; () is a linear model. Fewer units suit fewer rows,
+        since the KL grows with the number of weights.
+    activation, network
         As in :class:`MCDropoutRegressor`.
     dropout, prior, pi, s1, s2, kl, kl_weighting, kl_warm_up, gradient
         As in :class:`BBBRegressor`.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
-        Prior length scale l, as in :class:`MCDropoutClassifier`. ``"fan_in"`` expects
-        logits of order one: on a hundred rows of classes that are well apart the KL to
-        it outweighs the data, and the posterior falls back on the prior.
-    tau, class_weight
+        Prior length scale l of the weights. Leave the default: 1 from 200 rows on, and
+        0.3, 1 or 3 by cross-validation with fewer rows. ``"fan_in"`` expects logits of
+        order one: with a hundred rows of classes that are well apart its KL outweighs
+        the data, and the posterior returns to the prior.
+    tau, likelihood, class_weight
         As in :class:`MCDropoutClassifier`.
-    n_estimators, n_draws, n_training_draws, standardize, batch_size, learning_rate, \
-learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
-tol, warm_start, device, dtype, verbose, random_state
+    n_estimators, n_draws
+        As in :class:`MCDropoutRegressor`.
+    n_training_draws
+        As in :class:`BBBRegressor`.
+    standardize
+        As in :class:`MCDropoutClassifier`.
+    batch_size, learning_rate, learning_rate_init
+        As in :class:`MCDropoutRegressor`.
+    max_iter
+        As in :class:`BBBRegressor`.
+    early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, device, \
+dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-    weight_decay_, tau_training_, weight_decay_training_, prior_, pruning_
+    classes_, tau_
+        As in :class:`MCDropoutClassifier`.
+    weight_decay_, prior_, pruning_
         As in :class:`BBBRegressor`.
-    tau_, dropout_, length_scale_, elbo_, elbo_std_error_, history_, loss_curve_, \
-n_iter_, n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, \
-x_mean_, x_scale_
+    tau_training_, weight_decay_training_, dropout_, length_scale_, elbo_, \
+elbo_std_error_, history_, loss_curve_, n_iter_, n_features_in_, feature_names_in_, \
+parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
     --------
-    BBBRegressor : The same for numbers.
+    BBBRegressor : Regression.
 
     References
     ----------
-    .. [1] Blundell, Cornebise, Kavukcuoglu & Wierstra (2015), "Weight uncertainty in
-       neural networks", arXiv:1505.05424.
+    - Blundell, Cornebise, Kavukcuoglu & Wierstra (2015), "Weight uncertainty in neural
+      networks", arXiv:1505.05424.
 
     Examples
     --------

@@ -81,182 +81,183 @@ class _MCDropout(BayesianNetwork):
 class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     """Neural network regression with Monte Carlo dropout.
 
-    Dropout stays on at prediction: every mask is a draw from an approximate
-    posterior over the weights, and the spread of the draws is what the network does
-    not know [1]_. The objective is the variational free energy under the prior
-    N(0, 1 / length_scale^2) on every weight and Gaussian noise of precision tau:
-    half the mean squared error of y plus ``weight_decay_`` times the squared weights,
-    with weight_decay_ = p l^2 / (2 N tau), p = 1 - dropout. MAP estimation is
-    ``dropout=0``, maximum likelihood also ``length_scale=0``.
+    Use it for a fast network with uncertainty. Dropout stays active in predictions:
+    each mask is a draw from an approximate posterior over the weights, and the spread
+    of the draws is the epistemic uncertainty (Gal & Ghahramani 2016). A fit costs about
+    as much as that of a plain network, and two to five times as much where held-out
+    rows select ``length_scale`` (the default). :class:`BayesianStackingRegressor`
+    predicts better and needs no tuning, but takes longer. For gaps between training
+    rows and for drift use :class:`AnchoredEnsembleRegressor`.
+
+    The objective is the variational free energy under the prior N(0, 1 /
+    length_scale^2) on every weight and Gaussian noise of precision tau: half the mean
+    squared error of y plus ``weight_decay_`` times the squared weights, weight_decay_ =
+    p l^2 / (2 N tau), p = 1 - dropout. MAP estimation is ``dropout=0``, maximum
+    likelihood also ``length_scale=0``.
 
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50, 50)
-        Units of each hidden layer; () is a linear model.
+        Units of each hidden layer; () is a linear model. Wider layers cost more and
+        rarely help on tables.
     activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
-        Under ``"erf"``, the error function, wide layers have the arc-sine kernel [9]_.
-        ``"silu"`` is x / (1 + exp(-x)), smooth where ``"relu"`` has a kink [10]_.
+        Leave the default, or try ``"tanh"`` or ``"silu"`` for smooth functions.
+        ``"silu"`` is x / (1 + exp(-x)) (Hendrycks & Gimpel 2016). With ``"erf"``, the
+        error function, wide layers have the arc-sine kernel (Williams 1998).
     network : None, MLP, ConvNet or RecurrentNet, default=None
-        Another network than the perceptron of ``hidden_layer_sizes``, which then is not
-        looked at: see :mod:`skbayesnn.networks`.
+        Leave None for tables. A network for images or sequences, from
+        :mod:`skbayesnn.networks`; ``hidden_layer_sizes`` is then ignored.
     dropout : float in [0, 1), sequence of float or "auto", default=0.01
-        Probability that a unit is dropped; a sequence gives one for the inputs of
-        each weight layer (hidden layers + 1), the network's inputs first. Higher rates
-        regularise more, and their masks' spread is in all predictions.
-        ``"auto"`` learns one per layer with the weights [3]_, starting at 0.01; what
-        weighs it against the data are N, l and tau. The entropy of a mask does not grow
-        with N, and what it costs the likelihood does: of some thousand rows next to
-        nothing is dropped in the end, and epistemic uncertainty is next to zero, of
-        which is warned. Where new rows may differ from those of the training, use
-        :class:`AnchoredEnsembleRegressor` or :class:`BayesianStackingRegressor`.
+        Probability that a unit is dropped. Leave the default, or search 0.005 to 0.2.
+        Higher rates regularise more, and the spread of their masks is part of all
+        predictions. A sequence has one rate for the inputs of each weight layer (hidden
+        layers + 1), the network's inputs first. ``"auto"`` learns one rate per layer
+        with the weights (Gal, Hron & Kendall 2017), starting at 0.01. With some
+        thousand rows these rates, and with them the epistemic uncertainty, end near
+        zero, with a warning.
     noise : {"bernoulli", "gaussian", "dropconnect", "additive"}, default="bernoulli"
-        What is random [4]_, with p = 1 - dropout: units that are dropped; units that
-        are scaled by N(p, p (1 - p)); weights that are dropped one by one; weights
-        with N(0, v (1 - p) / p) added, v the variance that they start with.
-        ``"gaussian"`` minimises the expected loss plus the weight decay, which is not a
-        free energy: it leaves out the entropy of the weights, which has no bound where
-        a unit's weights are near zero. ``elbo_`` is then no lower bound: of a unit with
-        one weight m it is .92 - log |m| nats too large. ``"dropconnect"`` is trained
-        with normal activations of the mean and the variance that dropped weights give,
-        and predicts with dropped weights.
+        Kind of dropout (Gal 2016); leave the default unless you compare methods.
+        ``"bernoulli"`` drops units; ``"gaussian"`` multiplies them by N(p, p (1 - p)),
+        p = 1 - dropout; ``"dropconnect"`` drops single weights; ``"additive"`` adds
+        N(0, v (1 - p) / p) to weights, v the variance of their initial values.
+        ``"gaussian"`` leaves the entropy of the weights out of the objective, since it
+        has no bound where a unit's weights are near zero: ``elbo_`` is then no lower
+        bound (for a unit with one weight m it is .92 - log |m| nats too large).
+        ``"dropconnect"`` is trained with normal activations of the same mean and
+        variance.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
-        Prior length scale l of the weights, which see standardised inputs: a large l
-        keeps weights small and functions smooth. ``"fan_in"`` is l^2 = the number of
-        inputs of each layer, so that units are of order one before data are seen. The
-        best l is lower where y has little noise: ``"auto"`` lets rows that are held out
-        choose, with the noise (see ``tau``). By rule it is that of ``"fan_in"``, but at
-        most sqrt(N) / 2 up to 64 rows, 4 up to 144 and sqrt(N) / 3 from there: a prior
-        that is stronger outweighs few rows. It is 4 or 1 in all layers where those rows
-        have a higher log density then. That takes some two times as long as a fit of a
-        given l. Where a tau is given, or searched, it is the rule: ``weight_decay_``
-        goes with l^2 / tau, and tau does what choosing l would.
+        Prior length scale l of the weights, one value or one per layer. Leave the
+        default, or ``"fan_in"`` for half the training time. Inputs are standardised: a
+        larger l keeps weights smaller and functions smoother. ``"fan_in"`` is l^2 = the
+        number of inputs of each layer, so that units are of order one before training.
+        ``"auto"`` is sqrt(inputs), but at most sqrt(N) / 2 up to 64 rows, 4 up to 144
+        and sqrt(N) / 3 from there, since a stronger prior outweighs few rows. If
+        ``tau`` is ``"auto"``, too, held-out rows select between this rule and l = 4 or
+        1 in all layers by their log density. With a given tau the rule is used:
+        ``weight_decay_`` is proportional to l^2 / tau, so that tau has the same effect.
     tau : "auto", float > 0 or sequence of float, default="auto"
         Model precision: 1 / variance of the observation noise, in y's own units, one
-        value or one per target. Leave it at ``"auto"`` unless the noise is known or a
-        search selects it. It is then learned with the weights, one per target, and the
-        noise of predictions is estimated again after training:
+        value or one per target. Leave ``"auto"`` unless the noise is known or a search
+        selects it. It is learned with the weights, and the noise variance of
+        predictions is estimated after training:
 
-        - On held-out rows, where these choose the length scale, and always with
-          ``dropout="auto"``, Student's t and mixtures. Networks are trained without a
-          fifth of the rows each. The noise maximises the density that the mixture of
-          their draws gives these rows. Every row is held out once; two fifths are from
-          700 rows on (sum of their weights), one fifth from 5,000, and none where X has
-          more than 4 million entries.
-        - On the training rows otherwise: the variance of the residuals of the
-          predictive mean, corrected for the degrees of freedom that the weights use, as
-          in linear smoothing [8]_. The variance of y counts as one more residual, so
-          that a network that interpolates its rows has some noise. With few rows and a
-          strong signal the noise is too large for that: for linear models of 8 columns,
-          whose signal has 13 times the variance of the noise, its std is 1.16 times the
-          true one with 40 rows, 1.05 times with 100 and 1.01 times with 400.
-        - Not at all with early stopping, in ``partial_fit`` and in the candidates of a
-          stack.
+        - On held-out rows, if these select the length scale, and always for
+          ``dropout="auto"``, Student's t and mixtures. Each fold is held out by
+          networks that are trained without it: five folds, two from 700 rows on (sum of
+          the weights), one from 5,000, none if X has more than 4 million entries. The
+          estimate maximises the density of the held-out rows under the mixture of their
+          draws.
+        - Otherwise on the training rows: the variance of the residuals of the
+          predictive mean, corrected for the degrees of freedom of the weights as in
+          linear smoothing (Hastie & Tibshirani 1990). The variance of y counts as one
+          more residual, so that the noise is not zero where a network interpolates its
+          rows. With few rows and a strong signal this overestimates: for linear models
+          of 8 columns whose signal has 13 times the variance of the noise, the std is
+          1.16 times the true one with 40 rows, 1.05 times with 100 and 1.01 times with
+          400.
+        - With early stopping, in ``partial_fit`` and for candidates of a stack it stays
+          as it was learned.
 
-        Several networks share the noise that one of them needs, which is slightly too
-        large. A warm start keeps the noise.
+        Several networks share the noise variance of one network, which is slightly too
+        large. A warm start keeps it.
     likelihood : str, default="gaussian"
-        Noise of y. ``"gaussian"`` is equal everywhere; ``"heteroscedastic"`` depends on
-        the input (a second output of the network, learned after a warm-up; ``tau`` is
-        then its overall level). ``"student_t"`` has outliers, which move the fit little
-        [5]_, nor do they the scale of y; ``tau`` is still 1 / variance. ``"mixture"``
-        is of several peaks or skewed: a few Gaussians that depend on the input [7]_;
-        ``tau`` is the overall level of their noise. Both take up to 4 times the
-        time, for the networks that tell what is learned of their noise (see ``tau``).
-        ``"poisson"`` is for counts, whose log rate is the network's output [6]_: y is
-        not scaled, ``tau`` is an inverse temperature as a classifier's, 1 for
-        ``"auto"``.
+        Distribution of y given the network's output. ``"gaussian"``: equal noise.
+        ``"heteroscedastic"``: noise that depends on the input, by a second output that
+        is learned after a warm-up; ``tau`` is then its overall level. ``"student_t"``:
+        for outliers, which have little effect on the fit (Lange, Little & Taylor 1989)
+        and on the scale of y; ``tau`` is still 1 / variance. ``"mixture"``: for noise
+        with several peaks or skew, a few Gaussians that depend on the input (Bishop
+        1994); ``tau`` is their overall level. Student's t and mixtures take up to 4
+        times as long, since held-out rows estimate their noise. ``"poisson"``: for
+        counts, whose log rate is the output (McCullagh & Nelder 1989); y is not scaled,
+        and ``tau`` is an inverse temperature as for classifiers, 1 for ``"auto"``.
     likelihood_options : dict, default=None
-        Further parameters of the likelihood, by name. ``"student_t"``: ``df``, degrees
-        of freedom > 2, or None: learned, one per target, between 2.1 and 200; from 3
-        on where rows that are held out say so.
-        ``"mixture"``: ``n_components``, 3.
+        Further parameters of the likelihood. ``"student_t"``: ``df``, degrees of
+        freedom > 2, or None, which learns them per target between 2.1 and 200 (from 3
+        on if held-out rows estimate them). ``"mixture"``: ``n_components``, 3.
     n_estimators : int, default=1
-        Independently initialised networks, trained side by side; the predictive is
-        their equal-weight mixture [2]_. Five know better what they do not know.
+        Networks with different initial weights, trained side by side; the predictive
+        distribution is their mixture with equal weights (Lakshminarayanan, Pritzel &
+        Blundell 2017). Five improve the epistemic uncertainty and cost up to five times
+        as much.
     n_draws : int, default=200
-        Posterior draws of each network at prediction, at most 100,000. They are fixed
-        by the fitted model: the same row always gets the same prediction.
+        Posterior draws of each network in predictions, at most 100,000. Leave the
+        default; fewer are faster, and it can be changed after ``fit``. Draws are fixed
+        by the fitted model: a row always has the same prediction.
     n_training_draws : int, default=1
-        Draws of the noise in every step of the training, whose gradients are averaged:
-        less of their variance, for as many times the work.
+        Draws of the masks in every training step, whose gradients are averaged. Leave
+        1: more reduce the variance of the gradients, but cost as many times the work.
     standardize : bool, default=True
-        Centre and scale X and y by the training rows' weighted mean and standard
-        deviation (constant columns by 1); undone in everything that is returned.
+        Centre and scale X and y by the weighted mean and standard deviation of the
+        training rows (constant columns by 1). Results are in the original units. Leave
+        True unless the data are scaled already.
     batch_size : "auto" or int, default="auto"
-        Rows per step, at most; an epoch is cut into equal batches. ``"auto"`` is 128,
-        and up to 1,024 for tables of more than 5,000 rows.
+        Most rows per step; an epoch consists of equal batches. ``"auto"`` is 128, and
+        up to 1,024 with more than 5,000 rows.
     learning_rate : {"cosine", "constant"}, default="cosine"
-        Whether Adam's step size decays to zero along half a cosine.
+        Schedule of Adam's step size; ``"cosine"`` decays to zero.
     learning_rate_init : float > 0, default=0.01
+        Step size at the start. Lower it if a warning reports that training diverged.
     max_iter : "auto" or int, default="auto"
-        Epochs. ``"auto"`` follows the number of rows: 100 sqrt(N) steps, and at least
-        ten epochs. Classifiers, which over-fit noisy labels with time, take fewer:
-        40 sqrt(N), or 20 where rates are learned; Bayes by Backprop and anchored
-        ensembles 100. Of all but Bayes by Backprop fewer than 5,000 rows (sum of their
-        weights) may choose a quarter or a tenth of that, if rows that networks have not
-        seen, each trained without a fifth of them, have a higher log density then, by
-        more than its standard error; fits take two to four times as long. So may the
-        rows of regressors that learn rates, however many there are. That goes for
-        ``network=None``, tables of up to 4 million numbers and where no row is held out
-        to stop by, and not for fits that go on (warm starts, streams); ``n_iter_``
-        tells what was chosen.
+        Epochs. Leave ``"auto"``: 100 sqrt(N) steps, and at least ten epochs. If rates
+        are learned, held-out rows may select a quarter or a tenth of that, where their
+        log density is higher by more than its standard error; ``n_iter_`` is what was
+        selected.
     early_stopping : bool or "auto", default=False
-        Hold out rows, keep each network's best weights on them and stop after
-        ``n_iter_no_change`` epochs without improvement of their log density.
-        ``"auto"``, the default of ``MCDropoutClassifier`` and
-        ``VariationalDropoutClassifier``, does so where they learn rates of 5,000 rows
-        or more, by which classes are soon over-fitted, and where ``X_val`` is given.
+        Hold out rows, keep each network's best weights on them, and stop after
+        ``n_iter_no_change`` epochs without improvement of their log density. Leave
+        False for small tables, which need all rows. ``"auto"`` holds rows out only if
+        ``X_val`` is given.
     validation_fraction : float in (0, 1), default=0.1
-        Share of the rows held out, unless ``fit`` is given ``X_val`` and ``y_val``.
+        Share of the rows that early stopping holds out, unless ``fit`` gets ``X_val``
+        and ``y_val``.
     n_iter_no_change : int, default=10
+        Epochs without improvement after which early stopping ends the training.
     tol : float >= 0, default=1e-4
-        Improvement of the held-out log density, in nats per row, that counts.
+        Smallest improvement of the held-out log density, in nats per row.
     warm_start : bool, default=False
-        Let ``fit`` go on from the present weights (and their standardisation).
+        Whether ``fit`` continues from the present weights and standardisation. An
+        interrupted fit then keeps its finished epochs.
     device : str or torch.device, default="auto"
-        ``"auto"`` (a CUDA GPU where there is one), ``"cpu"``, ``"cuda"``,
-        ``"cuda:1"``, ``"mps"``. Predictions fall back to the CPU where the device is
-        absent.
+        ``"auto"`` (a CUDA GPU if there is one), ``"cpu"``, ``"cuda"``, ``"cuda:1"``,
+        ``"mps"``. Predictions use the CPU if the device does not exist.
     dtype : {"float32", "float64"}, default="float32"
-        Precision of the training, whatever X's own; ``"float64"`` takes up to twice as
-        long. The scaling is done in X's precision before, and predictions have it.
+        Precision of the training; ``"float64"`` takes up to twice as long. Scaling and
+        predictions have X's precision.
     verbose : bool or int, default=False
         From 1 (True) on, show a progress bar with the time left (needs tqdm).
     random_state : int, RandomState instance or None, default=None
-        Determines start values, batches, masks and posterior draws. None takes fresh
-        randomness from the system; global generators are never touched.
+        Seed of initial weights, batches, masks and posterior draws. None is a fresh
+        seed. Global generators are never used.
 
     Attributes
     ----------
     tau_ : float or ndarray of shape (n_targets,)
-        Precision in y's units, given or learned.
+        Precision of predictions in y's units, given or estimated.
     noise_std_ : float or ndarray of shape (n_targets,)
-        1 / sqrt(tau_), y's units; counts have none. Of noise that depends on the row,
+        1 / sqrt(tau_), in y's units; not for counts. For noise that depends on the row,
         the root mean square over training rows.
     dropout_ : float or ndarray of shape (n_layers,)
-        Rates in use.
+        Dropout rates in use.
     length_scale_ : float or ndarray of shape (n_layers,)
         Prior length scale in use.
     weight_decay_ : float or ndarray of shape ([n_layers][, n_targets])
-        lambda = p l^2 / (2 N tau), N the total weight of the training rows and tau
-        ``tau_``; an axis for what differs. Biases have the same without the p.
+        lambda = p l^2 / (2 N tau), with N the total weight of the training rows and tau
+        = ``tau_``; it has an axis for whatever differs. Biases have the same without p.
     tau_training_ : float or ndarray of shape (n_targets,)
-        Precision that the weights were trained under, by the end of the training.
-        ``tau_`` differs from it where the noise of predictions was estimated after the
-        training (see ``tau``).
+        Precision at the end of the training. It differs from ``tau_`` if the noise
+        variance was estimated after the training.
     weight_decay_training_ : float or ndarray of shape ([n_layers][, n_targets])
-        lambda with ``tau_training_`` for tau: the penalty that the weights were trained
-        with.
+        lambda with ``tau_training_``: the penalty that the weights were trained with.
     elbo_ : float
-        Evidence lower bound of the weights that are kept, in nats and y's units; mean
-        over networks. Comparable over tau, ``length_scale`` and ``dropout``, up to a
-        constant for points, whose entropy is infinite: not over kinds of ``noise``. An
-        average over draws of the training's noise on the training rows (some of them
-        where they are many), under ``tau_training_``; after ``partial_fit`` the rows of
-        that call stand for all. It takes 1 or 2 % of the time of a fit.
+        Evidence lower bound in nats and y's units, mean over networks, at
+        ``tau_training_``. Compare it over tau, ``length_scale`` and ``dropout``, but
+        not over kinds of ``noise``: point estimates have an unknown constant. It is
+        estimated from draws on the training rows (a sample of them if they are many);
+        after ``partial_fit``, on the rows of that call.
     elbo_std_error_ : float
-        Standard error of ``elbo_``, nats: of the draws, and of the rows where some of
-        them stand for all. 0 where nothing is random.
+        Standard error of ``elbo_`` in nats, due to draws and sampled rows. 0 if nothing
+        is random.
     history_ : dict of ndarray of shape (n_iter_, n_networks)
         Per epoch and network, nats per row: ``"loss"`` and its two parts
         ``"negative_log_likelihood"`` and ``"kl"``, and ``"validation_score"`` with
@@ -264,12 +265,13 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     loss_curve_ : list of float
         Mean loss over networks, per epoch.
     n_iter_ : int
-        Epochs done (by the network that took most).
+        Epochs, of the network that took most.
     n_features_in_ : int
+        Number of columns of X.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Where X has names that are strings.
+        Names of the columns, if X has names that are strings.
     parameters_, network_, seeds_, optimizer_ : dict, dict, ndarray, dict
-        The networks, as plain arrays.
+        The networks as plain arrays.
     replay_ : dict
         Rows of a stream that ``partial_fit`` has kept; only with ``n_replay``.
     x_mean_, x_scale_, y_mean_, y_scale_ : ndarray
@@ -277,33 +279,34 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
 
     See Also
     --------
-    MCDropoutClassifier : The same for classes.
+    MCDropoutClassifier : Classification.
+    BayesianStackingRegressor : More accurate, without tuning.
     skbayesnn.predict_interval : Intervals through pipelines and searches.
 
     Notes
     -----
-    Masks are not rescaled by 1 / p, as torch's are: E W = p M, and the penalty has
-    the factor p as it stands in [1]_. Dropout probabilities are rounded to multiples
-    of 2^-16.
+    Masks are not rescaled by 1 / p as torch's are: E W = p M, and the penalty has the
+    factor p as in Gal & Ghahramani (2016). Dropout rates are rounded to multiples of
+    2^-16.
 
     References
     ----------
-    .. [1] Gal & Ghahramani (2016), "Dropout as a Bayesian approximation:
-       representing model uncertainty in deep learning", arXiv:1506.02142.
-    .. [2] Lakshminarayanan, Pritzel & Blundell (2017), "Simple and scalable
-       predictive uncertainty estimation using deep ensembles", arXiv:1612.01474.
-    .. [3] Gal, Hron & Kendall (2017), "Concrete dropout", arXiv:1705.07832.
-    .. [4] Gal (2016), "Uncertainty in deep learning", thesis, section 3.2.
-    .. [5] Lange, Little & Taylor (1989), "Robust statistical modeling using the t
-       distribution", JASA.
-    .. [6] McCullagh & Nelder (1989), "Generalized linear models", chapter 6.
-    .. [7] Bishop (1994), "Mixture density networks", Aston University, NCRG/94/004.
-    .. [8] Hastie & Tibshirani (1990), "Generalized additive models", section 3.5;
-       MacKay (1992), "Bayesian interpolation", Neural Computation 4.
-    .. [9] Williams (1998), "Computation with infinite neural networks", Neural
-       Computation 10.
-    .. [10] Hendrycks & Gimpel (2016), "Gaussian error linear units (GELUs)",
-       arXiv:1606.08415.
+    - Gal & Ghahramani (2016), "Dropout as a Bayesian approximation: representing model
+      uncertainty in deep learning", arXiv:1506.02142.
+    - Lakshminarayanan, Pritzel & Blundell (2017), "Simple and scalable predictive
+      uncertainty estimation using deep ensembles", arXiv:1612.01474.
+    - Gal, Hron & Kendall (2017), "Concrete dropout", arXiv:1705.07832.
+    - Gal (2016), "Uncertainty in deep learning", thesis, section 3.2.
+    - Lange, Little & Taylor (1989), "Robust statistical modeling using the t
+      distribution", JASA.
+    - McCullagh & Nelder (1989), "Generalized linear models", chapter 6.
+    - Bishop (1994), "Mixture density networks", Aston University, NCRG/94/004.
+    - Hastie & Tibshirani (1990), "Generalized additive models", section 3.5; MacKay
+      (1992), "Bayesian interpolation", Neural Computation 4.
+    - Williams (1998), "Computation with infinite neural networks", Neural Computation
+      10.
+    - Hendrycks & Gimpel (2016), "Gaussian error linear units (GELUs)",
+      arXiv:1606.08415.
 
     Examples
     --------
@@ -356,81 +359,92 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
 class MCDropoutClassifier(_MCDropout, BayesianClassifier):
     """Neural network classification with Monte Carlo dropout.
 
-    Dropout stays on at prediction: every mask is a draw from an approximate
-    posterior over the weights. Probabilities are means over the draws; how much the
-    draws disagree is what the network does not know [1]_.
+    Use it for a fast classifier with uncertainty. Dropout stays active in predictions:
+    each mask is a draw from an approximate posterior over the weights. Probabilities
+    are means over the draws, and the disagreement of the draws is the epistemic
+    uncertainty (Gal & Ghahramani 2016). A fit costs about as much as that of a plain
+    network, and two to four times as much with fewer than 5,000 rows, where held-out
+    rows select the number of epochs. :class:`BayesianStackingClassifier` predicts
+    better and needs no tuning, but takes longer.
 
     Parameters
     ----------
-    hidden_layer_sizes : int or sequence of int, default=(50, 50)
-        Units of each hidden layer; () is a linear model.
-    activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
-    network : None, MLP, ConvNet or RecurrentNet, default=None
+    hidden_layer_sizes, activation, network
         As in :class:`MCDropoutRegressor`.
     dropout : float in [0, 1), sequence of float or "auto", default=0.1
-        Probability that a unit is dropped; a sequence gives one for the inputs of
-        each weight layer (hidden layers + 1), the network's inputs first. ``"auto"``
-        learns one per layer with the weights, starting at 0.1.
-    noise : {"bernoulli", "gaussian", "dropconnect", "additive"}, default="bernoulli"
-        What is random, as in :class:`MCDropoutRegressor`.
+        Probability that a unit is dropped. Leave the default, or search 0.02 to 0.5. A
+        sequence has one rate for the inputs of each weight layer (hidden layers + 1),
+        the network's inputs first. ``"auto"`` learns one rate per layer with the
+        weights, starting at 0.1.
+    noise
+        As in :class:`MCDropoutRegressor`.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
-        Prior length scale l of the weights, p(W) = N(0, 1 / l^2): a small one suits
-        classes that are well apart, a large one classes that overlap. ``"auto"`` lets
-        fewer than 200 rows (sum of their weights) choose: the one of 0.3, 1 and 3 whose
-        networks, trained without a fifth of the rows each, give the labels of that
-        fifth the highest density. From 200 rows on it is 1, as in ``partial_fit``.
-        ``"fan_in"`` is l^2 = the number of inputs of each layer, which expects logits
-        of order one.
+        Prior length scale l of the weights, p(W) = N(0, 1 / l^2). Leave the default. A
+        small l suits classes that are well apart, a large one classes that overlap.
+        ``"auto"`` is 1 from 200 rows on (sum of the weights) and in ``partial_fit``;
+        with fewer rows, five-fold cross-validation selects 0.3, 1 or 3 by the log
+        density of the labels. ``"fan_in"`` is l^2 = the number of inputs of each layer,
+        which expects logits of order one.
     tau : float > 0, default=1
-        Inverse temperature of the likelihood, p(y | f)^tau: it stands where the
-        precision stands in weight_decay_ = p l^2 / (2 N tau).
+        Inverse temperature of the likelihood, p(y | f)^tau. Leave 1, which is Bayes'
+        rule, or select it with :class:`~skbayesnn.model_selection.TauCV`. It takes the
+        place of the precision in weight_decay_ = p l^2 / (2 N tau).
     likelihood : str, default="categorical"
         ``"categorical"``: a softmax over the classes. ``"ordinal"``: ordered classes,
-        by cumulative logits [2]_, whose cut points are learned without a prior. The
-        order is that of the categories where y is an ordered ``pandas.Categorical`` or
-        a polars ``Enum``, and otherwise that of the sorted labels; of texts, which
-        sort by the alphabet, ``fit`` warns. Meta-estimators of scikit-learn that
-        replace labels by numbers (votes, bagging) lose the order of categories: give
-        them integers. ``classes_`` and the columns of ``predict_proba`` are sorted in
-        any case.
+        by cumulative logits (McCullagh 1980), whose cut points are learned without a
+        prior. The order is that of the categories if y is an ordered
+        ``pandas.Categorical`` or a polars ``Enum``, and that of the sorted labels
+        otherwise; for strings, which sort alphabetically, ``fit`` warns.
+        Meta-estimators of scikit-learn that replace labels by integers (votes, bagging)
+        lose the order of categories: give them integers. ``classes_`` and the columns
+        of ``predict_proba`` are always sorted.
     class_weight : dict, "balanced" or None, default=None
-        Weights of the classes in the likelihood, as in scikit-learn. Weight 0 leaves a
-        class out: its probability is 0.
-    n_estimators : int, default=1
-        Independently initialised networks, trained side by side; the predictive is
-        their equal-weight mixture.
-    n_draws : int, default=200
-        Posterior draws of each network at prediction, fixed by the fitted model.
-    n_training_draws : int, default=1
+        Weights of the classes in the likelihood, as in scikit-learn. Leave None if you
+        need calibrated probabilities. Weight 0 excludes a class: its probability is 0.
+    n_estimators, n_draws, n_training_draws
         As in :class:`MCDropoutRegressor`.
     standardize : bool, default=True
-        Centre and scale X by the training rows' weighted mean and standard
-        deviation (constant columns by 1).
-    batch_size, learning_rate, learning_rate_init, max_iter, early_stopping, \
-validation_fraction, n_iter_no_change, tol, warm_start, device, dtype, verbose, \
+        Centre and scale X by the weighted mean and standard deviation of the training
+        rows (constant columns by 1). Leave True unless X is scaled already.
+    batch_size, learning_rate, learning_rate_init
+        As in :class:`MCDropoutRegressor`.
+    max_iter : "auto" or int, default="auto"
+        Epochs. Leave ``"auto"``: 40 sqrt(N) steps (20 sqrt(N) if rates are learned),
+        and at least ten epochs. With fewer than 5,000 rows, held-out rows may select a
+        quarter or a tenth of that, where their log density is higher by more than its
+        standard error: networks over-fit noisy labels with time. ``n_iter_`` is what
+        was selected.
+    early_stopping : bool or "auto", default="auto"
+        Hold out rows, keep each network's best weights on them, and stop after
+        ``n_iter_no_change`` epochs without improvement of their log density. ``"auto"``
+        does so if rates are learned with 5,000 rows or more, or if ``X_val`` is given.
+    validation_fraction, n_iter_no_change, tol, warm_start, device, dtype, verbose, \
 random_state
         As in :class:`MCDropoutRegressor`.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-    tau_, dropout_, length_scale_, weight_decay_, tau_training_, \
-weight_decay_training_, elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, \
-n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, \
-x_scale_
+        Labels, sorted.
+    tau_ : float
+        The inverse temperature.
+    dropout_, length_scale_, weight_decay_, tau_training_, weight_decay_training_, \
+elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, n_features_in_, \
+feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
     --------
-    MCDropoutRegressor : The same for numbers.
+    MCDropoutRegressor : Regression.
+    BayesianStackingClassifier : More accurate, without tuning.
     skbayesnn.predict_uncertainty : Uncertainty through pipelines and searches.
 
     References
     ----------
-    .. [1] Gal & Ghahramani (2016), "Dropout as a Bayesian approximation:
-       representing model uncertainty in deep learning", arXiv:1506.02142.
-    .. [2] McCullagh (1980), "Regression models for ordinal data", Journal of the Royal
-       Statistical Society B 42.
+    - Gal & Ghahramani (2016), "Dropout as a Bayesian approximation: representing model
+      uncertainty in deep learning", arXiv:1506.02142.
+    - McCullagh (1980), "Regression models for ordinal data", Journal of the Royal
+      Statistical Society B 42.
 
     Examples
     --------

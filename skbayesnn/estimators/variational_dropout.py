@@ -122,52 +122,66 @@ class _VariationalDropout(_pruning.Prunable):
 class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     """Neural network regression with variational dropout.
 
-    Units, or weights, are multiplied by N(1, alpha), and alpha is learned with the
-    weights by minimising the variational free energy [1]_. Under the log-uniform prior
-    the KL depends on alpha alone: it asks for noise wherever the data allow it.
+    Use it for low errors and for pruning: the noise of each unit or weight is learned.
+    Units, or weights, are multiplied by N(1, alpha), and alpha minimises the
+    variational free energy together with the weights (Kingma et al. 2015). Under the
+    log-uniform prior the KL depends on alpha alone, so that noise grows wherever the
+    data permit. A fit takes two to four times as long as that of
+    :class:`MCDropoutRegressor` with a given length scale.
 
-    Type B with an alpha per unit, the default, has the lowest errors with one hidden
-    layer in this package's benchmarks. Under the log-uniform prior nothing holds the
-    weights themselves, and long training over-fits: so rows that are held out say how
-    long is trained (``max_iter``), and what the noise is (``tau``). Where they do not
-    (``partial_fit``, early stopping, very large tables) intervals can be too narrow:
-    there put :class:`CalibratedUncertaintyRegressor` around it.
+    Under this prior nothing shrinks the weights, and long training over-fits. So
+    held-out rows select the number of epochs (``max_iter``) and estimate the noise
+    (``tau``). Where they do not (``partial_fit``, early stopping, very large tables),
+    intervals can be too narrow: use :class:`CalibratedUncertaintyRegressor` there.
 
     Parameters
     ----------
-    hidden_layer_sizes : int or sequence of int, default=(50, 50)
-        Units of each hidden layer; () is a linear model.
-    activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
-    network : None, MLP, ConvNet or RecurrentNet, default=None
+    hidden_layer_sizes, activation, network
         As in :class:`MCDropoutRegressor`.
     dropout : float in [0, 1) or sequence of float, default=0.1
-        Where learning starts: alpha = dropout / (1 - dropout). 0 leaves a layer
-        without noise.
+        Initial value, alpha = dropout / (1 - dropout). Leave the default; 0 makes a
+        layer deterministic.
     noise : {"correlated", "independent"}, default="correlated"
-        Noise on units (type B of [1]_), or on every weight by itself (type A).
+        Noise on units (type B of Kingma et al. 2015), or on every weight separately
+        (type A). Leave the default, which has the lower errors with one hidden layer;
+        type A with ``alpha_per="weight"`` prunes single weights.
     alpha_per : {"layer", "unit", "weight"}, default="unit"
-        What has an alpha of its own; a unit is an input of a weight layer. ``"weight"``
-        needs ``noise="independent"``, and is the better choice there: one alpha for
-        many independent weights has their KL to pay, and under-fits.
+        What has its own alpha; a unit is an input of a weight layer. ``"weight"``
+        requires ``noise="independent"`` and is the better choice there: one alpha for
+        many independent weights under-fits, since its KL counts for each of them.
     prior : {"log_uniform", "gaussian"}, default="log_uniform"
-        The scale-free prior of [1]_, or N(0, 1 / l^2), which needs
-        ``noise="independent"``.
+        The scale-free prior of Kingma et al. (2015), or N(0, 1 / l^2), which requires
+        ``noise="independent"``. Leave the default.
     kl_approximation : {"molchanov", "kingma"}, default="molchanov"
-        Of the KL to the log-uniform prior: for all alpha [2]_, or for alpha <= 1
-        [1]_, which is then enforced.
+        Approximation of the KL to the log-uniform prior. Leave the default, which holds
+        for all alpha (Molchanov et al. 2017); ``"kingma"`` holds for alpha <= 1, which
+        is then enforced.
     kl_warm_up : "auto" or float in [0, 1), default="auto"
-        Share of the training over which the KL's weight rises from 0 to 1. ``"auto"``
-        is half for independent noise, which without it prunes weights before they
-        are fitted, and nothing for correlated noise, which over-fits with it.
+        Share of the training in which the KL's weight rises from 0 to 1. Leave
+        ``"auto"``: 0.5 for independent noise, which otherwise prunes weights before
+        they are fitted, and 0 for correlated noise.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
         Prior length scale l of the biases, and with ``prior="gaussian"`` of the
-        weights, as in :class:`MCDropoutRegressor`; ``"auto"`` is ``"fan_in"``.
-    tau, likelihood, likelihood_options
-        As in :class:`MCDropoutRegressor` with ``dropout="auto"``, whose posterior has a
-        width that is learned, too (with ``dropout=0`` as there by the residuals).
-    n_estimators, n_draws, n_training_draws, standardize, batch_size, learning_rate, \
-learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
-tol, warm_start, device, dtype, verbose, random_state
+        weights. Leave the default: ``"auto"`` is ``"fan_in"``, l^2 = the number of
+        inputs of each layer.
+    tau : "auto", float > 0 or sequence of float, default="auto"
+        Model precision: 1 / variance of the observation noise, in y's own units, one
+        value or one per target. Leave ``"auto"`` unless the noise is known or a search
+        selects it: held-out rows estimate it after training, as described for
+        :class:`MCDropoutRegressor` with ``dropout="auto"``.
+    likelihood, likelihood_options, n_estimators, n_draws
+        As in :class:`MCDropoutRegressor`.
+    n_training_draws : int, default=1
+        Draws of the noise in every training step, whose gradients are averaged. Leave
+        1: more reduce the variance of the gradients, but cost as many times the work.
+    standardize, batch_size, learning_rate, learning_rate_init
+        As in :class:`MCDropoutRegressor`.
+    max_iter : "auto" or int, default="auto"
+        Epochs. Leave ``"auto"``: 100 sqrt(N) steps, and at least ten epochs. Held-out
+        rows may select a quarter or a tenth of that, where their log density is higher
+        by more than its standard error; ``n_iter_`` is what was selected.
+    early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, device, \
+dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`.
 
     Attributes
@@ -179,10 +193,10 @@ tol, warm_start, device, dtype, verbose, random_state
     pruning_ : dict or None
         What ``prune`` did: threshold, layer sizes before, scores before and after.
     weight_decay_ : float or ndarray
-        p l^2 / (2 N tau), p = 1 - dropout. Under the log-uniform prior, which has no
-        scale, it acts on the biases only, without the p.
-    tau_, noise_std_, dropout_, length_scale_, elbo_, elbo_std_error_, tau_training_, \
-weight_decay_training_, history_, loss_curve_, n_iter_, n_features_in_, \
+        p l^2 / (2 N tau), p = 1 - dropout. The log-uniform prior has no scale: it then
+        acts on the biases only, without the p.
+    tau_, noise_std_, dropout_, length_scale_, tau_training_, weight_decay_training_, \
+elbo_, elbo_std_error_, history_, loss_curve_, n_iter_, n_features_in_, \
 feature_names_in_, parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_, \
 y_mean_, y_scale_
         As in :class:`MCDropoutRegressor`.
@@ -194,10 +208,10 @@ y_mean_, y_scale_
 
     References
     ----------
-    .. [1] Kingma, Salimans & Welling (2015), "Variational dropout and the local
-       reparameterization trick", arXiv:1506.02557.
-    .. [2] Molchanov, Ashukha & Vetrov (2017), "Variational dropout sparsifies deep
-       neural networks", arXiv:1701.05369.
+    - Kingma, Salimans & Welling (2015), "Variational dropout and the local
+      reparameterization trick", arXiv:1506.02557.
+    - Molchanov, Ashukha & Vetrov (2017), "Variational dropout sparsifies deep neural
+      networks", arXiv:1701.05369.
 
     Examples
     --------
@@ -250,46 +264,65 @@ y_mean_, y_scale_
 class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
     """Neural network classification with variational dropout.
 
-    Units, or weights, are multiplied by N(1, alpha), and alpha is learned with the
-    weights by minimising the variational free energy [1]_.
+    Use it for pruning, and where the noise of each unit is to be learned. Units, or
+    weights, are multiplied by N(1, alpha), and alpha minimises the variational free
+    energy together with the weights (Kingma et al. 2015). A fit takes about as long as
+    that of :class:`MCDropoutClassifier`.
 
     Parameters
     ----------
     hidden_layer_sizes : int or sequence of int, default=(50,)
         Units of each hidden layer; () is a linear model.
-    activation : {"relu", "tanh", "logistic", "erf", "silu", "identity"}, default="relu"
-    network : None, MLP, ConvNet or RecurrentNet, default=None
+    activation, network
         As in :class:`MCDropoutRegressor`.
     dropout, noise, alpha_per, prior, kl_approximation, kl_warm_up
         As in :class:`VariationalDropoutRegressor`.
     length_scale : {"auto", "fan_in"}, float >= 0 or sequence of float, default="auto"
         Prior length scale l of the biases, and with ``prior="gaussian"`` of the
-        weights, as in :class:`MCDropoutClassifier`.
-    tau, class_weight
+        weights. Leave the default: 1 from 200 rows on, and 0.3, 1 or 3 by
+        cross-validation with fewer rows.
+    tau, likelihood, class_weight
         As in :class:`MCDropoutClassifier`.
-    n_estimators, n_draws, n_training_draws, standardize, batch_size, learning_rate, \
-learning_rate_init, max_iter, early_stopping, validation_fraction, n_iter_no_change, \
-tol, warm_start, device, dtype, verbose, random_state
+    n_estimators, n_draws
+        As in :class:`MCDropoutRegressor`.
+    n_training_draws
+        As in :class:`VariationalDropoutRegressor`.
+    standardize
+        As in :class:`MCDropoutClassifier`.
+    batch_size, learning_rate, learning_rate_init
+        As in :class:`MCDropoutRegressor`.
+    max_iter : "auto" or int, default="auto"
+        Epochs. Leave ``"auto"``: 20 sqrt(N) steps, and at least ten epochs. With fewer
+        than 5,000 rows, held-out rows may select a quarter or a tenth of that, where
+        their log density is higher by more than its standard error; ``n_iter_`` is what
+        was selected.
+    early_stopping : bool or "auto", default="auto"
+        Hold out rows, keep each network's best weights on them, and stop after
+        ``n_iter_no_change`` epochs without improvement of their log density. ``"auto"``
+        does so with 5,000 rows or more, or if ``X_val`` is given.
+    validation_fraction, n_iter_no_change, tol, warm_start, device, dtype, verbose, \
+random_state
         As in :class:`MCDropoutRegressor`.
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-    alpha_, sparsity_, pruning_, weight_decay_, tau_training_, weight_decay_training_
+    classes_, tau_
+        As in :class:`MCDropoutClassifier`.
+    alpha_, sparsity_, pruning_, weight_decay_
         As in :class:`VariationalDropoutRegressor`.
-    tau_, dropout_, length_scale_, elbo_, elbo_std_error_, history_, loss_curve_, \
-n_iter_, n_features_in_, feature_names_in_, parameters_, network_, seeds_, optimizer_, \
-x_mean_, x_scale_
+    tau_training_, weight_decay_training_, dropout_, length_scale_, elbo_, \
+elbo_std_error_, history_, loss_curve_, n_iter_, n_features_in_, feature_names_in_, \
+parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         As in :class:`MCDropoutRegressor`.
 
     See Also
     --------
-    VariationalDropoutRegressor : The same for numbers.
+    VariationalDropoutRegressor : Regression.
 
     References
     ----------
-    .. [1] Kingma, Salimans & Welling (2015), "Variational dropout and the local
-       reparameterization trick", arXiv:1506.02557.
+    - Kingma, Salimans & Welling (2015), "Variational dropout and the local
+      reparameterization trick", arXiv:1506.02557.
 
     Examples
     --------

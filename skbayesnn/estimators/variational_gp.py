@@ -78,48 +78,60 @@ def _family(rate: float, width: float | str, length_scale: float) -> Family:
 
 
 class VariationalGPRegressor(_VariationalGP, BayesianRegressor):
-    """The Gaussian process that dropout approximates, by variational inference.
+    """Approximate Gaussian process regression by random features.
+
+    Use it for smooth functions of few columns, or to compare dropout with the Gaussian
+    process that it approximates. A fit costs about as much as that of
+    :class:`BBBRegressor` with one hidden layer, and two to three times as much where
+    held-out rows estimate the noise (the default).
 
     The covariance function is that of infinitely many features sigma(w x + b) with w
-    and b drawn from a prior; K of them stand for it [1]_:
+    and b drawn from a prior, approximated by K features (Gal & Ghahramani 2016):
 
-        f(x) = c + sqrt(1 / K) sum_k v_k sigma(w_k x + b_k),  v_k ~ N(0, 1),
-        w_k, b_k ~ N(0, 1 / length_scale^2),  c ~ N(0, 1 / K).
+    f(x) = c + sqrt(1 / K) sum_k v_k sigma(w_k x + b_k),  v_k ~ N(0, 1), w_k, b_k ~ N(0,
+    1 / length_scale^2),  c ~ N(0, 1 / K).
 
-    The constant c, which is not in [1]_, adds 1 / K to every covariance.
+    The constant c, which the paper does not have, adds 1 / K to every covariance.
 
-    The posterior over w and v has mixtures of two normal distributions, p N(m, s^2) +
-    (1 - p) N(0, s^2), p = 1 - dropout, for all features that use a column, and for all
-    targets that use a feature; over b and c it is normal. As s goes to zero this is MC
-    dropout in one hidden layer. Trained on the evidence lower bound, whose data term is
-    estimated by draws.
+    The posterior over w and v consists of mixtures of two normal distributions, p N(m,
+    s^2) + (1 - p) N(0, s^2), p = 1 - dropout, one for all features that use a column
+    and one for all targets that use a feature; over b and c it is normal. As s goes to
+    zero this is MC dropout in one hidden layer. The training maximises the evidence
+    lower bound, with its data term estimated from draws.
 
     Parameters
     ----------
     n_features : int, default=100
-        K, units of the hidden layer.
+        K, units of the hidden layer. More approximate the process better and cost more.
     activation : {"erf", "tanh", "relu", "logistic", "silu", "identity"}, default="erf"
-        sigma. The error function makes the arc-sine kernel [2]_, ``"relu"`` the
-        arc-cosine kernel of degree one [3]_.
+        sigma. Leave the default, or ``"relu"`` for rougher functions. The error
+        function gives the arc-sine kernel (Williams 1998), ``"relu"`` the arc-cosine
+        kernel of degree one (Cho & Saul 2009).
     dropout : float in [0, 1) or sequence of 2 floats, default=0
-        1 - p of the rows of w, and of those of v.
+        1 - p of the rows of w, and of those of v. Leave 0 unless you compare with MC
+        dropout.
     length_scale : float > 0, default=1.0
-        l, for standardised columns: features change slowly where it is large. The
-        precision of their weights is K.
+        l, for standardised columns: search 0.3 to 3. Functions change slowly where it
+        is large. The precision of the feature weights is K.
     tau : "auto", float > 0 or sequence of float, default="auto"
-        Precision of the noise, 1 / variance in y's own units. Leave it at ``"auto"``
-        unless the noise is known or a search selects it. Held-out rows then estimate
-        the noise of predictions where ``sigma`` is a number > 0, for some two to three
-        times the time, and the residuals of the training rows otherwise; see
-        :class:`MCDropoutRegressor`.
+        Precision of the noise, 1 / variance in y's own units. Leave ``"auto"`` unless
+        the noise is known or a search selects it. Held-out rows then estimate the noise
+        of predictions if ``sigma`` is a number > 0, and the residuals of the training
+        rows otherwise; see :class:`MCDropoutRegressor`.
     sigma : float >= 0, "auto", or two of these, default=0.1
-        s, as a share of the prior's standard deviation; two are of w and b, and of v.
-        ``"auto"`` learns one for every weight, as :class:`BBBRegressor` does. 0 has no
-        width: dropout, or a point.
-    likelihood, likelihood_options, n_estimators, n_draws, n_training_draws, \
-standardize, batch_size, learning_rate, learning_rate_init, max_iter, early_stopping, \
-validation_fraction, n_iter_no_change, tol, warm_start, device, dtype, verbose, \
-random_state
+        s, as a share of the prior's standard deviation; two values are of w and b, and
+        of v. Leave the default. ``"auto"`` learns one for every weight, as
+        :class:`BBBRegressor` does. 0 is dropout, or a point estimate.
+    likelihood, likelihood_options, n_estimators, n_draws
+        As in :class:`MCDropoutRegressor`.
+    n_training_draws
+        As in :class:`BBBRegressor`.
+    standardize, batch_size, learning_rate, learning_rate_init
+        As in :class:`MCDropoutRegressor`.
+    max_iter
+        As in :class:`BBBRegressor`.
+    early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, device, \
+dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`.
 
     Attributes
@@ -134,17 +146,17 @@ y_mean_, y_scale_
 
     See Also
     --------
-    MCDropoutRegressor : The limit of this, with any number of layers.
+    MCDropoutRegressor : The limit s = 0, with any number of layers.
     sklearn.gaussian_process.GaussianProcessRegressor : Without approximation, for some
         thousand rows.
 
     References
     ----------
-    .. [1] Gal & Ghahramani (2016), "Dropout as a Bayesian approximation: appendix",
-       arXiv:1506.02157, section 3.
-    .. [2] Williams (1998), "Computation with infinite neural networks", Neural
-       Computation 10.
-    .. [3] Cho & Saul (2009), "Kernel methods for deep learning", NeurIPS.
+    - Gal & Ghahramani (2016), "Dropout as a Bayesian approximation: appendix",
+      arXiv:1506.02157, section 3.
+    - Williams (1998), "Computation with infinite neural networks", Neural Computation
+      10.
+    - Cho & Saul (2009), "Kernel methods for deep learning", NeurIPS.
 
     Examples
     --------

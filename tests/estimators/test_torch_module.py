@@ -495,7 +495,10 @@ UNSUPPORTED = {
     ),
     "masks of NumPy": (lambda: refused(ByNumpy()), "the same at every call"),
     "a layer that is off": (lambda: refused(Off()), r"`0` \(Off\) does not"),
-    "noise": (lambda: refused(RandomSource()), r"`0` \(RandomSource\) calls .*randn_like"),
+    "noise": (
+        lambda: refused(RandomSource()),
+        r"`0` \(RandomSource\) calls .*randn_like",
+    ),
     "a state": (lambda: refused(Counting()), "keep no state"),
     "a rate that changes": (lambda: refused(Annealed()), "dropout one rate"),
     "a random number whose error is caught": (
