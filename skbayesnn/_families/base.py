@@ -145,7 +145,7 @@ class Family(ABC):
     def draw(self, params: Params, keep: torch.Tensor, noise: RandomSource) -> Draw:
         """Weights and biases, one draw serves all rows (prediction)."""
 
-    def held(
+    def training_draw(
         self, params: Params, keep: torch.Tensor, noise: RandomSource, n_rows: int
     ) -> Draw:
         """A draw for training that a network uses in several places of a row.

@@ -109,7 +109,7 @@ class InputNoise(Masked):
         """One mask per draw, on the rows of M."""
         return self.masked(self.mask(keep, noise, *self.mask_shape(params)), params)
 
-    def held(self, params, keep, noise, n_rows):
+    def training_draw(self, params, keep, noise, n_rows):
         """Masks of every row."""
         mask = self.mask(keep, noise, n_rows, *self.mask_shape(params))
         return params["mean"], params["bias"], mask
@@ -254,7 +254,7 @@ class Concrete(Masked):
         p = params["logit"].sigmoid()
         return self.masked(noise.bernoulli(p, *self.mask_shape(params)), params)
 
-    def held(self, params, keep, noise, n_rows):
+    def training_draw(self, params, keep, noise, n_rows):
         """Relaxed masks of every row."""
         uniform = noise.uniform(n_rows, *self.mask_shape(params))
         return params["mean"], params["bias"], _relaxed(params["logit"], uniform)

@@ -34,7 +34,7 @@ class Point(Family):
         """One draw, whatever is asked for: (1, members, inputs, outputs)."""
         return params["mean"].unsqueeze(0), params["bias"]
 
-    def held(self, params, keep, noise, n_rows):
+    def training_draw(self, params, keep, noise, n_rows):
         """Weights and biases."""
         return params["mean"], params["bias"]
 
