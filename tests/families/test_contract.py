@@ -637,7 +637,7 @@ def test_log_alpha_stays_within_its_bounds(setting):
 @pytest.mark.parametrize("family", VARIANTS, ids=label)
 def test_options_are_plain_values(family):
     """Name and options are all there is to a family: fitted estimators keep these."""
-    for one in (family, family.placed((3, 2))):
+    for one in (family, family.with_mask_shape((3, 2))):
         about = json.loads(json.dumps(describe_family(one)))
         again = family_from(about)
         assert again == one

@@ -187,9 +187,9 @@ def test_cost_is_a_share_of_the_training(engine):
             n_values = len(draws.rows) * draws.n_passes * draws.n_copies
             n_trained = n_rows * n_epochs
             n_units = plan.network.n_units
-            assert n_values * n_units <= module._MOST_UNITS
-            least = max(n_rows, module._FEWEST_UNITS // n_units)
-            of_steps = module._UNITS_OF_STEP * n_epochs * plan.n_batches / n_units
+            assert n_values * n_units <= module._MAX_UNITS
+            least = max(n_rows, module._MIN_UNITS // n_units)
+            of_steps = module._STEP_UNITS * n_epochs * plan.n_batches / n_units
             assert n_values <= max(least, 0.015 * (3.1 * n_trained + of_steps) + 1)
             if n_rows * n_epochs > 1000:
                 assert n_values >= min(n_rows, 1000)

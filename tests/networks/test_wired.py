@@ -329,7 +329,7 @@ def test_entropy_counts_the_masks_that_are_placed(family, seed):
         kl = family.kl(params, keep, prior, None)
         return kl + family.kl_constant(params, keep, prior), params
 
-    placed, params = total(family.placed((3, 5, 2)), 9, 0.0)
+    placed, params = total(family.with_mask_shape((3, 5, 2)), 9, 0.0)
     as_inputs, _ = total(family, 30, 0.0)
     normaliser = prior.weight.log_scale(params["mean"])
     of_30 = normaliser * 30 / 9
