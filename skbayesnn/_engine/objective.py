@@ -143,7 +143,7 @@ def priors_of(
         if issubclass(prior_type, AnchoredPrior):
             inputs, outputs = mean.shape[1:]
             normal = anchor_normal(members.seeds, group, inputs + 1, outputs)
-            anchors = {"numbers": normal[:, :-1], "bias_numbers": normal[:, -1]}
+            anchors = {"normal": normal[:, :-1], "bias_normal": normal[:, -1]}
             fields = fields | anchors
         tensors = {name: torch.as_tensor(v).to(mean) for name, v in fields.items()}
         priors.append(prior_type(**tensors))
@@ -283,7 +283,7 @@ def pathwise(
     share = objective.share(nll, batch.weights)
     output_grads, likelihood_grads = to_outputs(share)
     if batch.y_perturbation is not None:
-        slope = likelihood.noise_slope(params, outputs, batch.y_perturbation)
+        slope = likelihood.perturbation_slope(params, outputs, batch.y_perturbation)
         output_grads = output_grads + slope * share.unsqueeze(-1)
     nll = objective.weighted(nll, batch.weights)
     return nll, to_layers(output_grads), likelihood_grads

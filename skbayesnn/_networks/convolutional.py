@@ -134,7 +134,9 @@ class Convolutional(AutogradNetwork):
             if i < len(self.channels):
                 shape = self.images[i]
                 per_channel = i > 0 and self.mask_per == "channel"
-                family = family.with_mask_shape((shape[0], 1, 1) if per_channel else shape)
+                family = family.with_mask_shape(
+                    (shape[0], 1, 1) if per_channel else shape
+                )
             with_masks.append(family)
         return super().with_families(tuple(with_masks))
 

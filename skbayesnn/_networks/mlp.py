@@ -304,7 +304,9 @@ class MLP(Network):
         if not self.shares_draws(layers, keep, n_draws):
             return super().sample_network(layers, keep, random, n_draws)
         pairs = zip(self.families, self.fan_ins, strict=True)
-        network = self.with_families(tuple(family.with_mask_shape((n,)) for family, n in pairs))
+        network = self.with_families(
+            tuple(family.with_mask_shape((n,)) for family, n in pairs)
+        )
         maps = network.draw(layers, keep, random)
         sampled = [self._shared(maps, i) for i in range(len(keep[0]))]
 

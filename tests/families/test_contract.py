@@ -154,8 +154,8 @@ def _prior(kind, normal, dtype):
     if kind == "anchored":
         fields |= {
             "bias_length_scale": of_member(0.7, 2.0, 0.4),
-            "numbers": normal(MEMBERS, INPUTS, OUTPUTS),
-            "bias_numbers": normal(MEMBERS, OUTPUTS),
+            "normal": normal(MEMBERS, INPUTS, OUTPUTS),
+            "bias_normal": normal(MEMBERS, OUTPUTS),
         }
     if kind == "previous":
         fields = {

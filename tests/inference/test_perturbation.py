@@ -93,7 +93,7 @@ def test_slope_is_that_of_noise_on_y(plan, engine, seed):
     likelihood = plan.likelihood
     if not likelihood.gaussian_targets:
         with pytest.raises(NotImplementedError, match="no Gaussian noise"):
-            likelihood.noise_slope({}, torch.zeros(1), torch.zeros(1))
+            likelihood.perturbation_slope({}, torch.zeros(1), torch.zeros(1))
         return
     generator = torch.Generator().manual_seed(seed)
 
@@ -114,6 +114,6 @@ def test_slope_is_that_of_noise_on_y(plan, engine, seed):
         ]
 
     difference = (slope(noisy) - slope(y))[..., :TARGETS]
-    found = likelihood.noise_slope(params, outputs, noise).detach()
+    found = likelihood.perturbation_slope(params, outputs, noise).detach()
     torch.testing.assert_close(found[..., :TARGETS], difference)
     assert not found[..., TARGETS:].any()
