@@ -209,15 +209,15 @@ def precisions(value, n_targets) -> np.ndarray | None:
 
 def options_of(name, value, kind) -> dict:
     """Check a dict of optional fields of the dataclass ``kind``; None is empty."""
-    known = [f.name for f in fields(kind) if f.default is not MISSING]
+    allowed = [f.name for f in fields(kind) if f.default is not MISSING]
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise TypeError(f"`{name}` must be a dict or None; got {value!r}.")
-    unknown = [key for key in value if key not in known]
+    unknown = [key for key in value if key not in allowed]
     if unknown:
         raise ValueError(
-            f"`{name}` of {kind.name!r} may only contain {_listed(known) or 'nothing'}"
+            f"`{name}` of {kind.name!r} may only contain {_listed(allowed) or 'nothing'}"
             f"; got {_listed(unknown)}."
         )
     return dict(value)

@@ -32,7 +32,7 @@ def score_function(
 
     Returns
     -------
-    of_mu, of_sigma : tensors of shape (draws, *shape)
+    grad_mu, grad_sigma : tensors of shape (draws, *shape)
         f(x) e / sigma and f(x) (e^2 - 1) / sigma.
     """
     values = f(mu + sigma * normal)
@@ -53,7 +53,7 @@ def pathwise(
 
     Returns
     -------
-    of_mu, of_sigma : tensors of shape (draws, *shape)
+    grad_mu, grad_sigma : tensors of shape (draws, *shape)
         f'(x) and f'(x) e.
     """
     slope, _ = _derivatives(f, mu + sigma * normal, 1)
@@ -74,7 +74,7 @@ def characteristic_function(
 
     Returns
     -------
-    of_mu, of_sigma : tensors of shape (draws, *shape)
+    grad_mu, grad_sigma : tensors of shape (draws, *shape)
         f'(x) and sigma f''(x).
     """
     slope, curvature = _derivatives(f, mu + sigma * normal, 2)

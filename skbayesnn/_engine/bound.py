@@ -191,7 +191,7 @@ def _kl(config: TrainingConfig, members: MemberParams, posterior: Posterior):
     while len(values) < max_draws:
         random.start_epoch(_UNUSED_EPOCH - 1 - len(values), 0)
         kl = posterior.network.kl(
-            posterior.layers, posterior.keep, priors, random.of_weights
+            posterior.layers, posterior.keep, priors, random.shared_by_rows
         )
         values.append(kl.cpu().double().numpy())
         if len(values) == 2 and np.array_equal(values[0], values[1]):

@@ -41,8 +41,8 @@ class _Requests:
         return self._recorder.answer(self._source.uniform, *shape)
 
     @property
-    def of_weights(self) -> "_Requests":
-        return _Requests(self._source.of_weights, self._recorder)
+    def shared_by_rows(self) -> "_Requests":
+        return _Requests(self._source.shared_by_rows, self._recorder)
 
 
 class RecordedRandom(_Requests):

@@ -300,7 +300,7 @@ def score(
     values, likelihood_grads, log_densities = [], [], []
     leaves = [_require_grad(params) for params in q.layers]
     for _ in range(SCORE_DRAWS):
-        weights = q.network.draw(q.layers, q.keep, random.of_weights)
+        weights = q.network.draw(q.layers, q.keep, random.shared_by_rows)
         row_nll, to_outputs = q.likelihood.nll_vjp(
             q.likelihood_params, _outputs(q, weights, batch), batch.y
         )
@@ -325,7 +325,7 @@ def characteristic(
     expectation of v (H v) over random signs v [Bekas et al. 2007]. All rows of the
     batch share a draw of the weights.
     """
-    weight_random = random.of_weights
+    weight_random = random.shared_by_rows
     draw = q.network.draw(q.layers, q.keep, weight_random)
     signs = [weight_random.normal(*v.shape[1:]).sign() for layer in draw for v in layer]
     learned = _require_grad({n: q.likelihood_params[n] for n in q.likelihood.trainable})

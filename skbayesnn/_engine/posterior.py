@@ -408,7 +408,7 @@ class ExpectedRandom:
         self._like = like
 
     @property
-    def of_weights(self) -> "ExpectedRandom":
+    def shared_by_rows(self) -> "ExpectedRandom":
         return self
 
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:

@@ -92,7 +92,7 @@ class DrawRandom:
         self._requests = 0
 
     @property
-    def of_weights(self) -> "DrawRandom":
+    def shared_by_rows(self) -> "DrawRandom":
         """The source of numbers that are not per row: this one."""
         return self
 

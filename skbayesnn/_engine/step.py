@@ -78,14 +78,16 @@ class Schedule:
         self._config = config
         self._weighs_kl = config.kl_warm_up > 0 or config.kl_weighting != "uniform"
         courses = np.stack([n_epochs * config.n_batches, first_step], axis=1)
-        distinct, of_member = np.unique(courses, axis=0, return_inverse=True)
+        distinct, course_index = np.unique(courses, axis=0, return_inverse=True)
         # (steps of this run, steps of earlier runs)
         self._courses = [(int(n), int(first)) for n, first in distinct]
-        self._of_member = of_member.reshape(-1)
-        self._members = [np.flatnonzero(of_member == i) for i in range(len(distinct))]
+        self._course_index = course_index.reshape(-1)
+        self._members = [
+            np.flatnonzero(course_index == i) for i in range(len(distinct))
+        ]
         self._course_of: torch.Tensor | None = None
         if len(distinct) > 1:
-            course_of_member = torch.as_tensor(self._of_member).to(member_of.device)
+            course_of_member = torch.as_tensor(self._course_index).to(member_of.device)
             self._course_of = course_of_member[member_of]
 
     def progress(self, n_done: int) -> list[tuple[float, np.ndarray]]:
@@ -98,7 +100,7 @@ class Schedule:
     def steps_done(self, n_done: int) -> np.ndarray:
         """Steps of every member including earlier runs, (members,)."""
         steps = [first + min(n_done, n) for n, first in self._courses]
-        return np.array(steps)[self._of_member]
+        return np.array(steps)[self._course_index]
 
     def step_values(self, like: torch.Tensor) -> Iterator[StepValues]:
         """Iterate over the values of all steps, as tensors like ``like``."""
@@ -242,7 +244,7 @@ class Step:
         stochastic = config.network.stochastic
         self._n_draws = config.n_training_draws if stochastic else 1
         self.penalty = Penalty(
-            self.parameters, self.posterior, objective, self.random.of_weights
+            self.parameters, self.posterior, objective, self.random.shared_by_rows
         )
         self._optimizer = Adam(self.parameters, optimizer_state)
         before = optimizer_state["step"] if optimizer_state else 0
@@ -367,7 +369,7 @@ class Batches:
             share = present * (self.n_rows / batch_rows[:, None])
             self._padding = torch.as_tensor(share).to(rows.mean_weight)
 
-    def of_epoch(self, random: TrainingRandom | PaddedRandom) -> Iterator[Batch]:
+    def epoch_batches(self, random: TrainingRandom | PaddedRandom) -> Iterator[Batch]:
         """Iterate over the batches of an epoch."""
         order = random.order(self._rows.n_rows, self._n)
         rows = self._rows.batches(order, self.n_rows)

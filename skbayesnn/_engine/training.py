@@ -362,7 +362,7 @@ class _Run:
 
     def _run_epoch(self) -> None:
         step, record = self.step, self.record
-        step_nlls = map(step, self.batches.of_epoch(step.random))
+        step_nlls = map(step, self.batches.epoch_batches(step.random))
         nll = reduce(torch.Tensor.add_, step_nlls).mean(1) / self.config.n_batches
         record.add(nll, step.penalty.kl())
         if self.config.patience is not None:

@@ -177,13 +177,13 @@ class TrainingRandom:
     """
 
     def __init__(self, seeds: np.ndarray, device: torch.device, dtype: torch.dtype):
-        distinct, of_member = np.unique(seeds, return_inverse=True)
+        distinct, seed_index = np.unique(seeds, return_inverse=True)
         self.device, self.dtype = device, dtype
         self._seeds = [int(s) for s in distinct]
-        self._of_member: torch.Tensor | None = None
-        if 1 < len(distinct) and not np.array_equal(of_member, np.arange(len(seeds))):
-            self._of_member = torch.as_tensor(of_member, device=device)
-        n_streams = len(distinct) if self._of_member is None else len(seeds)
+        self._seed_index: torch.Tensor | None = None
+        if 1 < len(distinct) and not np.array_equal(seed_index, np.arange(len(seeds))):
+            self._seed_index = torch.as_tensor(seed_index, device=device)
+        n_streams = len(distinct) if self._seed_index is None else len(seeds)
         # On a CPU: source of normal and uniform numbers.
         self._generators: Generators | None = None
         if _suits_generators(device):
@@ -242,7 +242,7 @@ class TrainingRandom:
         return torch.cat([order, order[:, :missing]], dim=1)
 
     @property
-    def of_weights(self) -> "TrainingRandom":
+    def shared_by_rows(self) -> "TrainingRandom":
         """The source of numbers that are not per row: this one, without padding."""
         return self
 
@@ -260,14 +260,14 @@ class TrainingRandom:
             return masks[self._step]
         threshold = self._cached_threshold(probability, len(shape))
         if request not in self._shared_integers:
-            numbers = self._integers_16_bit(request, shape)
-            if numbers.shape[1] >= len(threshold):
-                self._values[request] = numbers.ge_(threshold)
-                return numbers[self._step]
-            self._shared_integers[request] = numbers
-        numbers = self._shared_integers[request][self._step]
-        values = numbers.new_empty(len(threshold), *shape)
-        return torch.ge(numbers, threshold, out=values)
+            integers = self._integers_16_bit(request, shape)
+            if integers.shape[1] >= len(threshold):
+                self._values[request] = integers.ge_(threshold)
+                return integers[self._step]
+            self._shared_integers[request] = integers
+        integers = self._shared_integers[request][self._step]
+        values = integers.new_empty(len(threshold), *shape)
+        return torch.ge(integers, threshold, out=values)
 
     def normal(self, *shape: int) -> torch.Tensor:
         """Standard normal numbers, (members or 1, *shape)."""
@@ -308,7 +308,7 @@ class TrainingRandom:
         request, n = self._request, math.prod(shape)
         self._request += 1
         if request not in self._values:
-            words = self._words.of_request(request, n + n % 2)
+            words = self._words.for_request(request, n + n % 2)
             values = self._spread(transform(words, self.dtype)[..., :n]).transpose(0, 1)
             self._values[request] = values.contiguous().unflatten(2, shape)
         return self._values[request][self._step]
@@ -318,16 +318,16 @@ class TrainingRandom:
 
         They are floats, so that comparing them in place takes one pass over memory.
         """
-        words = self._words.of_request(request, -(-math.prod(shape) // 4))
+        words = self._words.for_request(request, -(-math.prod(shape) // 4))
         bits = words.view(torch.int16)[..., : math.prod(shape)]
-        numbers = self._spread(bits).transpose(0, 1).to(self.dtype)
-        return numbers.contiguous().unflatten(2, shape)
+        integers = self._spread(bits).transpose(0, 1).to(self.dtype)
+        return integers.contiguous().unflatten(2, shape)
 
     def _spread(self, values: torch.Tensor) -> torch.Tensor:
         """Expand from distinct seeds to members; a single seed stays one row."""
-        if self._of_member is None:
+        if self._seed_index is None:
             return values
-        return values.index_select(0, self._of_member)
+        return values.index_select(0, self._seed_index)
 
     def _cached_threshold(self, probability: torch.Tensor, n_axes: int) -> torch.Tensor:
         """Threshold of a probability, (members or 1, 1, ...); 1 if all members agree.
@@ -380,7 +380,7 @@ class _WordStock:
         self._stock = words.unflatten(1, (n_steps, per_step))
         return n_steps
 
-    def of_request(self, request: int, n: int) -> torch.Tensor:
+    def for_request(self, request: int, n: int) -> torch.Tensor:
         """Words of a request for the generated steps, (seeds, steps, n), int64."""
         if self._ends_are_known:
             start, end = self._ends[request : request + 2]
@@ -440,7 +440,7 @@ class PaddedRandom:
         positions = np.argsort(np.concatenate(groups))
         self._member_positions = torch.as_tensor(positions).to(device)
         self._probabilities: dict[int, tuple[torch.Tensor, list[torch.Tensor]]] = {}
-        self.of_weights = _UnpaddedRandom(self)
+        self.shared_by_rows = _UnpaddedRandom(self)
 
     def start_epoch(self, epoch: int, n_steps: int = 1) -> None:
         """Start the stream of an epoch, and its first step."""
@@ -527,7 +527,7 @@ class _UnpaddedRandom:
         self._source = source
 
     @property
-    def of_weights(self) -> "_UnpaddedRandom":
+    def shared_by_rows(self) -> "_UnpaddedRandom":
         return self
 
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:

@@ -77,11 +77,11 @@ class RandomSource(Protocol):
 
     ``lead`` is ``(members or 1,)`` in training and ``(draws, members)`` in predictions.
     In training the first axis of a shape must be the batch's rows, possibly flattened
-    with steps or positions. For other shapes, use ``of_weights``.
+    with steps or positions. For other shapes, use ``shared_by_rows``.
     """
 
     @property
-    def of_weights(self) -> "RandomSource":
+    def shared_by_rows(self) -> "RandomSource":
         """The source for numbers that all rows of a member share."""
 
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
@@ -157,7 +157,7 @@ class Family(ABC):
         returns : weights (members, inputs, outputs), biases (members, outputs) and,
             for masks, (members or 1, n_rows, \\*units)
         """
-        return self.draw(params, keep, random.of_weights)
+        return self.draw(params, keep, random.shared_by_rows)
 
     def with_mask_shape(self, units: tuple[int, ...] | None) -> "Family":
         """The family with masks on units of this shape, if it has masks.

@@ -66,7 +66,7 @@ class MeanField(Family):
     def linear(self, params, keep, x, random, layout=None):
         """The affine map, with shared weights or by local reparameterisation."""
         if self.shared_draw:
-            weight, bias = self.draw(params, keep, random.of_weights)
+            weight, bias = self.draw(params, keep, random.shared_by_rows)
             return torch.matmul(x, weight) + bias.unsqueeze(1)
         return sample(
             x,

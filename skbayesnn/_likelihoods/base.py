@@ -331,7 +331,7 @@ class OfLabels(Tempered):
         """Plain values, without ``ranks`` if it is None."""
         return {k: v for k, v in super().describe().items() if v is not None}
 
-    def of_labels(self, probability: torch.Tensor) -> torch.Tensor:
+    def label_probability(self, probability: torch.Tensor) -> torch.Tensor:
         """Convert probabilities of classes, (..., classes), to (..., labels)."""
         if self.ranks is None:
             return probability

@@ -64,7 +64,7 @@ class Categorical(OfLabels):
 
     def components(self, params, outputs):
         """Probabilities of every draw, (draws, members, rows, labels)."""
-        return (self.of_labels(outputs.softmax(-1)),)
+        return (self.label_probability(outputs.softmax(-1)),)
 
 
 # ---- cumulative logits for ordered classes [McCullagh 1980, proportional odds]
@@ -110,14 +110,14 @@ class Ordinal(OfLabels):
 
         outputs : (..., members, rows, 1)
         """
-        first, log_gaps = params["cuts"].unsqueeze(1).tensor_split([1], dim=-1)
-        gaps = log_gaps.exp()
-        cut_points = torch.cat([first, first + gaps.cumsum(-1)], dim=-1)
+        first, log_differences = params["cuts"].unsqueeze(1).tensor_split([1], dim=-1)
+        differences = log_differences.exp()
+        cut_points = torch.cat([first, first + differences.cumsum(-1)], dim=-1)
         distance = cut_points - outputs
         return (
             functional.pad(functional.logsigmoid(distance), (0, 1))
             + functional.pad(functional.logsigmoid(-distance), (1, 0))
-            + functional.pad((-(-gaps).expm1()).log(), (1, 1))
+            + functional.pad((-(-differences).expm1()).log(), (1, 1))
         )
 
     def log_density(self, params, outputs, y):
@@ -131,4 +131,4 @@ class Ordinal(OfLabels):
 
     def components(self, params, outputs):
         """Probabilities of every draw, (draws, members, rows, labels)."""
-        return (self.of_labels(self.log_probability(params, outputs).exp()),)
+        return (self.label_probability(self.log_probability(params, outputs).exp()),)

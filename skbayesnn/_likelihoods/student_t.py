@@ -242,13 +242,13 @@ class StudentT(Precision):
                 (STARTS_DF[1], variances[-1]),
             ]
         )
-        bounds = [(one[0], one[-1]) for one in (np.log(dfs), np.log(variances))]
+        bounds = [(v[0], v[-1]) for v in (np.log(dfs), np.log(variances))]
         lower, upper = np.transpose(bounds)
         fits = [
             minimize(loss, start.clip(lower, upper), bounds=bounds, method="L-BFGS-B")
             for start in starts
         ]
-        best = min(fits, key=lambda one: one.fun)
+        best = min(fits, key=lambda fit: fit.fun)
         # Given parameters are not rounded.
         log_params = np.where(lower == upper, lower, np.round(best.x, 3))
         return density(log_params), log_params

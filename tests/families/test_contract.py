@@ -179,7 +179,7 @@ class ManyDraws:
         self._seeds, self._n_draws, self._place = seeds, n_draws, 0
 
     @property
-    def of_weights(self):
+    def shared_by_rows(self):
         return self
 
     def _source(self):

@@ -26,7 +26,7 @@ def _by_row(plan, seeds, rows, seed, epoch):
     perturbation = RowPerturbation(plan, seeds, rows, 0)
     noise = TrainingRandom(seeds, torch.device("cpu"), torch.float64)
     noise.start_epoch(epoch, N_BATCHES)
-    batches = list(Batches(rows, plan, perturbation).of_epoch(noise))
+    batches = list(Batches(rows, plan, perturbation).epoch_batches(noise))
     assert len(batches) == N_BATCHES
     x, _, weights, on_y = (
         None if parts[0] is None else torch.cat(parts, dim=1)
