@@ -217,8 +217,8 @@ def options_of(name, value, kind) -> dict:
     unknown = [key for key in value if key not in allowed]
     if unknown:
         raise ValueError(
-            f"`{name}` of {kind.name!r} may only contain {_listed(allowed) or 'nothing'}"
-            f"; got {_listed(unknown)}."
+            f"`{name}` of {kind.name!r} may only contain "
+            f"{_listed(allowed) or 'nothing'}; got {_listed(unknown)}."
         )
     return dict(value)
 
