@@ -229,12 +229,10 @@ def _by_columns(function, mean, variance, per_row, weight) -> np.ndarray:
     for start in range(0, len(per_row), step):
         columns = slice(start, start + step)
         std = variance[:, columns].double().sqrt()
-        share = None if weight is None else _normalised(weight[:, columns].double())
+        share = None if weight is None else weight[:, columns].double()
+        if share is not None:
+            share = share / share.sum(0)
         result[columns] = function(
             mean[:, columns].double(), std, per_row[columns], share
         )
     return result.numpy().reshape(shape)
-
-
-def _normalised(weight):
-    return weight / weight.sum(0)

@@ -58,7 +58,7 @@ class TrainingHistory:
         self.failed[new] = first[new]
         self._checked = len(self._nll)
 
-    def history(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Return nll, KL and validation score, (epochs, members) each."""
         nll, kl = (torch.stack(v).double().cpu().numpy() for v in (self._nll, self._kl))
         if not self.validation:
@@ -96,31 +96,28 @@ class BestWeights:
         self.n_epochs = np.zeros(n_members, dtype=int)
         self._best = flat.values.clone()
 
-    def update(self, record: TrainingHistory) -> bool:
+    def update(self, history: TrainingHistory) -> bool:
         """Update after an epoch; return whether all members have finished."""
-        running = ~self.stopped & (record.failed == 0)
+        running = ~self.stopped & (history.failed == 0)
         self.n_epochs[running] += 1
         if self._patience is None:
             self._best.copy_(self._flat.values)
         else:
-            self._stop_early(running, record, self._patience)
+            self._stop_early(running, history, self._patience)
         self.stopped |= self.n_epochs == self._most_epochs
-        return bool(self.stopped[record.failed == 0].all())
+        return bool(self.stopped[history.failed == 0].all())
 
     def _stop_early(
-        self, running: np.ndarray, record: TrainingHistory, patience: int
+        self, running: np.ndarray, history: TrainingHistory, patience: int
     ) -> None:
-        score = record.validation[-1].double().cpu().numpy()
+        score = history.validation[-1].double().cpu().numpy()
         better = running & (score > self._score + self._tol)
-        self._save_best(better)
         self._score[better] = score[better]
         self._epoch[better] = self.n_epochs[better]
         self.stopped |= running & (self.n_epochs - self._epoch >= patience)
-
-    def _save_best(self, members: np.ndarray) -> None:
-        is_member = torch.as_tensor(members).to(self._flat.values.device)
-        is_member = is_member[self._flat.member_of]
-        self._best = torch.where(is_member, self._flat.values, self._best)
+        is_better = torch.as_tensor(better).to(self._flat.values.device)
+        is_better = is_better[self._flat.member_of]
+        self._best = torch.where(is_better, self._flat.values, self._best)
 
     @property
     def posterior(self) -> Posterior:
@@ -300,11 +297,11 @@ def train(
         )
         step_type = step_class(config, members, rows.mean_weight.device)
         step = step_type(config, members, rows, posterior, optimizer_state)
-        record = TrainingHistory(len(members.seeds))
+        history = TrainingHistory(len(members.seeds))
         best = BestWeights(
             step.parameters, members.n_epochs, config.patience, config.tol
         )
-        run = _Run(config, members, rows, batches, step, record, best)
+        run = _Run(config, members, rows, batches, step, history, best)
         interrupted = False
         try:
             with torch_threads(1 if n_units < _SINGLE_THREAD_UNITS else None):
@@ -339,7 +336,7 @@ class _Run:
     rows: Rows
     batches: Batches
     step: Step
-    record: TrainingHistory
+    history: TrainingHistory
     best: BestWeights
 
     def epochs(self, first_epoch: int, hooks: Sequence[Hook]) -> None:
@@ -351,8 +348,8 @@ class _Run:
             self.step.start_epoch(first_epoch + epoch, n_batches)
             self._run_epoch()
             if (epoch + 1) * n_batches % _CHECK_EVERY < n_batches:
-                self.record.find_failures()
-            done = self.best.update(self.record)
+                self.history.find_failures()
+            done = self.best.update(self.history)
             if epoch + 1 in early_ends:
                 self.step.end_members(n_epochs == epoch + 1)
             for hook in hooks:
@@ -361,13 +358,13 @@ class _Run:
                 break
 
     def _run_epoch(self) -> None:
-        step, record = self.step, self.record
+        step, history = self.step, self.history
         step_nlls = map(step, self.batches.epoch_batches(step.random))
         nll = reduce(torch.Tensor.add_, step_nlls).mean(1) / self.config.n_batches
-        record.add(nll, step.penalty.kl())
+        history.add(nll, step.penalty.kl())
         if self.config.patience is not None:
             score = validation_score(step.posterior, self.rows, _N_VALIDATION_DRAWS)
-            record.validation.append(score)
+            history.validation.append(score)
 
     def _kl_constant(self, posterior: Posterior) -> np.ndarray:
         priors = priors_of(self.config, self.members, posterior)
@@ -379,15 +376,15 @@ class _Run:
         self, bound: Bound | None, interrupted: bool, hooks: Sequence[Hook]
     ) -> Trained:
         """The result, after the hooks and the estimate of the noise variance."""
-        record, best, posterior = self.record, self.best, self.best.posterior
-        record.find_failures()
+        history, best, posterior = self.history, self.best, self.best.posterior
+        history.find_failures()
         # A loss that is not finite after a member has stopped is not a failure.
-        failed_after_stop = best.stopped & (record.failed > best.n_epochs)
+        failed_after_stop = best.stopped & (history.failed > best.n_epochs)
         for hook in hooks:
             posterior = hook.training_end(posterior)
         curvature = self.step.penalty.curvature
         posterior = with_residual_variance(self.config, self.rows, posterior, curvature)
-        nll, kl, validation = record.history()
+        nll, kl, validation = history.arrays()
         return Trained(
             posterior=posterior,
             nll=nll,
@@ -395,7 +392,7 @@ class _Run:
             validation=validation,
             n_epochs=best.n_epochs,
             kl_constant=self._kl_constant(posterior),
-            failed=np.where(failed_after_stop, 0, record.failed),
+            failed=np.where(failed_after_stop, 0, history.failed),
             interrupted=interrupted,
             optimizer=self.step.state(),
             bound=bound,

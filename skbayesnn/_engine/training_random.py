@@ -464,15 +464,17 @@ class PaddedRandom:
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
         """Zeros and ones, (members, \\*shape)."""
         p = self.split(probability)
-        return self._per_row(lambda i, source, own: source.bernoulli(p[i], *own), shape)
+        return self._per_row(
+            lambda i, source, size: source.bernoulli(p[i], *size), shape
+        )
 
     def normal(self, *shape: int) -> torch.Tensor:
         """Standard normal numbers, (members, \\*shape)."""
-        return self._per_row(lambda i, source, own: source.normal(*own), shape)
+        return self._per_row(lambda i, source, size: source.normal(*size), shape)
 
     def uniform(self, *shape: int) -> torch.Tensor:
         """Uniform numbers in [0, 1), (members, \\*shape)."""
-        return self._per_row(lambda i, source, own: source.uniform(*own), shape)
+        return self._per_row(lambda i, source, size: source.uniform(*size), shape)
 
     def unpadded(self, request: Callable) -> torch.Tensor:
         """Call ``request(i, source)`` for every group; merge the results."""
