@@ -92,7 +92,7 @@ def intervals(quantile: Callable, shape, coverages, kind: str) -> np.ndarray:
     """
     if kind not in INTERVAL_KINDS:
         options = ", ".join(map(repr, INTERVAL_KINDS))
-        raise ValueError(f"`kind` must be among {options}; got {kind!r}.")
+        raise ValueError(f"`kind` must be one of {options}; got {kind!r}.")
     result = np.empty((*shape, len(coverages), 2))
     for i, coverage in enumerate(coverages):
         tail = (1 - coverage) / 2
