@@ -168,7 +168,7 @@ class RowPerturbation:
                 values.append(normal / np.sqrt(row_weights))
             else:
                 values.append(random.standard_gamma(row_weights) / row_weights)
-        self._noise = torch.as_tensor(np.stack(values)).to(rows.mean_weight)
+        self._values = torch.as_tensor(np.stack(values)).to(rows.mean_weight)
 
     def batches(
         self, batches: Iterable[Batch], order: torch.Tensor, size: int
@@ -177,16 +177,16 @@ class RowPerturbation:
 
         order : (members or 1, rows of all batches)
         """
-        lead, _, width = self._noise.shape
+        lead, _, width = self._values.shape
         index = order.expand(lead, -1).unsqueeze(-1).expand(-1, -1, width)
-        values = self._noise.gather(1, index).split(size, dim=1)
+        values = self._values.gather(1, index).split(size, dim=1)
         return map(self._perturbed, batches, values)
 
-    def _perturbed(self, batch: Batch, noise: torch.Tensor) -> Batch:
+    def _perturbed(self, batch: Batch, perturbation: torch.Tensor) -> Batch:
         x, y, weights, _ = batch
         if self._on_y:
-            return Batch(x, y, weights, noise)
-        factors = noise.squeeze(-1)
+            return Batch(x, y, weights, perturbation)
+        factors = perturbation.squeeze(-1)
         return Batch(x, y, factors if weights is None else weights * factors)
 
 
