@@ -147,8 +147,8 @@ class RowPerturbation:
     config : TrainingConfig
     seeds : ndarray of shape (members,), int
     rows : Rows
-    place : int
-        Stream of the random numbers; use a different one for new rows of a stream.
+    stream : int
+        Stream of the random numbers; new rows of the same members need a new one.
     """
 
     def __init__(

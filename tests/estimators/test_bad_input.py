@@ -349,7 +349,7 @@ PARAMETERS = [
         "`tau` must be a number or 'auto'; got 'automatic'",
     ),
     ({"tau": None}, TypeError, "`tau` must be a number; got None"),
-    ({"tau": [1.0, 2.0]}, ValueError, "must be a number; got 2 numbers"),
+    ({"tau": [1.0, 2.0]}, ValueError, "must be a number; got 2 values"),
     (
         {"length_scale": -1},
         ValueError,
