@@ -1,20 +1,20 @@
-"""Priors over the weights and biases of one affine map, and their table.
+"""Priors of the weights and biases of one affine map, and the table of their names.
 
-Each prior has a part ``weight`` and a part ``bias`` with what families need: ``energy``
-and ``spread`` (closed forms, normal priors), ``log_density``. The fields of a prior are
-tensors with the members axis in front; they may differ between members.
+Each prior has the parts ``weight`` and ``bias``. A normal part has the closed forms
+``energy`` and ``spread``; all parts have ``log_density``. The fields of a prior are
+tensors with the members axis first, and may differ between members.
 
-The log-uniform prior p(log |w|) = const [KSW15] under N(theta, alpha theta^2) has a KL
-that depends on alpha alone and has no closed form:
+Under the log-uniform prior p(log |w|) = const [KSW15], the KL of N(theta,
+alpha theta^2) depends on alpha only and has no closed form:
 
     KL(alpha) = -1/2 log alpha + E log |1 + sqrt(alpha) e| + C,  e standard normal,
 
-where C is such that it goes to 0 as alpha goes to infinity: C = (log 2 + gamma) / 2,
-gamma Euler's constant. Two approximations are in use.
+with C = (log 2 + gamma) / 2, gamma Euler's constant, so that it tends to 0 as alpha
+tends to infinity. Two approximations are implemented.
 
-Anchored ensembles draw an anchor per member from N(0, 1 / l^2) [PLB20]. The member is
-pulled to its anchor as strongly as the prior pulls to zero. In a linear model the
-members are then draws from the posterior.
+Anchored ensembles draw an anchor per member from N(0, 1 / l^2) [PLB20]. The anchor
+replaces zero as the centre of the member's prior. In a linear model the members are
+then draws from the posterior.
 """
 
 import math
@@ -23,7 +23,7 @@ from functools import cached_property
 
 import torch
 
-# ---- normal priors, and a posterior that became a prior
+# ---- normal priors, and a posterior used as a prior
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Normal:
     Parameters
     ----------
     centre, precision : tensor
-        (members, ...), of the array's shape or with axes of length 1. Precision 0
-        is the flat (improper) density; its infinite normaliser is left out.
+        (members, ...), with the array's shape or axes of length 1. Precision 0 is the
+        flat (improper) density; its infinite normalising constant is omitted.
     """
 
     centre: torch.Tensor
@@ -43,37 +43,39 @@ class Normal:
     def energy(
         self, mean: torch.Tensor, variance: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """E_q[-log p] up to the normaliser: precision / 2 E (w - centre)^2, summed.
+        """E_q[-log p] up to a constant: the sum of precision / 2 E (w - centre)^2.
 
-        mean, variance : (members, ...), E_q w and Var_q w, whatever q is; no
-            variance is a point
+        mean, variance : E_q w and Var_q w of any q, (members, ...); variance None is a
+            point mass
         returns : (members,), nats
         """
         squares = (mean - self.centre).square()
         if variance is not None:
             squares = squares + variance
-        return _sum(0.5 * self.precision * squares)
+        return _sum_per_member(0.5 * self.precision * squares)
 
     def spread(self, variance: torch.Tensor) -> torch.Tensor:
         """KL(N(centre, variance) || p): 1/2 sum(r - log r - 1), r = variance precision.
 
-        With ``energy`` of its mean it is a normal distribution's whole KL.
+        The sum of this and ``energy`` of the mean is the KL of a normal distribution.
 
         returns : (members,), nats
         """
         ratio = variance * self.precision
-        return _sum(0.5 * (ratio - variance.log() - _log(self.precision) - 1))
+        return _sum_per_member(
+            0.5 * (ratio - variance.log() - _log(self.precision) - 1)
+        )
 
     def log_scale(self, like: torch.Tensor) -> torch.Tensor:
-        """1/2 sum(log precision) over an array like this one, (members,)."""
-        return _sum(0.5 * _log(self.precision).expand_as(like))
+        """1/2 sum(log precision) over an array of the shape of ``like``, (members,)."""
+        return _sum_per_member(0.5 * _log(self.precision).expand_as(like))
 
     def score(self, values: torch.Tensor) -> torch.Tensor:
-        """d log p / d values, of their shape."""
+        """d log p / d values, in their shape."""
         return self.precision * (self.centre - values)
 
     def log_density(self, values: torch.Tensor) -> torch.Tensor:
-        """log p(values), (..., members, *array) -> (..., members), nats."""
+        """log p of values (..., members, *array), nats, (..., members)."""
         squares = self.precision * (values - self.centre).square()
         terms = 0.5 * (_log(self.precision) - math.log(2 * math.pi) - squares)
         return terms.flatten(1 - self.centre.ndim).sum(-1)
@@ -104,7 +106,7 @@ class GaussianPrior:
 
 @dataclass(frozen=True)
 class PosteriorPrior:
-    """A mean-field posterior as the prior of what comes next.
+    """A mean-field posterior as the prior for later data.
 
     Parameters
     ----------
@@ -133,13 +135,13 @@ def _isotropic(length_scale: torch.Tensor, n_axes: int) -> Normal:
     return Normal(torch.zeros_like(precision), precision)
 
 
-def _sum(terms: torch.Tensor) -> torch.Tensor:
-    """Over all axes but the members'."""
+def _sum_per_member(terms: torch.Tensor) -> torch.Tensor:
+    """Sum over all axes but the members axis."""
     return terms.flatten(1).sum(1)
 
 
 def _log(precision: torch.Tensor) -> torch.Tensor:
-    """log precision, and 0 where there is none."""
+    """log precision, and 0 where the precision is 0."""
     return torch.where(precision > 0, precision, torch.ones_like(precision)).log()
 
 
@@ -150,8 +152,8 @@ def _log(precision: torch.Tensor) -> torch.Tensor:
 class ScaleMixture:
     """pi N(0, s1^2 / l^2) + (1 - pi) N(0, s2^2 / l^2) on every element of an array.
 
-    All parameters are (members, 1, ...), of as many axes as the array. It has no
-    closed form against a normal posterior.
+    All parameters are (members, 1, ...), with as many axes as the array. The KL of a
+    normal posterior has no closed form.
     """
 
     pi: torch.Tensor
@@ -159,18 +161,18 @@ class ScaleMixture:
     std_2: torch.Tensor
 
     def score(self, values: torch.Tensor) -> torch.Tensor:
-        """d log p / d values, of their shape."""
+        """d log p / d values, in their shape."""
         precision_1, precision_2 = self.std_1**-2, self.std_2**-2
         odds = (self.pi * self.std_2).log() - ((1 - self.pi) * self.std_1).log()
         squares = values.square()
         odds = torch.addcmul(odds, squares, 0.5 * (precision_2 - precision_1))
-        # Both shares on their own: 1 - share would lose digits, times (s1 / s2)^2.
+        # Compute both shares separately: 1 - share, times (s1 / s2)^2, loses digits.
         precision = precision_2 * odds.neg().sigmoid_()
         precision.addcmul_(precision_1, odds.sigmoid_())
         return precision.mul_(values).neg_()
 
     def log_density(self, values: torch.Tensor) -> torch.Tensor:
-        """log p(values), (..., members, *array) -> (..., members), nats."""
+        """log p of values (..., members, *array), nats, (..., members)."""
         terms = torch.logaddexp(
             self.pi.log() + _log_normal(values, self.std_1),
             (-self.pi).log1p() + _log_normal(values, self.std_2),
@@ -180,16 +182,16 @@ class ScaleMixture:
 
 @dataclass(frozen=True)
 class ScaleMixturePrior:
-    """The mixture on weights; biases have the Gaussian prior N(0, 1 / l^2).
+    """A scale mixture on weights; biases have the Gaussian prior N(0, 1 / l^2).
 
     Parameters
     ----------
     length_scale : tensor of shape (members,)
-        l scales the whole prior; [BBB15] has l = 1.
+        l scales the whole prior; [BBB15] uses l = 1.
     pi : tensor of shape (members,)
         Weight of the first component, in (0, 1).
     s1, s2 : tensor of shape (members,)
-        Standard deviations of the components under l = 1.
+        Standard deviations of the components for l = 1.
     """
 
     length_scale: torch.Tensor
@@ -218,7 +220,7 @@ class ScaleMixturePrior:
 
 
 def _log_normal(values: torch.Tensor, std: torch.Tensor) -> torch.Tensor:
-    """log N(values; 0, std^2), element by element."""
+    """log N(values; 0, std^2), elementwise."""
     squares = (values / std).square()
     return -0.5 * (squares + math.log(2 * math.pi)) - std.log()
 
@@ -232,7 +234,7 @@ CONSTANT = 0.5 * (math.log(2) + EULER_GAMMA)
 
 @dataclass(frozen=True)
 class LogUniformPrior:
-    """Scale-free on weights; biases have the Gaussian prior N(0, 1 / l^2).
+    """Log-uniform prior of weights; biases have the Gaussian prior N(0, 1 / l^2).
 
     Parameters
     ----------
@@ -244,9 +246,9 @@ class LogUniformPrior:
 
     @cached_property
     def weight(self) -> Normal:
-        """For weights without noise, which see a flat prior (members, inputs, outputs).
+        """A flat prior, for weights (members, inputs, outputs) that are point masses.
 
-        Under noise the KL is one of the functions below.
+        For weights with noise, use one of the functions below.
         """
         return GaussianPrior(torch.zeros_like(self.length_scale)).weight
 
@@ -257,7 +259,7 @@ class LogUniformPrior:
 
 
 def kingma(log_alpha: torch.Tensor) -> torch.Tensor:
-    """KL for alpha <= 1, element by element [KSW15 eq. 14]; nats."""
+    """KL for alpha <= 1, elementwise [KSW15 eq. 14]; nats."""
     alpha = log_alpha.exp()
     polynomial = alpha * (1.16145124 + alpha * (-1.50204118 + alpha * 0.58629921))
     return CONSTANT - 0.5 * log_alpha - polynomial
@@ -271,7 +273,7 @@ def kingma_slope(log_alpha: torch.Tensor) -> torch.Tensor:
 
 
 def molchanov(log_alpha: torch.Tensor) -> torch.Tensor:
-    """KL for all alpha, element by element [MAV17 eq. 14]; nats."""
+    """KL for all alpha, elementwise [MAV17 eq. 14]; nats."""
     rise = 0.63576 * torch.sigmoid(-(1.87320 + 1.48695 * log_alpha))
     return rise + 0.5 * torch.nn.functional.softplus(-log_alpha)
 
@@ -288,39 +290,39 @@ def molchanov_slope(log_alpha: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class AnchoredPrior:
-    """N(a, 1 / l^2) on every weight and bias, the anchor a drawn from N(0, 1 / l^2).
+    """N(a, 1 / l^2) on every weight and bias, with anchor a drawn from N(0, 1 / l^2).
 
     Parameters
     ----------
     length_scale : tensor of shape (members,)
         l of the weights, > 0.
     bias_length_scale : tensor of shape (members,)
-        That of the biases, > 0.
-    numbers : tensor of shape (members, inputs, outputs)
-        Standard normal; anchors of the weights, times l.
-    bias_numbers : tensor of shape (members, outputs)
-        Likewise, of the biases.
+        l of the biases, > 0.
+    normal : tensor of shape (members, inputs, outputs)
+        Standard normal numbers; divided by l, the anchors of the weights.
+    bias_normal : tensor of shape (members, outputs)
+        The same for the biases.
     """
 
     length_scale: torch.Tensor
     bias_length_scale: torch.Tensor
-    numbers: torch.Tensor
-    bias_numbers: torch.Tensor
+    normal: torch.Tensor
+    bias_normal: torch.Tensor
 
     @cached_property
     def weight(self) -> Normal:
         """The prior of weights (members, inputs, outputs)."""
-        return _about(self.numbers, self.length_scale)
+        return _anchored(self.normal, self.length_scale)
 
     @cached_property
     def bias(self) -> Normal:
         """The prior of biases (members, outputs)."""
-        return _about(self.bias_numbers, self.bias_length_scale)
+        return _anchored(self.bias_normal, self.bias_length_scale)
 
 
-def _about(numbers: torch.Tensor, length_scale: torch.Tensor) -> Normal:
-    length_scale = length_scale.view(-1, *(1,) * (numbers.ndim - 1))
-    return Normal(numbers / length_scale, length_scale.square())
+def _anchored(normal: torch.Tensor, length_scale: torch.Tensor) -> Normal:
+    length_scale = length_scale.view(-1, *(1,) * (normal.ndim - 1))
+    return Normal(normal / length_scale, length_scale.square())
 
 
 # ---- table of priors

@@ -1,9 +1,9 @@
 """Global settings, warnings, and atomic updates of fitted attributes.
 
-A fit leaves the settings of NumPy, torch and warnings as they were. Warnings point at
-the user's line. Fitted attributes are replaced in one assignment: while one thread fits
-an estimator again, other threads can predict with it or pickle it, and see either the
-old fit or the new one.
+A fit does not change the settings of NumPy, torch and warnings. Warnings point at the
+user's line. Fitted attributes are replaced in one assignment: while one thread refits
+an estimator, other threads can predict with it or pickle it, and use either the old fit
+or the new one.
 """
 
 import sys
@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 # ---- warnings that point at the user's line
 
-# Code between the user's line and a warning: this package, and what calls it.
+# Folders of the code between the user's line and a warning.
 _FOLDERS = tuple(
     f"{Path(file).parent.as_posix()}/"
     for file in (__file__, joblib.__file__, sklearn.__file__)
@@ -37,8 +37,8 @@ _FOLDERS = tuple(
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """``warnings.warn`` at the innermost line outside of this package.
 
-    How many frames lie between differs between versions of scikit-learn, so that no
-    fixed ``stacklevel`` is right.
+    The number of frames in between depends on the version of scikit-learn, so a fixed
+    ``stacklevel`` would be wrong.
     """
     level = 1
     frame: FrameType | None = sys._getframe()
@@ -47,18 +47,18 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-# What was warned about within the outermost call; None outside of any.
+# Subjects of the warnings within the outermost call; None outside of a call.
 _warned: ContextVar[set[str] | None] = ContextVar("_warned", default=None)
 
 
 def one_call(function: Callable[P, R]) -> Callable[P, R]:
-    """A function within which ``warn_once`` warns once.
+    """Decorate a function within which ``warn_once`` warns once per subject.
 
-    Calls of other such functions inside of it are part of it.
+    Nested calls of decorated functions belong to the outermost call.
     """
 
     @wraps(function)
-    def with_memory(*args: P.args, **kwargs: P.kwargs) -> R:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         if _warned.get() is not None:
             return function(*args, **kwargs)
         token = _warned.set(set())
@@ -67,13 +67,13 @@ def one_call(function: Callable[P, R]) -> Callable[P, R]:
         finally:
             _warned.reset(token)
 
-    return with_memory
+    return wrapper
 
 
 def warn_once(subject: str, message: str) -> None:
-    """``warn``, unless the present call has warned about the subject already.
+    """``warn``, unless the present call has already warned about the subject.
 
-    One call may fit or open many networks, of which each would warn.
+    One call may fit or use many networks, each of which would warn.
     """
     warned = _warned.get()
     if warned is None or subject not in warned:
@@ -95,37 +95,37 @@ def _is_between(filename: str) -> bool:
 # ---- settings of NumPy, torch and warnings
 
 
-# torch computes on these, and may lower the precision of each by itself.
+# Device types for which torch has autocast.
 _DEVICES = ("cpu", "cuda", "mps")
 
 
 def default_settings(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that does not see what its caller has set.
+    """Decorate a function to run with the default settings of NumPy and torch.
 
-    NumPy answers to errors as it does by itself: a probability that underflows is zero,
-    and no error. torch has no autocast, in half of whose precision predictions would be
-    others, and puts new tensors on the CPU unless they are meant for a device. What all
-    its networks would warn about is said once.
+    With NumPy's default error state, a probability that underflows is zero and not an
+    error. Autocast of torch is disabled, since its half precision would change
+    predictions. New tensors are on the CPU unless a device is given. Warnings about the
+    same subject are given once.
     """
 
     @wraps(function)
-    def with_own_settings(*args: P.args, **kwargs: P.kwargs) -> R:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         with np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"):
-            lowered = [d for d in _DEVICES if torch.is_autocast_enabled(d)]
-            # A mode of torch costs at every call: only where it is needed.
-            if not lowered and torch.empty(0).device.type == "cpu":
+            autocast_devices = [d for d in _DEVICES if torch.is_autocast_enabled(d)]
+            # A torch mode slows down every call, so it is entered only if necessary.
+            if not autocast_devices and torch.empty(0).device.type == "cpu":
                 return function(*args, **kwargs)
             with ExitStack() as stack:
                 stack.enter_context(torch.device("cpu"))
-                for device in lowered:
+                for device in autocast_devices:
                     stack.enter_context(torch.autocast(device, enabled=False))
                 return function(*args, **kwargs)
 
-    return one_call(with_own_settings)
+    return one_call(wrapper)
 
 
 def imported(name: str) -> ModuleType:
-    """A module, whose import leaves the caller's warning filters as they are."""
+    """Import a module without changing the caller's warning filters."""
     with warnings.catch_warnings():
         return import_module(name)
 
@@ -134,43 +134,43 @@ def imported(name: str) -> ModuleType:
 
 
 def snapshot(estimator):
-    """The estimator as it is now, with attributes of its own."""
-    twin = object.__new__(type(estimator))
-    vars(twin).update(vars(estimator))
-    return twin
+    """A shallow copy of the estimator with its present attributes."""
+    copy = object.__new__(type(estimator))
+    vars(copy).update(vars(estimator))
+    return copy
 
 
 def on_snapshot(method: Callable[P, R]) -> Callable[P, R]:
     """Run a method on a snapshot of the fitted attributes, with default settings.
 
-    Fits of other threads and the caller's settings of NumPy and torch have no effect.
+    Fits in other threads and the caller's settings of NumPy and torch have no effect.
     """
 
     @default_settings
     @wraps(method)
-    def of_one_fit(*args: P.args, **kwargs: P.kwargs) -> R:
-        estimator, *others = args
-        return method(snapshot(estimator), *others, **kwargs)  # type: ignore[arg-type]
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        estimator, *rest = args
+        return method(snapshot(estimator), *rest, **kwargs)  # type: ignore[arg-type]
 
-    return of_one_fit
+    return run
 
 
 @contextmanager
 def atomic_update(estimator) -> Iterator[Any]:
-    """A copy to be fitted, whose changes the estimator gets at the end.
+    """Yield a copy to be fitted; on exit, apply its changes to the estimator.
 
-    After an error the estimator is as it was.
+    After an error the estimator is unchanged.
     """
-    twin = snapshot(estimator)
-    before = dict(vars(twin))
-    yield twin
-    after = vars(twin)
-    changed = {n: v for n, v in after.items() if n not in before or before[n] is not v}
-    _replace(estimator, before.keys() - after.keys(), changed)
+    copy = snapshot(estimator)
+    old = dict(vars(copy))
+    yield copy
+    new = vars(copy)
+    changed = {n: v for n, v in new.items() if n not in old or old[n] is not v}
+    _replace(estimator, old.keys() - new.keys(), changed)
 
 
 def replace_fitted(estimator, fitted: Mapping[str, Any]) -> None:
-    """Fitted attributes in the place of those of an earlier fit."""
+    """Replace all fitted attributes of an earlier fit."""
     earlier = {name for name in vars(estimator) if name.endswith("_")}
     _replace(estimator, earlier, fitted)
 

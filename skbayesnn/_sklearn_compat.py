@@ -1,8 +1,8 @@
-"""All that is used of scikit-learn's private names, and of its newer versions.
+"""Everything that the package uses of scikit-learn's private or recent API.
 
-What scikit-learn does not promise may move in any release: it is imported here and
-nowhere else, private methods and attributes stand behind functions, and a test tries
-every name at the oldest and at the newest version.
+Private names may change in any release of scikit-learn. They are imported only here,
+private methods and attributes are wrapped in functions, and a test uses every name with
+the oldest and the newest version.
 """
 
 import html
@@ -35,8 +35,8 @@ from sklearn.utils.validation import (
 from skbayesnn._typing import Array, MatrixLike
 
 if TYPE_CHECKING:
-    # scikit-learn has no types: a type checker takes any attribute of its subclasses,
-    # and finds no misspelt method. These stand in for its classes and functions.
+    # scikit-learn has no type annotations, so a type checker would accept any attribute
+    # of its subclasses. These declarations replace its classes and functions.
     Method = TypeVar("Method", bound=Callable[..., Any])
 
     def with_callbacks(method: Method) -> Method: ...
@@ -154,20 +154,20 @@ else:
     except ImportError:  # scikit-learn < 1.9
 
         class CallbackSupportMixin:
-            """Stands in where scikit-learn has no callbacks."""
+            """Replacement for versions of scikit-learn without callbacks."""
 
         def with_callbacks(method):
-            """Stands in where scikit-learn has no callbacks."""
+            """Return the method: this version of scikit-learn has no callbacks."""
             return method
 
 
-# Attributes of estimators: which metadata they ask for, how transformers give out their
-# columns, in a state the version that it is of, and dimensions of y behind a transform.
+# Attributes of estimators: requested metadata, output format of transformers, version
+# in a pickled state, and dimensions of y in TransformedTargetRegressor.
 METADATA_REQUEST = "_metadata_request"
 OUTPUT_CONFIG = "_sklearn_output_config"
 STATE_VERSION = "_sklearn_version"
 TRAINING_DIM = "_training_dim"
-# What `scoring=None` and names of scores are made into.
+# Classes of the scorers for `scoring=None` and for names of scores.
 SCORER_TYPES = _PassthroughScorer, _Scorer
 # Parameters of a LogisticRegression with a lasso penalty; `penalty` is deprecated
 # since scikit-learn 1.8.
@@ -226,7 +226,7 @@ __all__ = [
 
 
 def scorers_of_search(search):
-    """The scorer that a search's ``scoring`` means, and the metric of its refit."""
+    """The scorer of a search's ``scoring``, and the metric of its refit."""
     return search._get_scorers()
 
 
@@ -236,23 +236,23 @@ def routed_fit_params(search, params: dict):
 
 
 class SearchOverStored(BaseSearchCV):
-    """The loop of a search, over what a subclass knows already."""
+    """The loop of a search over results that were computed before."""
 
-    # That of a grid, here of grids of one point each.
+    # The loop of a grid search; each candidate is a grid of one point.
     _run_search = GridSearchCV._run_search
 
     def set_known(self, scorers: tuple, params, candidates: list[dict]) -> None:
-        """What ``fit`` would find out by itself.
+        """Set the values that ``fit`` would otherwise compute.
 
-        scorers : as ``scorers_of_search`` gives them
-        params : as ``routed_fit_params`` gives them
+        scorers : result of ``scorers_of_search``
+        params : result of ``routed_fit_params``
         """
         self._known = scorers, params, candidates
-        # A grid puts the names into an order of its own.
+        # A grid sorts the names of the parameters.
         self.param_grid = [{n: [v] for n, v in c.items()} for c in candidates]
 
     def add_times(self, results: list[dict]) -> None:
-        """Put the times of training and scoring into the results of the loop."""
+        """Add the times of training and scoring to the results of the loop."""
         raise NotImplementedError
 
     def _get_scorers(self):
@@ -270,12 +270,12 @@ class SearchOverStored(BaseSearchCV):
 
 
 def metrics_of(scorer):
-    """The scorers of several metrics by name; a scorer of one metric itself."""
+    """The scorers of a multi-metric scorer by name; any other scorer unchanged."""
     return getattr(scorer, "_scorers", scorer)
 
 
 def with_metrics_of(kind: type[MultimetricScorer], scorer: MultimetricScorer):
-    """A scorer of another class with the metrics and options of one."""
+    """A scorer of class ``kind`` with the metrics and options of ``scorer``."""
     return kind(scorers=scorer._scorers, raise_exc=scorer._raise_exc)
 
 
@@ -283,7 +283,7 @@ def with_metrics_of(kind: type[MultimetricScorer], scorer: MultimetricScorer):
 
 
 def target_dimensions(regressor: TransformedTargetRegressor) -> int:
-    """Dimensions of the y that it was fitted to."""
+    """Number of dimensions of y in the fit of the regressor."""
     return getattr(regressor, TRAINING_DIM)
 
 
@@ -291,29 +291,29 @@ def target_dimensions(regressor: TransformedTargetRegressor) -> int:
 
 
 def has_callbacks(estimator) -> bool:
-    """Whether callbacks are set on an estimator, or on the last step of a pipeline."""
+    """Whether an estimator, or the last step of a pipeline, has callbacks."""
     if getattr(estimator, "_skl_callbacks", None):
         return True
     return isinstance(estimator, Pipeline) and has_callbacks(estimator.steps[-1][1])
 
 
 def drop_callbacks(estimator) -> None:
-    """Take the callbacks off an estimator, and off the last step of a pipeline."""
+    """Remove the callbacks of an estimator and of the last step of a pipeline."""
     if isinstance(estimator, BaseEstimator):
         vars(estimator).pop("_skl_callbacks", None)
     if isinstance(estimator, Pipeline):
         drop_callbacks(estimator.steps[-1][1])
 
 
-def hand_callbacks(giver, taker) -> None:
-    """Set the callbacks of one estimator, and their place, on another."""
+def hand_callbacks(source, target) -> None:
+    """Copy the callbacks of an estimator and their parent context to another one."""
     for name in ("_skl_callbacks", "_parent_callback_ctx"):
-        if hasattr(giver, name):
-            setattr(taker, name, getattr(giver, name))
+        if hasattr(source, name):
+            setattr(target, name, getattr(source, name))
 
 
 def callback_context(estimator, n_subtasks: int):
-    """What an estimator's callbacks are told through; inside of ``with_callbacks``."""
+    """Callback context of an estimator; call it within ``with_callbacks``."""
     return estimator._init_callback_context(max_subtasks=n_subtasks)
 
 
@@ -321,13 +321,13 @@ def callback_context(estimator, n_subtasks: int):
 
 
 class ShowsSummary(BaseEstimator):
-    """An estimator whose HTML ends with its ``summary_``, once it is fitted."""
+    """An estimator whose HTML representation includes its ``summary_`` after fit."""
 
     def _html_repr(self):
-        shown = estimator_html_repr(self)
+        html_text = estimator_html_repr(self)
         if hasattr(self, "summary_"):
-            shown += f"<p>{html.escape(str(self.summary_))}</p>"
-        return shown
+            html_text += f"<p>{html.escape(str(self.summary_))}</p>"
+        return html_text
 
     def _repr_html_inner(self):
         return self._html_repr()
@@ -341,25 +341,26 @@ class ShowsSummary(BaseEstimator):
 
 
 def requests_of(estimator) -> dict[str, dict]:
-    """What an estimator's ``set_..._request`` were told, by method."""
+    """Metadata requests of an estimator by method, as set by ``set_..._request``."""
     requests = estimator._metadata_request
-    found = {
+    requested = {
         method: getattr(requests, method).requests for method in _routed(estimator)
     }
-    return {method: dict(wanted) for method, wanted in found.items() if wanted}
+    return {method: dict(keys) for method, keys in requested.items() if keys}
 
 
 def set_requests(estimator, requests: dict[str, dict]) -> None:
-    """Undo ``requests_of``."""
+    """Set the requests that ``requests_of`` returns."""
     methods = _routed(estimator)
     with config_context(enable_metadata_routing=True):
-        for method, wanted in requests.items():
+        for method, keys in requests.items():
             if method not in methods:
-                raise ValueError(f"{type(estimator).__name__} routes no {method!r}.")
-            getattr(estimator, methods[method])(**wanted)
+                name = type(estimator).__name__
+                raise ValueError(f"{name} does not route metadata to {method!r}.")
+            getattr(estimator, methods[method])(**keys)
 
 
 def _routed(estimator) -> dict[str, str]:
-    """Methods that may ask for metadata, and the name of what sets that."""
+    """Methods that can request metadata, and the names of their setters."""
     names = (re.fullmatch("set_(.+)_request", name) for name in dir(type(estimator)))
     return {name[1]: name[0] for name in names if name}

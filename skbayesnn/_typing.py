@@ -1,4 +1,4 @@
-"""Types of what public methods take and return."""
+"""Types of the arguments and results of public methods."""
 
 from typing import Any, Protocol
 
@@ -7,13 +7,13 @@ from numpy.typing import ArrayLike, NDArray
 
 
 class SparseMatrix(Protocol):
-    """A matrix or an array of SciPy, of any format."""
+    """A sparse matrix or sparse array of SciPy, in any format."""
 
     def tocsr(self, copy: bool = False) -> Any:
-        """Compressed sparse rows."""
+        """Convert to compressed sparse rows."""
 
 
-# Frames are array-like.
+# Data frames are array-like.
 MatrixLike = ArrayLike | SparseMatrix
 Array = NDArray[Any]
 RandomState = int | np.random.RandomState | None

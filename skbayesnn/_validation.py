@@ -13,17 +13,17 @@ from sklearn.utils.class_weight import compute_sample_weight
 # ---- single values
 
 LARGEST_LAYER = 1_000_000
-# A prediction of one row by a small network takes seconds with so many.
+# With this many draws, predicting one row with a small network takes seconds.
 LARGEST_N_DRAWS = 100_000
 
 
 def check_number(name, value, *, kind=Real, low=None, high=None, open_low=False):
-    """``value``, if it is a number of the kind inside [low, high).
+    """Return ``value`` if it is a number of this kind in [low, high).
 
     Raises
     ------
     TypeError, ValueError
-        With the rule and the value.
+        The message contains the rule and the value.
     """
     word = "an integer" if kind is Integral else "a number"
     if isinstance(value, bool | np.bool_) or not isinstance(value, kind):
@@ -47,23 +47,25 @@ def _interval(low, high, open_low):
 
 
 def check_option(name, value, options):
-    """``value``, if it is one of the options."""
+    """Return ``value`` if it is one of the options."""
     if not isinstance(value, str) or value not in options:
-        wanted = ", ".join(repr(option) for option in options)
-        raise ValueError(f"`{name}` must be one of {wanted}; got {value!r}.")
+        allowed_options = ", ".join(repr(option) for option in options)
+        raise ValueError(f"`{name}` must be one of {allowed_options}; got {value!r}.")
     return value
 
 
 def check_named(name, value, options):
-    """A string in the place of a number, if it is one of the options."""
+    """Return the string that replaces a number if it is one of the options."""
     if value not in options:
-        wanted = ", ".join(repr(option) for option in options)
-        raise ValueError(f"`{name}` must be a number or {wanted}; got {value!r}.")
+        allowed_options = ", ".join(repr(option) for option in options)
+        raise ValueError(
+            f"`{name}` must be a number or {allowed_options}; got {value!r}."
+        )
     return value
 
 
 def numpy_random_state(value) -> np.random.RandomState:
-    """`random_state` as a generator, by scikit-learn's rule."""
+    """Convert `random_state` to a generator, as scikit-learn does."""
     try:
         return check_random_state(value)
     except ValueError as error:
@@ -74,14 +76,14 @@ def numpy_random_state(value) -> np.random.RandomState:
 
 
 def check_bool(name, value):
-    """``value``, if it is True or False."""
+    """Return ``value`` if it is True or False."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"`{name}` must be True or False; got {value!r}.")
     return bool(value)
 
 
 def verbosity(value) -> int:
-    """`verbose`: 0 is silent, and from 1 on progress is shown.
+    """Check `verbose`: 0 is silent; 1 and larger values show progress.
 
     As in scikit-learn, True is 1 and False is 0.
 
@@ -94,71 +96,71 @@ def verbosity(value) -> int:
             f"`verbose` must be True, False or an integer >= 0; got {value!r}."
         )
     if value < 0:
-        raise ValueError(f"`verbose` must be >= 0; got {value!r}. Use 0 for silence.")
+        raise ValueError(f"`verbose` must be >= 0; got {value!r}. Use 0 for no output.")
     return int(value)
 
 
 def number_of_draws(value) -> int:
-    """`n_draws`: posterior draws that a prediction is made of."""
+    """Check `n_draws`, the number of posterior draws of a prediction."""
     n_draws = check_number("n_draws", value, kind=Integral, low=1)
     if n_draws > LARGEST_N_DRAWS:
         raise ValueError(
-            f"`n_draws` must be at most {LARGEST_N_DRAWS}; got {n_draws}. The error of "
-            "a mean falls with the root of the number of draws only."
+            f"`n_draws` must be at most {LARGEST_N_DRAWS}; got {n_draws}. More draws "
+            "hardly help: the error decreases with the square root of `n_draws`."
         )
     return n_draws
 
 
 def hidden_sizes(value) -> tuple[int, ...]:
-    """`hidden_layer_sizes`: units of each hidden layer; () is a linear model."""
+    """Check `hidden_layer_sizes`, the units of each layer; () is a linear model."""
     values = [value] if isinstance(value, Integral) else value
     if isinstance(values, str) or not isinstance(values, Sequence | np.ndarray):
         raise TypeError(
-            f"`hidden_layer_sizes` must be an integer or a sequence of them; got "
+            "`hidden_layer_sizes` must be an integer or a sequence of integers; got "
             f"{value!r}."
         )
     return tuple(layer_size("hidden_layer_sizes", size) for size in values)
 
 
 def layer_size(name: str, value) -> int:
-    """Units, channels or features of one layer."""
+    """Check the number of units, channels or features of one layer."""
     size = check_number(name, value, kind=Integral, low=1)
     if size > LARGEST_LAYER:
         raise ValueError(
             f"`{name}` must be at most {LARGEST_LAYER} per layer; got {size}. Weights "
-            "grow with the product of neighbouring layers."
+            "grow with the product of consecutive layers."
         )
     return size
 
 
 # ---- parameters of the estimators
 
-# Epochs of `max_iter="auto"`, at least: large tables see every row often enough.
+# Least epochs of `max_iter="auto"`, for large data sets.
 FEWEST_EPOCHS = 10
-# `batch_size="auto"`: this many batches to an epoch, within the bounds.
+# `batch_size="auto"`: this many batches per epoch, within the bounds.
 BATCHES_PER_EPOCH = 40
 BATCH_BOUNDS = (128, 1024)
-# Its square is a float in single precision, and so is the prior's part of a loss.
+# Its square, and the prior's part of the loss, do not overflow in single precision.
 LARGEST_LENGTH_SCALE = 1e15
 
 
 def check_one_of_std_and_cov(return_std) -> None:
-    """Refuse ``return_std`` beside ``return_cov``, as scikit-learn does."""
+    """Raise an error if ``return_std`` is set with ``return_cov``, as scikit-learn."""
     if return_std:
         raise ValueError(
-            "at most one of `return_std` and `return_cov` can be asked for; got both "
-            "True. The standard deviations are the roots of the covariance's diagonal."
+            "at most one of `return_std` and `return_cov` can be True; got both. The "
+            "standard deviations are the square roots of the covariance's diagonal."
         )
 
 
 def per_layer(name, value, n_layers, *, low, high=None) -> np.ndarray:
-    """A number for all weight layers, or one for each; (layers,)."""
+    """Check one number for all weight layers, or one per layer; return (layers,)."""
     if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
         if len(value) != n_layers:
             raise ValueError(
-                f"`{name}` must be a number or hold one per weight layer, the "
-                f"input's first: {n_layers} here (hidden layers + 1; of other "
-                "networks, convolutions, or maps of a cell, count too); got "
+                f"`{name}` must be a number or contain one per weight layer, starting "
+                f"at the input: {n_layers} here (hidden layers + 1; convolutions and "
+                "the two maps of a recurrent cell also count); got "
                 f"{len(value)}: {value!r}."
             )
         values = value
@@ -168,14 +170,16 @@ def per_layer(name, value, n_layers, *, low, high=None) -> np.ndarray:
 
 
 def dropout_rates(value, n_layers) -> np.ndarray:
-    """`dropout` per weight layer, (layers,), each in [0, 1)."""
+    """Check `dropout`; return the rate of each weight layer, (layers,), in [0, 1)."""
     return per_layer("dropout", value, n_layers, low=0, high=1)
 
 
 def length_scales(value, fan_ins, auto) -> np.ndarray:
-    """`length_scale` per weight layer, (layers,); "fan_in" is l^2 = fan-in.
+    """Check `length_scale`; return its value for each weight layer, (layers,).
 
-    auto : ndarray of shape (layers,), what "auto" is
+    "fan_in" is l^2 = fan-in.
+
+    auto : ndarray of shape (layers,), the values for "auto"
     """
     if not isinstance(value, str):
         largest = LARGEST_LENGTH_SCALE
@@ -185,7 +189,7 @@ def length_scales(value, fan_ins, auto) -> np.ndarray:
 
 
 def precisions(value, n_targets) -> np.ndarray | None:
-    """`tau` per target in y's units, (targets,); None where it is to be learned."""
+    """Check `tau`; return it per target, (targets,), in y's units; None for "auto"."""
     if isinstance(value, str):
         check_named("tau", value, ["auto"])
         return None
@@ -193,9 +197,9 @@ def precisions(value, n_targets) -> np.ndarray | None:
         if len(value) != n_targets:
             allowed = "be a number"
             if n_targets > 1:
-                allowed += f" or hold one per target: {n_targets} here"
+                allowed += f" or contain one per target: {n_targets} here"
             raise ValueError(
-                f"`tau` must {allowed}; got {len(value)} numbers: {value!r}."
+                f"`tau` must {allowed}; got {len(value)} values: {value!r}."
             )
         values = value
     else:
@@ -204,17 +208,17 @@ def precisions(value, n_targets) -> np.ndarray | None:
 
 
 def options_of(name, value, kind) -> dict:
-    """A dict of fields of a dataclass that have defaults; None is an empty one."""
-    known = [f.name for f in fields(kind) if f.default is not MISSING]
+    """Check a dict of optional fields of the dataclass ``kind``; None is empty."""
+    allowed = [f.name for f in fields(kind) if f.default is not MISSING]
     if value is None:
         return {}
     if not isinstance(value, dict):
         raise TypeError(f"`{name}` must be a dict or None; got {value!r}.")
-    unknown = [key for key in value if key not in known]
+    unknown = [key for key in value if key not in allowed]
     if unknown:
         raise ValueError(
-            f"`{name}` of {kind.name!r} may hold {_listed(known) or 'nothing'}; got "
-            f"{_listed(unknown)}."
+            f"`{name}` of {kind.name!r} may only contain "
+            f"{_listed(allowed) or 'nothing'}; got {_listed(unknown)}."
         )
     return dict(value)
 
@@ -224,7 +228,7 @@ def _listed(names) -> str:
 
 
 def batch_rows(value, n_rows) -> int:
-    """`batch_size` for a table of ``n_rows``: never more than there are."""
+    """`batch_size` for ``n_rows`` rows, at most ``n_rows``."""
     if isinstance(value, str):
         check_named("batch_size", value, ["auto"])
         size = 2 ** round(np.log2(max(n_rows / BATCHES_PER_EPOCH, 1)))
@@ -234,16 +238,16 @@ def batch_rows(value, n_rows) -> int:
 
 
 def epochs(value, n_rows, n_batches, steps_per_root) -> int:
-    """`max_iter` in epochs; "auto" is ``steps_per_root`` sqrt(N) steps."""
+    """`max_iter` in epochs; "auto" means ``steps_per_root`` sqrt(N) steps."""
     if isinstance(value, str):
         check_named("max_iter", value, ["auto"])
-        wanted = steps_per_root * np.sqrt(n_rows) / n_batches
-        return int(max(np.ceil(wanted), FEWEST_EPOCHS))
+        n_epochs = steps_per_root * np.sqrt(n_rows) / n_batches
+        return int(max(np.ceil(n_epochs), FEWEST_EPOCHS))
     return check_number("max_iter", value, kind=Integral, low=1)
 
 
 def stops_early(value, n_rows, from_rows) -> bool:
-    """`early_stopping` for a table of ``n_rows``; "auto" is so from ``from_rows``."""
+    """`early_stopping` for ``n_rows`` rows; "auto" stops early from ``from_rows``."""
     if isinstance(value, str):
         check_named("early_stopping", value, ["auto"])
         return n_rows >= from_rows
@@ -255,44 +259,44 @@ def stops_early(value, n_rows, from_rows) -> bool:
 
 
 def random_source(value) -> np.random.RandomState:
-    """`random_state` as a generator; None is fresh entropy, no global state."""
+    """Convert `random_state` to a generator; None does not use NumPy's global state."""
     return numpy_random_state(secrets.randbits(32) if value is None else value)
 
 
 def training_draws(estimator) -> int:
-    """`n_training_draws`."""
+    """Check `n_training_draws`."""
     return check_number(
         "n_training_draws", estimator.n_training_draws, kind=Integral, low=1
     )
 
 
 def precision(value) -> torch.dtype:
-    """`dtype` of the training."""
+    """Convert `dtype` to a torch.dtype."""
     return getattr(torch, check_option("dtype", value, ["float32", "float64"]))
 
 
 def device_for_fit(value) -> torch.device:
-    """`device` as a torch.device that exists here.
+    """Convert `device` to a torch.device that is available.
 
     Raises
     ------
     ValueError
-        Unknown name, or a device that this machine does not have.
+        If the name is unknown or the device is not available.
     """
     device = _device(value)
-    reason = _why_absent(device)
+    reason = _why_unavailable(device)
     if reason:
         raise ValueError(
-            f"`device` must be present on this machine; got {str(value)!r}, but "
+            f"`device` must be available on this computer; got {str(value)!r}, but "
             f"{reason}. Use device='cpu' or device='auto'."
         )
     return device
 
 
 def device_for_prediction(value) -> torch.device:
-    """`device`, or the CPU where this machine does not have it."""
+    """Convert `device` to a torch.device; the CPU if it is not available."""
     device = _device(value)
-    return torch.device("cpu") if _why_absent(device) else device
+    return torch.device("cpu") if _why_unavailable(device) else device
 
 
 def _device(value) -> torch.device:
@@ -318,25 +322,25 @@ def _unknown_device(value):
     )
 
 
-def _why_absent(device: torch.device) -> str:
-    """Why a device cannot be used here; empty where it can."""
+def _why_unavailable(device: torch.device) -> str:
+    """The reason why a device is not available; empty if it is available."""
     if device.type == "cuda":
         if not torch.cuda.is_available():
-            return "torch sees no CUDA GPU"
+            return "torch finds no CUDA GPU"
         if (device.index or 0) >= torch.cuda.device_count():
-            return f"torch sees {torch.cuda.device_count()} CUDA GPUs"
+            return f"torch finds {torch.cuda.device_count()} CUDA GPUs"
     if device.type == "mps" and not torch.backends.mps.is_available():
-        return "torch sees no Apple GPU"
+        return "torch finds no Apple GPU"
     return ""
 
 
 def weights_of_classes(class_weight, labels) -> np.ndarray:
-    """`class_weight` of each row, (rows,)."""
+    """Weight of each row by `class_weight`, (rows,)."""
     weights = compute_sample_weight(class_weight, labels)
-    wrong = weights[~(np.isfinite(weights) & (weights >= 0))]
-    if wrong.size:
+    invalid = weights[~(np.isfinite(weights) & (weights >= 0))]
+    if invalid.size:
         raise ValueError(
-            f"`class_weight` must be finite and not negative; got {wrong[0]:g} in "
-            f"{class_weight!r}. Weight 0 leaves a class out."
+            f"`class_weight` must be finite and >= 0; got {invalid[0]:g} in "
+            f"{class_weight!r}. Weight 0 excludes a class."
         )
     return weights

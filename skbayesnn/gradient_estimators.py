@@ -1,8 +1,8 @@
 """Gradients of an expectation under a normal distribution, three ways [Gal16 3.1].
 
-For F(mu, sigma) = E f(x), x ~ N(mu, sigma^2) = mu + sigma e, each function gives
-unbiased estimates of (dF/dmu, dF/dsigma), one per draw of e. None has the lowest
-variance for every f [Gal16 3.1.1]: `examples/plot_gradient_variance.py`.
+For F(mu, sigma) = E f(x) with x = mu + sigma e, e standard normal, each function
+returns unbiased estimates of (dF/dmu, dF/dsigma), one per draw of e. No estimator has
+the lowest variance for every f [Gal16 3.1.1]; see `examples/plot_gradient_variance.py`.
 """
 
 from collections.abc import Callable
@@ -18,19 +18,21 @@ _Gradients = tuple[torch.Tensor, torch.Tensor]
 def score_function(
     f: _Function, mu: torch.Tensor, sigma: torch.Tensor, normal: torch.Tensor
 ) -> _Gradients:
-    """f(x) d log N(x; mu, sigma^2): REINFORCE; f need not have a derivative.
+    """Score-function estimator (REINFORCE): f(x) d log N(x; mu, sigma^2).
+
+    Use it if f has no derivative.
 
     Parameters
     ----------
     f : callable
-        Element by element, (draws, *shape) -> (draws, *shape).
+        Elementwise function of a tensor of shape (draws, *shape).
     mu, sigma : tensor of any shape
     normal : tensor of shape (draws, *shape)
         Standard normal numbers e.
 
     Returns
     -------
-    of_mu, of_sigma : tensors of shape (draws, *shape)
+    grad_mu, grad_sigma : tensors of shape (draws, *shape)
         f(x) e / sigma and f(x) (e^2 - 1) / sigma.
     """
     values = f(mu + sigma * normal)
@@ -40,9 +42,10 @@ def score_function(
 def pathwise(
     f: _Function, mu: torch.Tensor, sigma: torch.Tensor, normal: torch.Tensor
 ) -> _Gradients:
-    """f'(x) dx: the reparameterisation trick.
+    """Pathwise estimator (reparameterisation trick): f'(x) dx.
 
-    f is continuous, with a derivative nearly everywhere: of jumps it sees nothing.
+    It requires a continuous f with a derivative almost everywhere. Jumps of f would
+    make it biased.
 
     Parameters
     ----------
@@ -50,7 +53,7 @@ def pathwise(
 
     Returns
     -------
-    of_mu, of_sigma : tensors of shape (draws, *shape)
+    grad_mu, grad_sigma : tensors of shape (draws, *shape)
         f'(x) and f'(x) e.
     """
     slope, _ = _derivatives(f, mu + sigma * normal, 1)
@@ -60,10 +63,10 @@ def pathwise(
 def characteristic_function(
     f: _Function, mu: torch.Tensor, sigma: torch.Tensor, normal: torch.Tensor
 ) -> _Gradients:
-    """By the theorems of Bonnet and Price.
+    """Estimator by the theorems of Bonnet and Price, with second derivatives.
 
-    d/dmu E f = E f' and d/d(sigma^2) E f = 1/2 E f''. f' is continuous, with a
-    derivative nearly everywhere: of kinks (ReLU) it sees nothing.
+    d/dmu E f = E f' and d/d(sigma^2) E f = 1/2 E f''. It requires a continuous f' with
+    a derivative almost everywhere. Kinks of f (ReLU) would make it biased.
 
     Parameters
     ----------
@@ -71,7 +74,7 @@ def characteristic_function(
 
     Returns
     -------
-    of_mu, of_sigma : tensors of shape (draws, *shape)
+    grad_mu, grad_sigma : tensors of shape (draws, *shape)
         f'(x) and sigma f''(x).
     """
     slope, curvature = _derivatives(f, mu + sigma * normal, 2)
@@ -79,14 +82,15 @@ def characteristic_function(
 
 
 def leave_one_out(values: torch.Tensor) -> torch.Tensor:
-    """Each draw's value minus the mean of the other draws'.
+    """Subtract the mean of the other draws from the value of each draw.
 
-    A baseline for the score function that keeps it unbiased [Kool et al. 2019].
+    This baseline reduces the variance of the score-function estimator and keeps it
+    unbiased [Kool et al. 2019].
 
     Parameters
     ----------
     values : tensor of shape (draws, ...)
-        Of at least two draws.
+        At least two draws.
 
     Returns
     -------
@@ -97,7 +101,7 @@ def leave_one_out(values: torch.Tensor) -> torch.Tensor:
 
 
 def _derivatives(f: _Function, x: torch.Tensor, order: int) -> tuple[torch.Tensor, ...]:
-    """f' and, for order 2, f'' at x, element by element."""
+    """f' and, for order 2, f'' at x, elementwise."""
     x = x.detach().requires_grad_()
     with torch.enable_grad():
         total = f(x).sum()

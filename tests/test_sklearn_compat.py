@@ -237,7 +237,7 @@ def test_metadata_requests():
     again = Ridge()
     _sklearn_compat.set_requests(again, requests)
     assert _sklearn_compat.requests_of(again) == requests
-    with pytest.raises(ValueError, match="routes no 'eval'"):
+    with pytest.raises(ValueError, match="does not route metadata to 'eval'"):
         _sklearn_compat.set_requests(again, {"eval": {"sample_weight": True}})
 
 

@@ -1,1 +1,1 @@
-"""Distributions of y, one per posterior draw, and the mixtures that they make."""
+"""Distributions of y, one per posterior draw, and the mixtures of the draws."""

@@ -1,9 +1,9 @@
 """The distribution of y given one posterior draw, for every row and target.
 
-A likelihood converts network outputs to :class:`Components` and names the class in
-``Likelihood.components_class``. Moments, quantiles, intervals, densities, samples and
-scores are computed by these objects, so that no other module depends on the kind of
-likelihood. NumPy, float64 where it matters.
+A likelihood converts network outputs to :class:`Components`; the attribute
+``Likelihood.components_class`` is the class. These objects compute moments, quantiles,
+intervals, densities, samples and scores, so that other modules do not depend on the
+likelihood. They use NumPy, with float64 where precision matters.
 """
 
 from abc import ABC, abstractmethod
@@ -28,21 +28,22 @@ from skbayesnn._distributions.quantiles import (
 
 # ---- base class
 
-# Values of a count over which its CRPS is summed one by one; a wider range is cut into
-# so many cells, some 15 to a standard deviation: within 1e-4 of it.
-MOST_COUNTS = 256
+# The CRPS of a count is summed over single values if their range is at most this. A
+# wider range is split into this many cells, about 15 per standard deviation; the error
+# is then below 1e-4.
+MAX_CELLS = 256
 NO_OTHER_UNITS = (
-    "the predictive of counts cannot be spread or shifted: what comes out would be no "
-    "whole numbers. CalibratedUncertaintyRegressor (both methods) needs noise of real "
-    "numbers, as likelihood='gaussian' or 'student_t' has. For counts take "
-    "ConformalRegressor, whose intervals need means and stds only."
+    "predictive distributions of counts cannot be scaled or shifted, because the "
+    "results would not be integers. CalibratedUncertaintyRegressor (both methods) "
+    "requires a likelihood of continuous values, such as 'gaussian' or 'student_t'. "
+    "For counts use ConformalRegressor, whose intervals only use means and stds."
 )
 
 
 class DrawArrays:
-    """Base of dataclasses of arrays with the axes (draws, rows, ...) in front.
+    """Base of dataclasses of arrays with the first axes (draws, rows, ...).
 
-    Draws weigh alike.
+    All draws have the same weight.
     """
 
     __dataclass_fields__: ClassVar[dict]
@@ -52,7 +53,7 @@ class DrawArrays:
 
     @classmethod
     def concatenated(cls, parts: Sequence, axis: int = 0):
-        """Several objects as one, along an axis that all arrays have."""
+        """Concatenate several objects along an axis of all arrays."""
         names = [field.name for field in fields(cls)]
         return cls(
             *(np.concatenate([getattr(p, name) for p in parts], axis) for name in names)
@@ -60,10 +61,10 @@ class DrawArrays:
 
     @classmethod
     def collected(cls, parts: Iterable, n_draws: int):
-        """Several objects as one, copied as they come: so many draws in all.
+        """Concatenate the draws of several objects, with ``n_draws`` draws in total.
 
-        What is kept of each part would lie between the temporaries of the next, which
-        then find no room in memory that was freed.
+        Each part is copied into the result at once. If the parts were kept, they would
+        fragment the memory that the temporary arrays of the next parts could reuse.
         """
         names = [field.name for field in fields(cls)]
         whole, n_done = {}, 0
@@ -85,51 +86,51 @@ class DrawArrays:
 
     @property
     def n_draws(self) -> int:
-        """Draws, which weigh alike."""
+        """Number of draws."""
         return len(self._first)
 
     @property
     def n_rows(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return self._first.shape[1]
 
     def draws(self, index):
-        """Some of the draws, by index."""
+        """Select draws by index."""
         return self._mapped(lambda values: values[index])
 
     def resized(self, n: int):
-        """So many draws: evenly some of them, or some more often than others."""
+        """Select ``n`` evenly spaced draws; repeat draws if there are fewer."""
         return self.draws(np.arange(n) * self.n_draws // n)
 
     def repeated(self, times: int):
-        """Every draw so many times."""
+        """Repeat every draw ``times`` times."""
         return self._mapped(lambda values: np.repeat(values, times, axis=0))
 
 
 class Components(DrawArrays, ABC):
     """Distributions of y, (draws, rows, targets), independent over targets.
 
-    Fields are arrays with these axes in front. In the network's scale, or in y's own
-    after ``rescaled``. ``mean`` and ``variance`` are fields or properties.
+    Fields are arrays with these first axes. They are in the network's scale, or in y's
+    scale after ``rescaled``. ``mean`` and ``variance`` are fields or properties.
     """
 
-    # A field takes the place of a property in a dataclass only if none is there.
+    # For type checkers only: a property here would prevent a field of this name.
     if TYPE_CHECKING:
 
         @property
         def mean(self) -> np.ndarray:
-            """(draws, rows, targets)."""
+            """Mean of every draw, (draws, rows, targets)."""
 
         @property
         def variance(self) -> np.ndarray:
-            """(draws, rows, targets)."""
+            """Variance of every draw, (draws, rows, targets)."""
 
-    # Whether y is a whole number: the quantiles are whole numbers, too.
+    # Whether y, and so its quantiles, are integers.
     discrete: ClassVar[bool] = False
 
     @abstractmethod
     def log_density_per_target(self, y: np.ndarray) -> np.ndarray:
-        """log p(y), nats (of counts: log probability), (draws, rows, targets).
+        """log p(y), nats, (draws, rows, targets); for counts, the log probability.
 
         y : (rows, targets)
         """
@@ -140,36 +141,36 @@ class Components(DrawArrays, ABC):
 
     @abstractmethod
     def quantile(self, level: np.ndarray) -> np.ndarray:
-        """Of every draw by itself, (draws, rows, targets).
+        """Quantile of every draw, (draws, rows, targets).
 
-        Bounds suffice: the mixture's quantile is sought between the smallest and the
-        largest of these.
+        Approximate bounds are enough: the mixture's quantile is searched between the
+        smallest and the largest of them.
 
         level : (rows, targets), in (0, 1)
         """
 
     @abstractmethod
     def sample(self, random: np.random.Generator) -> np.ndarray:
-        """One value of y from each, (draws, rows, targets)."""
+        """Sample one value of y per draw, (draws, rows, targets)."""
 
     @abstractmethod
     def rescaled(self, shift: np.ndarray, factor: np.ndarray) -> "Components":
-        """Of shift + factor y, for positive factors; both (..., targets).
+        """Distributions of shift + factor y, factor > 0; both (..., targets).
 
         Raises
         ------
         TypeError
-            For counts, whose distribution has no other units.
+            For counts, which have no other units.
         """
 
     @property
     def n_targets(self) -> int:
-        """Targets."""
+        """Number of targets."""
         return self._first.shape[2]
 
-    def targets(self, which):
-        """Some of the targets, by index or slice."""
-        return self._mapped(lambda values: values[:, :, which])
+    def targets(self, index):
+        """Select targets by index or slice."""
+        return self._mapped(lambda values: values[:, :, index])
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
         """log p(y), joint over targets, (draws, rows), nats; y : (rows, targets)."""
@@ -178,10 +179,10 @@ class Components(DrawArrays, ABC):
     def spread(
         self, centre: np.ndarray, factor: np.ndarray, bound: float = np.inf
     ) -> "Components":
-        """Of centre + factor (y - centre), both (..., targets).
+        """Distributions of centre + factor (y - centre), both (..., targets).
 
-        bound : largest distance that the mean of a component moves, in the standard
-            deviations that it has afterwards
+        bound : largest shift of the mean of a component, in units of its standard
+            deviation afterwards
         """
         if np.isinf(bound):
             return self.rescaled((1 - factor) * centre, factor)
@@ -189,31 +190,36 @@ class Components(DrawArrays, ABC):
         return self.rescaled(mean - factor * self.mean, factor)
 
     def _spread_mean(self, centre, factor, bound: float) -> np.ndarray:
-        """Of ``spread``."""
+        """Means after ``spread``."""
         if np.isinf(bound):
             return centre + factor * (self.mean - centre)
-        most = bound * factor * np.sqrt(self.variance)
-        return self.mean + np.clip((1 - factor) * (centre - self.mean), -most, most)
+        max_shift = bound * factor * np.sqrt(self.variance)
+        return self.mean + np.clip(
+            (1 - factor) * (centre - self.mean), -max_shift, max_shift
+        )
 
-    # ---- of the equal-weight mixture of all draws
+    # ---- the equal-weight mixture of all draws
 
     def mixture_log_density(self, y: np.ndarray) -> np.ndarray:
-        """Eq. 8, joint over targets, (rows,), nats; y : (rows, targets)."""
+        """Log density (eq. 8), joint over targets, (rows,), nats.
+
+        y : (rows, targets)
+        """
         return logsumexp(self.log_density(y), axis=0) - np.log(self.n_draws)
 
     def mixture_cdf(self, y: np.ndarray) -> np.ndarray:
-        """(rows, targets); y : (rows, targets)."""
+        """P(Y <= y), (rows, targets); y : (rows, targets)."""
         return self.cdf(y).mean(0)
 
     def mixture_quantile(self, level) -> np.ndarray:
-        """Inverse of ``mixture_cdf``; of counts the smallest y that reaches the level.
+        """Inverse of ``mixture_cdf``; for counts, the smallest y reaching the level.
 
         level : float or (rows, targets), in (0, 1)
         """
         shape = self.n_rows, self.n_targets
         level = np.broadcast_to(np.asarray(level, dtype=np.float64), shape)
-        ends = self.quantile(level)
-        low, high = ends.min(0), ends.max(0)
+        draw_quantiles = self.quantile(level)
+        low, high = draw_quantiles.min(0), draw_quantiles.max(0)
         if self.discrete:
             return integer_quantile(self.mixture_cdf, level, low, high)
 
@@ -226,38 +232,38 @@ class Components(DrawArrays, ABC):
     def mixture_crps(self, y: np.ndarray) -> np.ndarray:
         """Continuous ranked probability score, (rows, targets), units of y.
 
-        By the quantiles at 200 levels; of counts by the sum over all of them.
+        It is computed from quantiles at 200 levels; for counts, by a sum over counts.
         """
         if self.discrete:
             return self._crps_of_counts(y)
         return crps_by_quantiles(y, self.mixture_quantile)
 
     def _crps_of_counts(self, y):
-        """Integral of (F(z) - 1[y <= z])^2, whose pieces are one count long.
+        """Integral of (F(z) - 1[y <= z])^2, which is constant between two counts.
 
-        Between the counts beyond which F is 0 or 1 to rounding; outside of these the
-        integrand is 1 as far as y.
+        It is summed between the counts beyond which F is 0 or 1 up to rounding. If y is
+        outside of them, the integrand is 1 up to y.
         """
         tiny = np.finfo(float).eps
         first, last = self.mixture_quantile(tiny), self.mixture_quantile(1 - tiny)
-        n_cells = np.clip(last - first, 1, MOST_COUNTS)
+        n_cells = np.clip(last - first, 1, MAX_CELLS)
         width = np.maximum(last - first, 1) / n_cells
-        total = np.maximum(first - y, 0) + np.maximum(y - first - width * n_cells, 0)
+        score = np.maximum(first - y, 0) + np.maximum(y - first - width * n_cells, 0)
         for cell in range(int(n_cells.max())):
             start = first + cell * width
             share = self.mixture_cdf(start + 0.5 * width)
             before_y = np.clip((y - start) / width, 0, 1)
             error = before_y * np.square(share) + (1 - before_y) * np.square(1 - share)
-            total += np.where(cell < n_cells, width * error, 0)
-        return total
+            score += np.where(cell < n_cells, width * error, 0)
+        return score
 
     def nodes(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Quadrature of every draw: values (nodes, draws, rows, targets), weights.
+        """Quadrature nodes of every draw, (nodes, draws, rows, targets), and weights.
 
-        For moments of what y is transformed into; at levels in the middle of equal
-        parts, spread to the mean and variance that they cut the tails from, unless a
-        class knows better. Weights are (nodes,), or as the values where they differ;
-        ``quantile`` must not be a bound only for these levels.
+        They are used for moments of functions of y. By default the nodes are quantiles
+        at the midpoints of equal parts, rescaled to the mean and variance of the draw,
+        since the quantiles cut the tails off. Weights are (nodes,), or have the shape
+        of the nodes. ``quantile`` must be exact for these levels.
         """
         shape = self.n_rows, self.n_targets
         levels = (np.arange(n) + 0.5) / n
@@ -287,44 +293,44 @@ class Gaussians(Components):
         return ndtr((y - self.mean) / np.sqrt(self.variance))
 
     def quantile(self, level):
-        """Of every draw by itself."""
+        """Quantile of every draw."""
         return self.mean + np.sqrt(self.variance) * ndtri(level)
 
     def sample(self, random):
-        """Means with noise."""
+        """Sample y from every draw."""
         noise = random.standard_normal(self.mean.shape, dtype=self.mean.dtype)
         return self.mean + np.sqrt(self.variance) * noise
 
     def rescaled(self, shift, factor):
-        """Of shift + factor y."""
+        """Distributions of shift + factor y."""
         return Gaussians(self.mean * factor + shift, self.variance * np.square(factor))
 
     def spread(self, centre, factor, bound=np.inf):
-        """Of centre + factor (y - centre)."""
+        """Distributions of centre + factor (y - centre)."""
         mean = self._spread_mean(centre, factor, bound)
         return Gaussians(mean, np.square(factor) * self.variance)
 
     def mixture_cdf(self, y):
-        """By torch's error function, the faster one."""
+        """P(Y <= y), with torch's error function, which is faster."""
         return mixture_cdf(self.mean, self.variance, y)
 
     def mixture_quantile(self, level):
-        """By Newton's method on the probit scale, where F is nearly straight."""
+        """Quantile, by Newton's method on the probit scale."""
         return mixture_quantile(self.mean, self.variance, level)
 
     def mixture_crps(self, y):
-        """The closed form [Grimit et al. 2006]."""
+        """CRPS in closed form [Grimit et al. 2006]."""
         return gaussian_mixture_crps(y, self.mean, self.variance)
 
     def nodes(self, n):
-        """Gauss-Hermite."""
+        """Gauss-Hermite nodes and weights."""
         points, weights = np.polynomial.hermite_e.hermegauss(n)
         spread = np.multiply.outer(points, np.sqrt(self.variance))
         return self.mean + spread, weights / weights.sum()
 
 
 def gaussian_log_density(mean, variance, y):
-    """log N(y; mean, variance) summed over targets: (draws, rows), nats.
+    """log N(y; mean, variance), summed over targets, (draws, rows), nats.
 
     mean, variance : (draws, rows, targets); y : (rows, targets)
     """
@@ -342,7 +348,7 @@ class Labels(DrawArrays):
 
 
 def labels_at(probability: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """Class numbers whose cumulative probability is the first above ``uniform``.
+    """Class indices whose cumulative probability is the first above ``uniform``.
 
     probability : (..., classes), up to a factor; uniform : (...), in [0, 1)
     """
@@ -354,8 +360,8 @@ def labels_at(probability: np.ndarray, uniform: np.ndarray) -> np.ndarray:
 def columns_of(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     """Column of each label, in the shape of ``labels``.
 
-    labels : each is one of ``classes``
-    classes : (classes,), in any order, each once
+    labels : array whose values are in ``classes``
+    classes : (classes,), distinct, in any order
     """
     order = np.argsort(classes, kind="stable")
     return order[np.searchsorted(classes, labels, sorter=order)]

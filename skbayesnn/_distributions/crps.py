@@ -1,6 +1,6 @@
-"""Continuous ranked probability score of a mixture, per row and target.
+"""Continuous ranked probability score (CRPS) of a mixture, per row and target.
 
-Pure NumPy, float64; components have the draws axis in front.
+In NumPy and float64; components have the draws axis first.
 """
 
 import math
@@ -11,12 +11,12 @@ import numpy as np
 from numpy.polynomial import Polynomial, legendre
 from scipy.special import ndtr
 
-# Levels of the quantiles that stand for a distribution without a closed form.
+# Number of quantiles that represent a distribution without a closed form.
 N_LEVELS = 200
-# Panels of a quadrature over a distribution function, and the degree of the polynomials
-# in each of them.
+# Panels of a quadrature over a distribution function, and the degree of the polynomial
+# in each panel.
 N_PANELS, DEGREE = 128, 4
-# Levels of the components' quantiles between which the panels lie.
+# Levels of the components' quantiles from which the panels are constructed.
 _TAIL = 10.0 ** np.array([-13, -11, -9, -7, -5, -4, -3])
 _PANEL_LEVELS = np.concatenate([_TAIL, np.linspace(0.01, 0.99, 15), 1 - _TAIL[::-1]])
 
@@ -24,34 +24,34 @@ HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
 def gaussian_mixture_crps(y, mean, variance, weight=None) -> np.ndarray:
-    """CRPS of a Gaussian mixture, exact; (rows, targets).
+    """Exact CRPS of a Gaussian mixture, (rows, targets).
 
     Grimit et al. 2006, eq. 5: mean_i A(y - mu_i, s_i^2) - mean_ij A(mu_i - mu_j,
     s_i^2 + s_j^2) / 2, with A the mean distance of a normal variable from zero.
 
     y : (rows, targets); mean, variance : (draws, rows, targets)
-    weight : (draws, rows, targets), summing to one over draws, or None for equal ones
+    weight : (draws, rows, targets), summing to 1 over draws; None: equal weights
     """
     mean, variance = mean.astype(np.float64), variance.astype(np.float64)
     if weight is not None:
         return _weighted_gaussian_mixture_crps(y, mean, variance, weight)
-    to_y = _mean_distance(y - mean, variance).mean(0)
-    apart = np.zeros_like(to_y)
+    distance_to_y = _mean_distance(y - mean, variance).mean(0)
+    distance_between = np.zeros_like(distance_to_y)
     for centre, spread in zip(mean, variance, strict=True):
-        apart += _mean_distance(mean - centre, variance + spread).mean(0)
-    return to_y - 0.5 * apart / len(mean)
+        distance_between += _mean_distance(mean - centre, variance + spread).mean(0)
+    return distance_to_y - 0.5 * distance_between / len(mean)
 
 
 def _weighted_gaussian_mixture_crps(y, mean, variance, weight):
-    """Every pair once."""
+    """The same with weights; each pair of components is computed once."""
     weight = weight.astype(np.float64)
-    to_y = (weight * _mean_distance(y - mean, variance)).sum(0)
-    apart = np.zeros_like(to_y)
+    distance_to_y = (weight * _mean_distance(y - mean, variance)).sum(0)
+    distance_between = np.zeros_like(distance_to_y)
     for i in range(len(mean)):
         distance = _mean_distance(mean[i:] - mean[i], variance[i:] + variance[i])
         distance[0] *= 0.5
-        apart += weight[i] * (weight[i:] * distance).sum(0)
-    return to_y - apart
+        distance_between += weight[i] * (weight[i:] * distance).sum(0)
+    return distance_to_y - distance_between
 
 
 def _mean_distance(mean, variance):
@@ -65,8 +65,8 @@ def _mean_distance(mean, variance):
 def spread_levels(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Levels between 0 and 1 and their weights, (n,) both.
 
-    The midpoint rule in t, with level t^2 (3 - 2 t): dense at both ends, so that heavy
-    tails are not cut short as they are by levels at equal distances.
+    This is the midpoint rule in t, with level t^2 (3 - 2 t). The levels are dense near
+    0 and 1; equidistant levels would cut heavy tails off.
     """
     t = (np.arange(n) + 0.5) / n
     weights = t * (1 - t)
@@ -74,9 +74,9 @@ def spread_levels(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def crps_by_quantiles(y, quantile: Callable[[float], np.ndarray]) -> np.ndarray:
-    """CRPS of any distribution, by 200 of its quantiles, (rows, targets).
+    """CRPS of any distribution from 200 of its quantiles, (rows, targets).
 
-    y : (rows, targets); quantile : of a level, (rows, targets)
+    y : (rows, targets); quantile : function of a level, returns (rows, targets)
     """
     levels, weights = spread_levels(N_LEVELS)
     points = np.stack([quantile(level) for level in levels])
@@ -86,40 +86,40 @@ def crps_by_quantiles(y, quantile: Callable[[float], np.ndarray]) -> np.ndarray:
 def crps_by_cdf(y, target, components, values: Callable) -> np.ndarray:
     """CRPS of a monotone function of a mixture, (rows, targets).
 
-    The integral of (F(z) - 1[z >= y])^2 over z = values(t) [Gneiting & Raftery 2007,
-    eq. 20], a Stieltjes integral over t. In each of ``N_PANELS`` panels, which hold
-    about as much probability each, F^2 or (1 - F)^2 and ``values`` are polynomials
-    through the same nodes. A panel ends at y.
+    This is the integral of (F(z) - 1[z >= y])^2 over z = values(t) [Gneiting & Raftery
+    2007, eq. 20], a Stieltjes integral over t. It is computed in ``N_PANELS`` panels
+    with about equal probability. In each panel, F^2 or (1 - F)^2 and ``values`` are
+    polynomials through the same nodes. y is the edge of a panel.
 
     y : (rows, targets)
-    target : where ``values`` is y; NaN for y outside of its range
+    target : t with values(t) = y; NaN if y is outside of the range of ``values``
     components : :class:`skbayesnn._distributions.components.Components` of t
-    values : (..., rows, targets) -> the same
+    values : elementwise function of arrays (..., rows, targets)
     returns : NaN where ``values`` is not monotone or not finite
     """
     edges = _panel_edges(components)
     low, middle, high = values(edges[[0, len(edges) // 2, -1]])
-    beyond = np.where((y > middle) == (high >= low), np.inf, -np.inf)
-    inside = np.where(np.isnan(target), beyond, target).clip(edges[0], edges[-1])
-    edges = np.sort(np.concatenate([edges, inside[None]]), axis=0)
+    outside = np.where((y > middle) == (high >= low), np.inf, -np.inf)
+    y_position = np.where(np.isnan(target), outside, target).clip(edges[0], edges[-1])
+    edges = np.sort(np.concatenate([edges, y_position[None]]), axis=0)
     nodes, rule = _product_rule(DEGREE)
     half = np.diff(edges, axis=0) / 2
-    # The last node of a panel is the first one of the next.
+    # The last node of a panel is the first node of the next.
     t = edges[:-1] + half * (1 + nodes[:-1].reshape(-1, 1, 1, 1))
     t = np.concatenate([t.swapaxes(0, 1).reshape(-1, *y.shape), edges[-1:]])
-    share = np.stack([components.mixture_cdf(one) for one in t])
+    share = np.stack([components.mixture_cdf(value) for value in t])
     z = values(t)
     with np.errstate(invalid="ignore"):
         steps = np.diff(z, axis=0)
         rounding = 1e-9 * np.abs(z).max(0)
-        one_way = (steps >= -rounding).all(0) | (steps <= rounding).all(0)
-    share, z = (_in_panels(one) for one in (share, z))
-    before = edges[1:] <= inside
-    error = np.where(before[:, None], share, 1 - share)
+        is_monotone = (steps >= -rounding).all(0) | (steps <= rounding).all(0)
+    share, z = (_in_panels(value) for value in (share, z))
+    is_below_y = edges[1:] <= y_position
+    error = np.where(is_below_y[:, None], share, 1 - share)
     with np.errstate(invalid="ignore", over="ignore"):
         parts = np.einsum("kirt,ij,kjrt->rt", np.square(error), rule, z)
-        score = np.abs(parts) + np.abs(y - values(inside[None])[0])
-    return np.where(one_way & np.isfinite(score), score, np.nan)
+        score = np.abs(parts) + np.abs(y - values(y_position[None])[0])
+    return np.where(is_monotone & np.isfinite(score), score, np.nan)
 
 
 def _panel_edges(components) -> np.ndarray:
@@ -128,16 +128,16 @@ def _panel_edges(components) -> np.ndarray:
     pooled = np.concatenate(
         [components.quantile(np.full(shape, level)) for level in _PANEL_LEVELS]
     ).astype(np.float64)
-    place = np.linspace(0, len(pooled) - 1, N_PANELS + 1)
-    below = np.floor(place).astype(int)
+    position = np.linspace(0, len(pooled) - 1, N_PANELS + 1)
+    below = np.floor(position).astype(int)
     above = np.minimum(below + 1, len(pooled) - 1)
     ordered = np.partition(pooled, np.union1d(below, above), axis=0)
-    part = (place - below)[:, None, None]
-    return (1 - part) * ordered[below] + part * ordered[above]
+    fraction = (position - below)[:, None, None]
+    return (1 - fraction) * ordered[below] + fraction * ordered[above]
 
 
 def _in_panels(at_nodes: np.ndarray) -> np.ndarray:
-    """(nodes, rows, targets) -> (panels, nodes of each, rows, targets)."""
+    """Reshape (nodes, rows, targets) to (panels, nodes per panel, rows, targets)."""
     first = at_nodes[:-1].reshape(-1, DEGREE, *at_nodes.shape[1:])
     last = at_nodes[DEGREE::DEGREE]
     return np.concatenate([first, last[:, None]], axis=1)
@@ -145,9 +145,9 @@ def _in_panels(at_nodes: np.ndarray) -> np.ndarray:
 
 @cache
 def _product_rule(degree: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Lobatto nodes in [-1, 1], and the integrals of l_i l_j' of polynomials.
+    """Gauss-Lobatto nodes in [-1, 1], and the integrals of l_i l_j'.
 
-    l_i is the polynomial that is 1 at node i and 0 at the others.
+    l_i is the polynomial that is 1 at node i and 0 at the other nodes.
     """
     inner = legendre.Legendre.basis(degree).deriv().roots().real
     nodes = np.concatenate([[-1.0], np.sort(inner), [1.0]])
@@ -155,15 +155,17 @@ def _product_rule(degree: int) -> tuple[np.ndarray, np.ndarray]:
         Polynomial.fromroots(np.delete(nodes, i)) / np.prod(node - np.delete(nodes, i))
         for i, node in enumerate(nodes)
     ]
-    products = [[(one * other.deriv()).integ() for other in basis] for one in basis]
-    return nodes, np.array([[p(1.0) - p(-1.0) for p in row] for row in products])
+    products = [[(p * q.deriv()).integ() for q in basis] for p in basis]
+    return nodes, np.array(
+        [[product(1.0) - product(-1.0) for product in row] for row in products]
+    )
 
 
 def weighted_sample_crps(y, samples, weights) -> np.ndarray:
     """CRPS of a discrete distribution, (rows, targets).
 
     y : (rows, targets); samples : (points, rows, targets)
-    weights : (points,), or as the samples
+    weights : (points,), or in the shape of the samples
     """
     order = np.argsort(samples, axis=0)
     ordered = np.take_along_axis(samples, order, axis=0)

@@ -1,44 +1,45 @@
-"""Log densities of rows -> the number under which the rows are the likeliest.
+"""Estimate a scale factor by maximising the log density of rows.
 
-Pure NumPy.
+In NumPy.
 """
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-# A density that is zero to rounding, nats: what one row can cost.
+# Lower bound of a row's log density, nats: a density that is zero up to rounding.
 LOWEST = -1e4
-# The std of the logarithm of a factor before any row is seen: benchmarks/STUDY.md.
+# Std of the prior of a log factor (benchmarks/STUDY.md).
 PRIOR_STD = 0.5
 
 
 def map_factor(density, weights, low: float, high: float, outlier: float) -> float:
-    """The factor in [low, high] of the highest posterior density (MAP), given rows.
+    """Maximum a posteriori (MAP) estimate of a factor in [low, high], given rows.
 
-    Its logarithm has a Gaussian prior about 0, so that few rows need good reasons, and
-    rows that are less likely than most by ``outlier`` do not speak, so that one of them
-    does not widen all.
+    The log factor has a normal prior with mean 0, which regularises the estimate if
+    there are few rows. Log densities are clipped ``outlier`` nats below most rows, so
+    that a single outlier does not determine the factor.
 
-    density : log factor -> log density of every row, nats; weights : (rows,)
+    density : function of the log factor, returns the log density of every row, nats
+    weights : (rows,)
     outlier : nats
     """
-    least = least_density(density(0.0), weights, outlier)
+    min_density = least_density(density(0.0), weights, outlier)
 
     def loss(log_factor):
         prior = -0.5 * (log_factor / PRIOR_STD) ** 2
-        return -(weights @ np.maximum(density(log_factor), least) + prior)
+        return -(weights @ np.maximum(density(log_factor), min_density) + prior)
 
-    # Finer than rows can tell, and the same whatever the order of sums.
+    # Rounding removes the effect of the order of summation; it is below the error.
     return float(np.exp(np.round(minimise_on_grid(loss, np.log(low), np.log(high)), 3)))
 
 
 def least_density(values, weights, outlier: float) -> float:
-    """Below it a row is no less likely: ``outlier`` nats below most of the weight."""
+    """Bound for clipping log densities, ``outlier`` nats below their median."""
     return max(median(values, weights) - outlier, LOWEST)
 
 
 def without_outliers(values, weights, outlier: float) -> np.ndarray:
-    """None below ``least_density``: of two fits, other rows say which is better."""
+    """Clip at ``least_density``, so that outliers do not decide between two fits."""
     return np.maximum(values, least_density(values, weights, outlier))
 
 
@@ -49,16 +50,16 @@ def log_mean_exp(values: np.ndarray) -> np.ndarray:
 
 
 def median(values, weights) -> float:
-    """Half of the weight is at it or below."""
+    """Weighted median: half of the weight is at or below it."""
     order = np.argsort(values)
     below = np.cumsum(weights[order])
     return values[order[np.searchsorted(below, below[-1] / 2)]]
 
 
 def minimise_on_grid(loss, low: float, high: float) -> float:
-    """Where a loss is lowest, in the valley of the lowest point of a grid.
+    """Minimise a loss near the best of 25 grid points.
 
-    A mixture of sharp and wide draws has several valleys.
+    The grid is needed because a mixture of narrow and wide draws has several minima.
     """
     grid = np.linspace(low, high, 25)
     best = int(np.argmin([loss(x) for x in grid]))

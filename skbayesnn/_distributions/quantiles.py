@@ -1,8 +1,8 @@
-"""Distribution function of a Gaussian mixture, inverses of any, and intervals.
+"""Distribution function of a Gaussian mixture, quantiles of any mixture, and intervals.
 
-Components have the draws axis in front, ``(draws, rows, targets)``, and equal weights
-unless these are given, of the same shape; results are float64. For Gaussians torch does
-the arithmetic, since its error function is several times faster than SciPy's.
+Components have the shape ``(draws, rows, targets)``. They have equal weights unless
+weights of the same shape are given. Results are float64. Gaussian mixtures are computed
+with torch, whose error function is several times faster than SciPy's.
 """
 
 import math
@@ -14,13 +14,13 @@ from torch.special import ndtri
 
 INTERVAL_KINDS = ("equal_tailed", "highest_density")
 
-# Elements of one temporary, so that the few alive at once stay in a core's cache.
+# Elements of a temporary array, so that the few in use at once stay in a core's cache.
 _CHUNK = 1 << 16
-_MOST_STEPS = 200
-# A shortest interval is sought among this many, then by golden sections: the last
-# bracket is 2 / 16 * 0.618^20 < 1e-5 of the probability left outside.
-_TAILS = 16
-_SECTIONS = 20
+_MAX_STEPS = 200
+# The shortest interval is searched among this many, then by golden sections. The last
+# bracket is 2 / 16 * 0.618^20 < 1e-5 of the probability outside of the interval.
+_N_TAILS = 16
+_N_SECTIONS = 20
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _SQRT_2 = math.sqrt(2)
 _SQRT_2PI = math.sqrt(2 * math.pi)
@@ -28,7 +28,7 @@ _TINY, _EPSILON = 1e-300, 2.0**-53
 
 
 def mixture_cdf(mean, variance, y, weight=None) -> np.ndarray:
-    """F(y), (rows, targets).
+    """Distribution function F(y) of a Gaussian mixture, (rows, targets).
 
     mean, variance, weight : (draws, rows, targets); y : (rows, targets)
     """
@@ -36,7 +36,7 @@ def mixture_cdf(mean, variance, y, weight=None) -> np.ndarray:
 
 
 def mixture_quantile(mean, variance, level, weight=None) -> np.ndarray:
-    """Inverse of ``mixture_cdf``, (rows, targets).
+    """Quantile of a Gaussian mixture, the inverse of ``mixture_cdf``, (rows, targets).
 
     mean, variance, weight : (draws, rows, targets); level : float or (rows, targets),
         in (0, 1)
@@ -47,9 +47,9 @@ def mixture_quantile(mean, variance, level, weight=None) -> np.ndarray:
 def increasing_root(cdf, density, level, low, high, scale) -> np.ndarray:
     """y with cdf(y) = level, by safeguarded Newton steps on the probit scale.
 
-    cdf, density : (rows, targets) -> (rows, targets)
-    level, low, high, scale : (rows, targets); low and high enclose y, on lengths of
-        scale the functions are smooth
+    cdf, density : elementwise functions of arrays (rows, targets)
+    level, low, high, scale : (rows, targets); y is in [low, high], and the functions
+        are smooth on the length scale
     """
     shape = level.shape
     probit = ndtri(torch.tensor(level.ravel()))
@@ -67,31 +67,32 @@ def increasing_root(cdf, density, level, low, high, scale) -> np.ndarray:
 
 
 def integer_quantile(cdf, level, low, high) -> np.ndarray:
-    """The smallest whole y with cdf(y) >= level, by bisection.
+    """The smallest integer y with cdf(y) >= level, by bisection.
 
-    cdf : (rows, targets) -> (rows, targets); level, low, high : (rows, targets), the
-        latter two enclose y
+    cdf : elementwise function of arrays (rows, targets)
+    level, low, high : (rows, targets); y is in [low, high]
     """
-    # cdf(below) < level <= cdf(above), by whole numbers beyond both ends.
+    # Invariant: cdf(below) < level <= cdf(above).
     below, above = np.floor(low) - 1.0, np.ceil(high)
     while (above - below).max() > 1:
         middle = np.floor(0.5 * (below + above))
-        inside = above - below > 1
+        is_open = above - below > 1
         reached = cdf(middle) >= level
-        above = np.where(inside & reached, middle, above)
-        below = np.where(inside & ~reached, middle, below)
+        above = np.where(is_open & reached, middle, above)
+        below = np.where(is_open & ~reached, middle, below)
     return above
 
 
 def intervals(quantile: Callable, shape, coverages, kind: str) -> np.ndarray:
-    """Intervals of the given probabilities, (*shape, coverages, 2).
+    """Intervals with the given probabilities, (*shape, coverages, 2).
 
-    quantile : level in (0, 1), a float or an array of ``shape`` -> array of ``shape``
+    quantile : function of a level in (0, 1), a float or an array of ``shape``; returns
+        an array of ``shape``
     kind : one of ``INTERVAL_KINDS``
     """
     if kind not in INTERVAL_KINDS:
         options = ", ".join(map(repr, INTERVAL_KINDS))
-        raise ValueError(f"`kind` must be among {options}; got {kind!r}.")
+        raise ValueError(f"`kind` must be one of {options}; got {kind!r}.")
     result = np.empty((*shape, len(coverages), 2))
     for i, coverage in enumerate(coverages):
         tail = (1 - coverage) / 2
@@ -103,44 +104,44 @@ def intervals(quantile: Callable, shape, coverages, kind: str) -> np.ndarray:
 
 
 def _level_below_one(level):
-    """The sum of two levels, which rounding may have made one."""
+    """Clip a sum of two levels, which may have been rounded to 1."""
     return np.minimum(level, 1 - _EPSILON)
 
 
 def shortest_tail(quantile: Callable, shape, coverage: float) -> np.ndarray:
-    """Probability below the shortest interval of a coverage, of the given shape.
+    """Probability below the shortest interval with a given coverage, of this shape.
 
-    For a distribution of one mode that interval is the highest-density region; where
-    there are several, the region may fall apart, and this is the shortest that does
-    not. Never wider than the equal-tailed interval.
+    For a unimodal distribution this interval is the highest-density region. That region
+    may consist of several intervals if there are several modes; this is always a single
+    interval. It is never wider than the equal-tailed interval.
     """
 
     def width(tail):
         return quantile(_level_below_one(tail + coverage)) - quantile(tail)
 
-    step = (1 - coverage) / _TAILS
-    tails = (np.arange(_TAILS) + 0.5) * step
+    step = (1 - coverage) / _N_TAILS
+    tails = (np.arange(_N_TAILS) + 0.5) * step
     best = tails[np.argmin([width(np.full(shape, tail)) for tail in tails], axis=0)]
     low, high = np.maximum(best - step, 0.0), np.minimum(best + step, 1 - coverage)
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = width(left), width(right)
-    for _ in range(_SECTIONS):
+    for _ in range(_N_SECTIONS):
         shrink = at_left < at_right
         low, high = np.where(shrink, low, left), np.where(shrink, right, high)
-        fresh = np.where(shrink, high - _GOLDEN * (high - low), 0.0)
-        fresh = np.where(shrink, fresh, low + _GOLDEN * (high - low))
-        at_fresh = width(fresh)
-        left, right = np.where(shrink, fresh, right), np.where(shrink, left, fresh)
+        new = np.where(shrink, high - _GOLDEN * (high - low), 0.0)
+        new = np.where(shrink, new, low + _GOLDEN * (high - low))
+        at_new = width(new)
+        left, right = np.where(shrink, new, right), np.where(shrink, left, new)
         at_left, at_right = (
-            np.where(shrink, at_fresh, at_right),
-            np.where(shrink, at_left, at_fresh),
+            np.where(shrink, at_new, at_right),
+            np.where(shrink, at_left, at_new),
         )
-    found, central = 0.5 * (low + high), (1 - coverage) / 2
-    return np.where(width(found) <= width(central), found, central)
+    shortest, central = 0.5 * (low + high), (1 - coverage) / 2
+    return np.where(width(shortest) <= width(central), shortest, central)
 
 
 def _mean(values, weight):
-    """Over the components, (components, columns) -> (columns,)."""
+    """Weighted mean over the components of values (components, columns)."""
     return values.mean(0) if weight is None else (weight * values).sum(0)
 
 
@@ -150,10 +151,10 @@ def _cdf(mean, std, y, weight):
 
 
 def _quantile(mean, std, level, weight):
-    """The root of probit F(y) - probit level: of one Gaussian, a straight line.
+    """The root of probit F(y) - probit level, which is linear for a single Gaussian.
 
-    The smallest and the largest of the components' own quantiles enclose it. Levels
-    above a half are taken from the other end, where F has more digits.
+    It lies between the smallest and the largest quantile of the components. Levels
+    above 0.5 are computed for the mirrored distribution, where F has more digits.
     """
     above = level > 0.5
     mean = torch.where(above, -mean, mean)
@@ -167,8 +168,8 @@ def _quantile(mean, std, level, weight):
         density = _mean(density, weight) * _SQRT_2
         return reached - probit, density * torch.exp(0.5 * reached * reached)
 
-    ends = mean + std * probit
-    low, high = ends.min(0).values, ends.max(0).values
+    quantiles = mean + std * probit
+    low, high = quantiles.min(0).values, quantiles.max(0).values
     centre = _mean(mean, weight)
     spread = _mean(std.square() + (mean - centre).square(), weight).sqrt()
     start = (centre + spread * probit).clamp(low, high)
@@ -177,37 +178,42 @@ def _quantile(mean, std, level, weight):
 
 
 def _root(function: Callable, low, high, start, scale):
-    """Newton's method inside of a bracket, a root per column.
+    """Newton's method within a bracket, one root per column.
 
-    ``function`` gives value and slope, and rises from negative at ``low`` to positive
-    at ``high``; it is smooth on lengths of ``scale``. A step that leaves the bracket,
-    or follows one that did not halve the value, is replaced by bisection. What is left
-    after a step of Newton's is of the order of its square.
+    ``function`` returns value and slope. It increases from negative at ``low`` to
+    positive at ``high`` and is smooth on the length ``scale``. A step that leaves the
+    bracket, or follows a step that did not halve the value, is replaced by bisection.
+    The error after a Newton step is of the order of the square of the step.
     """
-    point, before = start, torch.full_like(start, torch.inf)
+    point, previous = start, torch.full_like(start, torch.inf)
     done = torch.zeros_like(start, dtype=torch.bool)
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         value, slope = function(point)
         low = torch.where(value < 0, point, low)
         high = torch.where(value < 0, high, point)
         newton = point - value / slope
-        good = (low <= newton) & (newton <= high) & (value.abs() <= 0.5 * before)
-        following = torch.where(good, newton, 0.5 * (low + high))
-        moved, before = (following - point).abs(), value.abs()
-        point = torch.where(done, point, following)
-        done |= moved <= torch.where(good, 1e-6, 1e-12) * scale + 1e-15 * point.abs()
+        accepts_newton = (
+            (low <= newton) & (newton <= high) & (value.abs() <= 0.5 * previous)
+        )
+        next_point = torch.where(accepts_newton, newton, 0.5 * (low + high))
+        step, previous = (next_point - point).abs(), value.abs()
+        point = torch.where(done, point, next_point)
+        done |= (
+            step
+            <= torch.where(accepts_newton, 1e-6, 1e-12) * scale + 1e-15 * point.abs()
+        )
         if done.all():
             break
     return point
 
 
 def _by_columns(function, mean, variance, per_row, weight) -> np.ndarray:
-    """``function(mean, std, per_row, weight)`` of a few columns at a time.
+    """Apply ``function(mean, std, per_row, weight)`` to chunks of columns.
 
-    Columns are rows x targets.
+    A column is a pair of row and target.
 
-    mean, variance, weight : (draws, rows, targets), the weight or None
-    per_row : broadcast to (rows, targets)
+    mean, variance, weight : (draws, rows, targets); weight may be None
+    per_row : can be broadcast to (rows, targets)
     """
     n_draws, *shape = mean.shape
     mean, variance, weight = (
@@ -223,12 +229,10 @@ def _by_columns(function, mean, variance, per_row, weight) -> np.ndarray:
     for start in range(0, len(per_row), step):
         columns = slice(start, start + step)
         std = variance[:, columns].double().sqrt()
-        share = None if weight is None else _normalised(weight[:, columns].double())
+        share = None if weight is None else weight[:, columns].double()
+        if share is not None:
+            share = share / share.sum(0)
         result[columns] = function(
             mean[:, columns].double(), std, per_row[columns], share
         )
     return result.numpy().reshape(shape)
-
-
-def _normalised(weight):
-    return weight / weight.sum(0)

@@ -1,1 +1,1 @@
-"""The engine: noise, objective, training, posterior, predictive."""
+"""The engine: random numbers, objective, training and posterior predictions."""

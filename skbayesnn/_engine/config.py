@@ -1,6 +1,7 @@
-"""The configuration of a program: what its members share, and what may differ.
+"""The configuration of a training: shared settings and per-member parameters.
 
-Also hooks, which are called during the training.
+Also the hooks that are called during the training. A *program* trains several networks,
+its *members*, as one batch of tensors.
 """
 
 import math
@@ -19,16 +20,16 @@ from skbayesnn._networks import Network
 
 
 class Hook:
-    """Told about the training of a program; each method does nothing by default."""
+    """Callback of the training of a program; the methods do nothing by default."""
 
     def epoch_end(self, n_done: int, posterior: Posterior) -> None:
-        """After ``n_done`` epochs.
+        """Called after ``n_done`` epochs.
 
-        posterior : views of what is in training: clone what is to be kept
+        posterior : views of the parameters in training; clone what you keep
         """
 
     def training_end(self, posterior: Posterior) -> Posterior:
-        """The posterior to go on with, by default the trained one."""
+        """Return the posterior to continue with, by default the trained one."""
         return posterior
 
 
@@ -41,8 +42,9 @@ RowsOfBatch = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
 def kl_weight(weighting: str, batch: int, n_batches: int) -> float:
     """Weight of the KL in the loss of batch ``batch`` of an epoch; its mean is one.
 
-    "uniform", or "geometric" [BBB15 eq. 9]: the first batches of an epoch are led by
-    the prior, the later ones by the data, 2^(B - i) / (2^B - 1) of B, i from 1.
+    "uniform", or "geometric" [BBB15 eq. 9]: the prior dominates the first batches of an
+    epoch, the data the later ones. Batch i of B, i from 1, has the share
+    2^(B - i) / (2^B - 1) of the KL.
     """
     if weighting == "uniform":
         return 1.0
@@ -51,46 +53,47 @@ def kl_weight(weighting: str, batch: int, n_batches: int) -> float:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """What the members of one program share.
+    """Settings that all members of one program share.
 
     Parameters
     ----------
     network, likelihood : Network, Likelihood
     n_batches : int
-        Equal batches that an epoch is cut into.
+        Number of equal batches per epoch.
     learning_rate : float
-        Adam's step size at the start.
+        Adam's initial step size.
     cosine : bool
-        Whether it decays to zero along half a cosine over a member's epochs.
+        Whether the step size decays to zero along half a cosine over a member's epochs.
     patience : int or None
-        Epochs without improvement of the validation score (by more than ``tol``)
-        after which a member stops; None: no early stopping.
+        A member stops after this many epochs without an improvement of its validation
+        score by more than ``tol``. None: no early stopping.
     tol : float
     keep_interrupted : bool
-        Whether a KeyboardInterrupt ends the training instead of passing through.
+        Whether a KeyboardInterrupt ends the training and keeps the weights. If False,
+        it is raised.
     horizon : int or None
-        Steps that count as a whole training for the warm-ups; by default those of
-        a member's epochs.
+        Number of steps that the warm-ups count as the whole training. None: the steps
+        of a member's epochs.
     prior : str
         A key of ``PRIORS``.
     kl_weighting : {"uniform", "geometric"}
-        How the KL is spread over the batches of an epoch.
+        Distribution of the KL over the batches of an epoch.
     kl_warm_up : float in [0, 1]
         Share of the training over which the KL's weight rises from 0 to 1.
     gradient : str
         A key of ``DATA_GRADIENTS``.
     n_training_draws : int
-        Draws of the noise in every step, whose gradients are averaged.
+        Draws of the weights per step. Their gradients are averaged.
     perturbed : bool
-        Whether every member has its own noise on the rows.
+        Whether every member is trained on its own row perturbation.
     variance_source : {"residuals", "held_out", "training"}
-        What makes a learned noise anew once the weights are trained: residuals of the
-        training rows, where that is for them to say; rows without which an estimator
-        has other networks trained; or nothing.
+        How a learned observation noise variance is estimated after the training: from
+        the residuals of the training rows, where they are suitable; from held-out rows,
+        by the estimator; or not again.
     dtype : torch.dtype
-        Precision of the training.
+        Floating-point type of the training.
     hooks : tuple of callable
-        Each makes a :class:`~skbayesnn._engine.config.Hook` for a program.
+        Each returns a :class:`~skbayesnn._engine.config.Hook` for a program.
     """
 
     network: Network
@@ -114,11 +117,11 @@ class TrainingConfig:
 
     @property
     def asks_residuals(self) -> bool:
-        """Whether residuals may make the noise anew, of whatever rows.
+        """Whether the observation noise variance is estimated from the residuals.
 
-        Where q's width is given; where the training ends with the weights at their
-        mode, as it does not with early stopping; and where the rows are all that were
-        seen, and bear no noise of the members' own.
+        This requires that the width of q is given, that the training ends at the mode
+        of the weights (so no early stopping), that the rows are all rows seen so far,
+        and that the rows are not perturbed.
         """
         return (
             self.variance_source == "residuals"
@@ -129,11 +132,11 @@ class TrainingConfig:
         )
 
     def batch_rows(self, n_rows):
-        """Rows of a batch of ``n_rows``, a number or an array."""
+        """Rows per batch, given the number of rows (an int or an array)."""
         return -(-n_rows // self.n_batches)
 
     def kl_weight_at(self, batch: int, progress: float) -> float:
-        """Weight of the KL in one batch, after a share ``progress`` of the training."""
+        """Weight of the KL in one batch after a share ``progress`` of the training."""
         weight = kl_weight(self.kl_weighting, batch, self.n_batches)
         if progress >= self.kl_warm_up:
             return weight
@@ -148,23 +151,24 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class MemberParams:
-    """What may differ between the members of one program.
+    """Parameters that may differ between the members of one program.
 
     Parameters
     ----------
     seeds : ndarray of shape (members,), int
     keep : ndarray of shape (groups, members)
+        Keep probability p = 1 - dropout of each parameter group.
     prior : list of dict of ndarray
-        Per group the fields of the prior, (members, ...) each.
+        Fields of the prior of each parameter group, (members, ...) each.
     tau : ndarray of shape (members, targets)
-        Precision in the network's scale: given, or where learning starts.
-    statistics : ndarray of shape (members, numbers)
-        What the likelihood has said of the training rows.
+        Precision in the network's scale: given, or the initial value if it is learned.
+    statistics : ndarray of shape (members, statistics)
+        The likelihood's ``statistics`` of the training rows.
     n_epochs : ndarray of shape (members,), int
-        After which a member's training ends, whatever the others do.
+        Number of epochs of each member.
     learns_noise : ndarray of shape (members,), bool
-        Whether the likelihood's parameters are learned with the weights, where the
-        likelihood has some; else they stay where they start.
+        Whether the likelihood's parameters are learned with the weights. If False, they
+        keep their initial values.
     """
 
     seeds: np.ndarray
@@ -177,7 +181,7 @@ class MemberParams:
 
     @classmethod
     def concatenate(cls, parts: "list[MemberParams]") -> "MemberParams":
-        """All members of the parts, one after the other."""
+        """Concatenate the members of several parts."""
         by_member = {
             field.name: np.concatenate([getattr(part, field.name) for part in parts])
             for field in fields(cls)
@@ -187,46 +191,49 @@ class MemberParams:
             keep=np.concatenate([part.keep for part in parts], axis=1),
             prior=[
                 {
-                    name: np.concatenate([of_part[name] for of_part in of_parts])
-                    for name in of_parts[0]
+                    name: np.concatenate(
+                        [fields_of_part[name] for fields_of_part in fields_of_group]
+                    )
+                    for name in fields_of_group[0]
                 }
-                for of_parts in zip(*(part.prior for part in parts), strict=True)
+                for fields_of_group in zip(*(part.prior for part in parts), strict=True)
             ],
             **by_member,
         )
 
     def select(self, index: np.ndarray) -> "MemberParams":
-        """Some of the members, by index; the same one several times, if asked for."""
+        """Select members by index; an index may occur several times."""
         by_member = {
             field.name: getattr(self, field.name)[index]
             for field in fields(self)
             if field.name not in ("keep", "prior")
         }
         prior = [
-            {name: values[index] for name, values in of_layer.items()}
-            for of_layer in self.prior
+            {name: values[index] for name, values in group_fields.items()}
+            for group_fields in self.prior
         ]
         return MemberParams(keep=self.keep[:, index], prior=prior, **by_member)
 
 
 class Rows(Protocol):
-    """The training rows of every member, on the device."""
+    """The training and validation rows of every member, on the device."""
 
     n_rows: np.ndarray  # (members,), int
-    mean_weight: torch.Tensor  # (members,), of these rows
-    total_weight: torch.Tensor  # (members,), of all rows that count as seen
+    mean_weight: torch.Tensor  # (members,), mean weight of these rows
+    total_weight: torch.Tensor  # (members,), total weight of all rows seen so far
 
     @property
     def weights(self) -> torch.Tensor | None:
-        """(members or 1, most rows of a member), or None where all are one."""
+        """Row weights, (members or 1, most rows of a member), or None if all are 1."""
 
     def batches(self, order: torch.Tensor, size: int) -> Iterator[RowsOfBatch]:
-        """Inputs, y and weights of ``size`` rows after the other.
+        """Iterate over batches of ``size`` rows: inputs, y and weights.
 
-        order : (members or 1, rows of all batches), each in range of the member's rows
+        order : (members or 1, rows of all batches), row indices of each member
         """
 
     def validation(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Held-out rows, all of them: inputs, y, weights; zero where a member has
-        fewer than others.
+        """Inputs, y and weights of all validation rows.
+
+        Members with fewer rows than others are padded with rows of weight zero.
         """

@@ -13,7 +13,7 @@ import torch
 
 from skbayesnn._engine.config import MemberParams, TrainingConfig
 from skbayesnn._engine.objective import Batch
-from skbayesnn._engine.step import Step, StepNumbers
+from skbayesnn._engine.step import Step, StepValues
 from skbayesnn._engine.training_random import PaddedRandom, TrainingRandom
 from skbayesnn._families import RandomSource
 
@@ -23,58 +23,60 @@ Request = tuple[Callable[..., torch.Tensor], tuple]
 
 
 class _Requests:
-    """What is asked of a noise: passed on, noted, or answered from before."""
+    """Pass the requests for random numbers to a :class:`RecordedRandom`.
 
-    def __init__(self, noise: RandomSource, replayed: "RecordedRandom"):
-        self._noise, self._replayed = noise, replayed
+    The methods are documented in ``RandomSource``.
+    """
+
+    def __init__(self, source: RandomSource, recorder: "RecordedRandom"):
+        self._source, self._recorder = source, recorder
 
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
-        """See ``RandomSource``, as all that follow."""
-        return self._replayed.answer(self._noise.bernoulli, probability, *shape)
+        return self._recorder.answer(self._source.bernoulli, probability, *shape)
 
     def normal(self, *shape: int) -> torch.Tensor:
-        return self._replayed.answer(self._noise.normal, *shape)
+        return self._recorder.answer(self._source.normal, *shape)
 
     def uniform(self, *shape: int) -> torch.Tensor:
-        return self._replayed.answer(self._noise.uniform, *shape)
+        return self._recorder.answer(self._source.uniform, *shape)
 
     @property
-    def of_weights(self) -> "_Requests":
-        return _Requests(self._noise.of_weights, self._replayed)
+    def shared_by_rows(self) -> "_Requests":
+        return _Requests(self._source.shared_by_rows, self._recorder)
 
 
 class RecordedRandom(_Requests):
-    """The noise of steps that ask for the same, each in the same order.
+    """Random numbers for steps that all make the same requests in the same order.
 
-    What one step has asked for can be made for another one beforehand, and always into
-    the same memory: there a captured step looks for it.
+    The requests of one step are recorded. Their values for another step can then be
+    generated in advance, always into the same memory, where a captured step reads them.
 
     Parameters
     ----------
-    noise : TrainingRandom or PaddedRandom
-        Where the numbers come from.
+    source : TrainingRandom or PaddedRandom
+        Generates the numbers.
     """
 
-    def __init__(self, noise: TrainingRandom | PaddedRandom):
-        super().__init__(noise, self)
-        self._noise: TrainingRandom | PaddedRandom = noise
+    def __init__(self, source: TrainingRandom | PaddedRandom):
+        super().__init__(source, self)
+        self._source: TrainingRandom | PaddedRandom = source
         self._requests: list[Request] = []
         self._values: list[torch.Tensor] = []
         self._recording = False
-        self._answers: Iterator[torch.Tensor] | None = None
+        self._replay_values: Iterator[torch.Tensor] | None = None
 
     def start_epoch(self, epoch: int, n_steps: int = 1) -> None:
-        self._noise.start_epoch(epoch, n_steps)
+        self._source.start_epoch(epoch, n_steps)
 
     def next_step(self) -> None:
-        self._noise.next_step()
+        self._source.next_step()
 
     def order(self, n_rows, n_batches: int) -> torch.Tensor:
-        return self._noise.order(n_rows, n_batches)
+        return self._source.order(n_rows, n_batches)
 
     @contextmanager
     def recorded(self):
-        """What a step asks for is noted, in place of what has been."""
+        """Within this context, record the requests of a step."""
         self._requests, self._recording = [], True
         try:
             yield
@@ -82,49 +84,54 @@ class RecordedRandom(_Requests):
             self._recording = False
 
     def prepare(self) -> None:
-        """Make what was noted for the step that comes."""
-        values = [request(*asked) for request, asked in self._requests]
+        """Generate the recorded requests for the next step."""
+        values = [request(*arguments) for request, arguments in self._requests]
         if not self._values:
             self._values = [torch.empty_like(value) for value in values]
-        for there, value in zip(self._values, values, strict=True):
-            there.copy_(value)
+        for buffer, value in zip(self._values, values, strict=True):
+            buffer.copy_(value)
 
     @contextmanager
     def replayed(self):
-        """What a step asks for is what has been prepared."""
-        self._answers = iter(self._values)
+        """Within this context, return the prepared values."""
+        self._replay_values = iter(self._values)
         try:
             yield
         finally:
-            self._answers = None
+            self._replay_values = None
 
-    def answer(self, request: Callable[..., torch.Tensor], *asked) -> torch.Tensor:
-        """Of one request."""
-        if self._answers is not None:
-            return next(self._answers)
+    def answer(self, request: Callable[..., torch.Tensor], *arguments) -> torch.Tensor:
+        """Return the numbers of one request."""
+        if self._replay_values is not None:
+            return next(self._replay_values)
         if self._recording:
-            self._requests.append((request, asked))
-        return request(*asked)
+            self._requests.append((request, arguments))
+        return request(*arguments)
 
 
 # ---- captured steps
 
-# Steps before the capture, in which libraries and caches are made ready; what the last
-# of them asks of the noise is what all steps ask for.
+# Steps before the capture, which initialise libraries and caches. The random-number
+# requests of the last warm-up step are repeated in every later step.
 _WARM_UP = 3
-# A capture takes as long as some steps do.
+# With fewer steps, the capture costs more than it gains.
 _FEWEST_STEPS = 50
 
 
 def step_class(
-    plan: TrainingConfig, members: MemberParams, device: torch.device
+    config: TrainingConfig, members: MemberParams, device: torch.device
 ) -> type[Step]:
-    """The fastest step: captured where the steps are many and all alike.
+    """The fastest class of steps: captured, on a GPU, if there are many steps.
 
-    Other gradients than the pathwise one ask for second derivatives or many draws.
+    Only the pathwise gradient is captured; the others take second derivatives or many
+    draws.
     """
-    n_steps = int(members.n_epochs.max()) * plan.n_batches
-    if device.type != "cuda" or plan.gradient != "pathwise" or n_steps < _FEWEST_STEPS:
+    n_steps = int(members.n_epochs.max()) * config.n_batches
+    if (
+        device.type != "cuda"
+        or config.gradient != "pathwise"
+        or n_steps < _FEWEST_STEPS
+    ):
         return Step
     return CudaGraphStep
 
@@ -132,54 +139,54 @@ def step_class(
 class CudaGraphStep(Step):
     """:class:`Step` as a CUDA graph.
 
-    What differs from step to step is copied to where the graph looks for it: the batch,
-    the schedule's numbers, and the noise, which is made outside.
+    Everything that differs between steps is copied to the memory that the graph reads:
+    the batch, the values of the schedule, and the random numbers.
     """
 
-    noise: RecordedRandom
-    # What the graph sees of every step.
-    _batch: Batch
-    _step_numbers: StepNumbers
+    random: RecordedRandom
+    # Memory that the graph reads.
+    _graph_batch: Batch
+    _graph_values: StepValues
 
     def __init__(self, *args):
         super().__init__(*args)
         self._graph = Graph(self.parameters.values.device)
 
-    def _noise_of(self, *args):
-        return RecordedRandom(super()._noise_of(*args))
+    def _random_source(self, *args):
+        return RecordedRandom(super()._random_source(*args))
 
-    def _move(self, batch: Batch, numbers: StepNumbers) -> torch.Tensor:
+    def _move(self, batch: Batch, step_values: StepValues) -> torch.Tensor:
         if self._n_done == 0:
-            self._batch, self._step_numbers = _own(batch), _own(numbers)
-        inputs = (*self._batch, *self._step_numbers)
-        for there, value in zip(inputs, (*batch, *numbers), strict=True):
-            if there is not None and value is not None:
-                there.copy_(value)
+            self._graph_batch, self._graph_values = _clone(batch), _clone(step_values)
+        inputs = (*self._graph_batch, *self._graph_values)
+        for buffer, value in zip(inputs, (*batch, *step_values), strict=True):
+            if buffer is not None and value is not None:
+                buffer.copy_(value)
         if self._n_done < _WARM_UP:
             return self._graph.warm_up(self._recorded)
-        self.noise.prepare()
+        self.random.prepare()
         if self._n_done == _WARM_UP:
             self._graph.capture(self._replayed)
         return self._graph.replay()
 
     def _recorded(self) -> torch.Tensor:
-        with self.noise.recorded():
-            return super()._move(self._batch, self._step_numbers)
+        with self.random.recorded():
+            return super()._move(self._graph_batch, self._graph_values)
 
     def _replayed(self) -> torch.Tensor:
-        with self.noise.replayed():
-            return super()._move(self._batch, self._step_numbers)
+        with self.random.replayed():
+            return super()._move(self._graph_batch, self._graph_values)
 
 
-def _own(values):
-    """Named tensors, or None, in memory of their own."""
+def _clone(values):
+    """Copy a named tuple of tensors or None."""
     return type(values)(*(None if value is None else value.clone() for value in values))
 
 
 class Graph:
-    """What a function without arguments launches on a GPU, on a stream of its own.
+    """CUDA graph of a function without arguments, on its own stream.
 
-    Other threads may use other GPUs meanwhile.
+    Other threads may use other GPUs during the capture.
     """
 
     def __init__(self, device: torch.device):
@@ -187,29 +194,29 @@ class Graph:
         self._graph = torch.cuda.CUDAGraph()
 
     def warm_up(self, function: Callable[[], torch.Tensor]) -> torch.Tensor:
-        """Call the function, as it is."""
-        before = torch.cuda.current_stream(self._stream.device)
-        self._stream.wait_stream(before)
+        """Call the function without capturing it."""
+        current = torch.cuda.current_stream(self._stream.device)
+        self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
             value = function()
-        before.wait_stream(self._stream)
+        current.wait_stream(self._stream)
         return value
 
     def capture(self, function: Callable[[], torch.Tensor]) -> None:
-        """Note what it launches, which is not done yet."""
+        """Capture the kernels of the function without running them."""
         self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
         with torch.cuda.stream(self._stream):
             self._graph.capture_begin(capture_error_mode="thread_local")
             try:
                 self._value = function()
             except BaseException:
-                # The end of a capture that went wrong is an error of its own.
+                # Ending a failed capture raises an error, too.
                 with contextlib.suppress(RuntimeError):
                     self._graph.capture_end()
                 raise
             self._graph.capture_end()
 
     def replay(self) -> torch.Tensor:
-        """Do it; returns a copy of the function's value."""
+        """Run the graph; return a copy of the function's value."""
         self._graph.replay()
         return self._value.clone()

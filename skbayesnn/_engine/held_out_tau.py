@@ -1,22 +1,22 @@
-"""The noise of y that ensembles are trained under, estimated on held-out rows.
+"""Estimate the noise precision tau of anchored ensembles on held-out rows.
 
-A member that is fitted to y with noise of its own (`_inference/perturbation.py`) needs
-tau in its training. Learned with the weights by eq. 1, 1 / tau is the mean square of y
-less the member's function. That residual holds a share gamma / N of the member's own
-noise, with gamma the effective number of parameters. Where that is near N, as under a
-wide prior, any tau reproduces itself.
+A member that is fitted to perturbed y (`RowPerturbation`) needs tau in its training. If
+tau is learned with the weights by eq. 1, 1 / tau is the mean squared residual of the
+member. A share gamma / N of the member's perturbation is in that residual, with gamma
+the effective number of parameters. If gamma is near N, as under a wide prior, any tau
+reproduces itself.
 
-Instead, ensembles are trained without some rows. Their tau starts at 1 / variance of y
-and follows, step by step, an estimate by these rows, which maximises
+Instead, ensembles are trained without the held-out rows. Their tau starts at
+1 / variance of y and moves stepwise towards an estimate on these rows, which maximises
 
       sum_n w_n max(log N(y_n; mean_t f_tn, var_t f_tn + s^2 v_n), c) + log s
 
-in the factor s on the standard deviation. f_tn is the function of network t at row n,
-v_n the variance of the noise so far, and c is 30 nats below most rows. The functions of
-an ensemble are few and nearly normal, so that a normal distribution stands for their
-mixture. Where their spread explains the residuals by itself, the noise would be zero:
-log s, a gamma prior, keeps it about one standard error above [Chung et al. 2013, "A
-nondegenerate penalized likelihood estimator for variance parameters in multilevel
+in the factor s on the standard deviation. f_tn is the output of network t at row n, v_n
+the present noise variance, and c is 30 nats below most rows. An ensemble has few,
+nearly normal outputs, so a normal distribution replaces their mixture. If the spread of
+the outputs alone explains the residuals, the estimated noise would be zero. The term
+log s, a gamma prior, keeps it about one standard error above zero [Chung et al. 2013,
+"A nondegenerate penalized likelihood estimator for variance parameters in multilevel
 models", Psychometrika 78].
 """
 
@@ -36,30 +36,30 @@ from skbayesnn._engine.config import Hook, Rows
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.training import validation_draws
 
-# Shares of the training between which tau follows the estimate, and how often in all of
-# it. Before, the networks are still near their anchors.
-_FIRST, _LAST, _UPDATES = 0.2, 0.75, 20
-# Of a step of log s: the share of the way to the estimate, and the most.
-_SHARE, _LARGEST = 0.5, np.log(2.0)
-# The range of factors, and by how many nats a row is an outlier.
+# tau is updated between these shares of the training, at a rate of this many updates
+# per training. Earlier, the networks are still near their anchors.
+_START, _END, _N_UPDATES = 0.2, 0.75, 20
+# A step of log s: share of the distance to the estimate, and the largest step.
+_STEP_SHARE, _MAX_STEP = 0.5, np.log(2.0)
+# Range of the factor s, and the number of nats below most rows that is an outlier.
 _FACTORS, _OUTLIER = (1e-4, 1e4), 30.0
 
 
 def likeliest_level(
     draws: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The level of the noise, as held-out rows have it.
+    """Estimate the level of the noise variance on held-out rows.
 
-    draws : residuals, noise variances and levels, (rows, 3, draws, targets), as of the
-        ``held_out_draws`` of a Gaussian likelihood; the draws are those of all networks
+    draws : residuals, noise variances and levels of the draws of all networks,
+        (rows, 3, draws, targets); the ``held_out_draws`` of a Gaussian likelihood
     weights : (rows,)
-    returns : log densities (rows, targets), nats, bounded for outliers; and the log of
+    returns : log densities (rows, targets), nats, clipped for outliers; and the log of
         the level, a variance, (targets,)
     """
     densities, levels = [], []
-    for residual, variance, level in draws.transpose(3, 1, 2, 0):
-        log_level = np.average(np.log(level[0]), weights=weights)
-        at_level = (variance / level).mean(0) * np.exp(log_level)
+    for residual, variance, noise_level in draws.transpose(3, 1, 2, 0):
+        log_level = np.average(np.log(noise_level[0]), weights=weights)
+        at_level = (variance / noise_level).mean(0) * np.exp(log_level)
         density = partial(
             _log_density, np.square(residual.mean(0)), residual.var(0), at_level
         )
@@ -69,25 +69,27 @@ def likeliest_level(
     return np.stack(densities, axis=1), np.array(levels)
 
 
-def _log_density(squares, of_draws, of_noise, log_factor: float) -> np.ndarray:
-    """Of every row, with the std of the noise times a factor, (rows,)."""
-    variance = of_draws + of_noise * np.exp(2 * log_factor)
+def _log_density(
+    squares, draw_variance, noise_variance, log_factor: float
+) -> np.ndarray:
+    """Log density of every row with the noise std times a factor, (rows,)."""
+    variance = draw_variance + noise_variance * np.exp(2 * log_factor)
     return -0.5 * (squares / variance + np.log(2 * np.pi * variance))
 
 
 def _log_factor(density, weights) -> float:
-    """log s of the highest density of the rows and the prior."""
+    """The log s that maximises the density of the rows and the prior."""
     least = least_density(density(0.0), weights, _OUTLIER)
 
     def loss(log_factor):
         return -(weights @ np.maximum(density(log_factor), least) + log_factor)
 
-    # Finer than rows can tell, and the same whatever the order of sums.
+    # Rounding removes the effect of the order of summation; it is below the error.
     return float(np.round(minimise_on_grid(loss, *np.log(_FACTORS)), 2))
 
 
 def draws_together(networks: np.ndarray) -> np.ndarray:
-    """The ``held_out_draws`` of networks at the same rows, one after the other.
+    """Concatenate the ``held_out_draws`` of networks at the same rows.
 
     networks : (networks, rows, fields, draws, ...), or one network's (1, rows, ...)
     returns : (rows, fields, networks * draws, ...)
@@ -96,7 +98,7 @@ def draws_together(networks: np.ndarray) -> np.ndarray:
 
 
 def finite(draws: np.ndarray) -> np.ndarray:
-    """Without the draws of networks that have diverged in any fold.
+    """Remove the draws of networks that have diverged in any fold.
 
     draws : (rows, fields, draws, targets)
     """
@@ -105,14 +107,14 @@ def finite(draws: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Networks that estimate one tau.
+    """Networks that share one tau.
 
     Parameters
     ----------
     members : ndarray of shape (folds, networks), int
-        Their numbers in the program. Those of a fold have the same validation rows.
+        Member indices in the program. The members of a fold share validation rows.
     n_epochs : int
-        Of their training.
+        Number of epochs of their training.
     """
 
     members: np.ndarray
@@ -120,16 +122,16 @@ class Ensemble:
 
 
 class TauOfHeldOut(Hook):
-    """Lets the tau of ensembles in training follow what their held-out rows estimate.
+    """Hook that updates the tau of ensembles by the estimate on held-out rows.
 
     Parameters
     ----------
     rows : Rows
     ensembles : sequence of Ensemble
     n_draws : int
-        Of each network, where its weights are random.
+        Draws per network, if its weights are random.
     least_tau : ndarray of shape (members, targets)
-        Below which tau does not fall: 1 / variance of y.
+        Lower bound of tau, 1 / variance of y.
     """
 
     def __init__(
@@ -143,19 +145,22 @@ class TauOfHeldOut(Hook):
         self._least_log_tau = np.log(least_tau)
 
     def epoch_end(self, n_done, posterior):
-        """Each ensemble at its own times."""
-        due = [one for one in self._ensembles if _is_due(n_done, one.n_epochs)]
-        if not due:
+        due_ensembles = [e for e in self._ensembles if _is_due(n_done, e.n_epochs)]
+        if not due_ensembles:
             return
-        parts = [one.members.ravel() for one in due]
+        parts = [ensemble.members.ravel() for ensemble in due_ensembles]
         weights = self._rows.validation()[2].double().cpu().numpy()
-        found = validation_draws(posterior, self._rows, self._n_draws, parts)
-        for one, members, values in zip(due, parts, found, strict=True):
-            by_fold = values.cpu().double().numpy()
-            by_fold = by_fold.reshape(*one.members.shape, *values.shape[1:])
+        draws_by_ensemble = validation_draws(
+            posterior, self._rows, self._n_draws, parts
+        )
+        for ensemble, members, outputs in zip(
+            due_ensembles, parts, draws_by_ensemble, strict=True
+        ):
+            by_fold = outputs.cpu().double().numpy()
+            by_fold = by_fold.reshape(*ensemble.members.shape, *outputs.shape[1:])
             draws = np.concatenate([draws_together(fold) for fold in by_fold])
-            of_folds = weights[one.members[:, 0] if len(weights) > 1 else [0]]
-            self._follow(posterior, members, draws, of_folds.ravel())
+            fold_weights = weights[ensemble.members[:, 0] if len(weights) > 1 else [0]]
+            self._follow(posterior, members, draws, fold_weights.ravel())
 
     def _follow(self, posterior: Posterior, members, draws, weights) -> None:
         draws = finite(draws)
@@ -164,13 +169,13 @@ class TauOfHeldOut(Hook):
         params = posterior.likelihood_params
         index = torch.as_tensor(members, device=posterior.device)
         log_tau = params["log_tau"][index[0]].double().cpu().numpy()
-        way = 0.5 * (likeliest_level(draws, weights)[1] + log_tau)
-        log_tau = log_tau - 2 * np.clip(_SHARE * way, -_LARGEST, _LARGEST)
-        moved = np.maximum(log_tau, self._least_log_tau[members])
-        params["log_tau"][index] = torch.as_tensor(moved).to(params["log_tau"])
+        log_factor = 0.5 * (likeliest_level(draws, weights)[1] + log_tau)
+        log_tau = log_tau - 2 * np.clip(_STEP_SHARE * log_factor, -_MAX_STEP, _MAX_STEP)
+        bounded = np.maximum(log_tau, self._least_log_tau[members])
+        params["log_tau"][index] = torch.as_tensor(bounded).to(params["log_tau"])
 
 
 def _is_due(n_done: int, n_epochs: int) -> bool:
-    """Whether tau moves after so many epochs."""
-    apart = max(1, n_epochs // _UPDATES)
-    return n_done % apart == 0 and _FIRST * n_epochs <= n_done <= _LAST * n_epochs
+    """Whether tau is updated after ``n_done`` epochs."""
+    interval = max(1, n_epochs // _N_UPDATES)
+    return n_done % interval == 0 and _START * n_epochs <= n_done <= _END * n_epochs

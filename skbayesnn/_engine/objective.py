@@ -1,21 +1,21 @@
 """The objective of the training, and its gradients.
 
-For one network with row weights w_n, N = sum w_n (design equations):
+For one network with row weights w_n and N = sum w_n:
 
 (1)  F = sum_n w_n E_q[-log p(y_n | f(x_n))] + KL(q || p)     nats; -F is the ELBO
-(2)  mini-batch S of M out of R rows: the sum becomes (R / M) sum over S, so that
+(2)  for a mini-batch S of M out of R rows, the sum becomes (R / M) sum over S:
      F / N = (1 / M) sum_S w_n nll_n / (mean weight) + KL / N               (unbiased)
 (3)  with a given tau: F / (N tau) = (1/M) sum 1/2 ||y - f||^2 + KL / (N tau) + const
 (4)  dropout: KL / (N tau) = lambda ||M||^2 + ...,  lambda = p l^2 / (2 N tau)
 
-The training minimises F / (N tau), or F / N where tau is learned and part of F. Then
+The training minimises F / (N tau), or F / N if tau is learned and part of F. Then
 gradients are of order one in any unit of y, and members do not interact.
 
 Gradients of the expected negative log-likelihood are computed in three ways [Gal16
 3.1]. Each takes the objective, the posterior, a batch and its random numbers. It
-returns eq. 1 and 2 before the mean over rows, nats, (members, batch rows), and the
-gradients of ``scale * nll`` summed over members, for all parameters of the layers and
-of the likelihood. All run without autograd.
+returns the nll of eq. 2 before the mean over rows, nats, (members, batch rows), and the
+gradients of ``scale * nll``, summed over members, with respect to all parameters of
+the layers and of the likelihood. Call them without autograd.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,13 +45,13 @@ class Objective:
     Parameters
     ----------
     prior : tuple of Prior
-        Of every group of parameters.
+        Prior of every parameter group.
     mean_weight : tensor of shape (members,)
         Mean weight of the rows that a batch is drawn from.
     total_weight : tensor of shape (members,)
         N, the sum of the weights of all rows that the posterior has seen.
     scale : tensor of shape (members,)
-        1 / tau, or 1 where tau is learned.
+        1 / tau, or 1 if tau is learned.
     """
 
     prior: tuple[Prior, ...]
@@ -68,9 +68,9 @@ class Objective:
         mean_weight: torch.Tensor,
         total_weight: torch.Tensor,
     ) -> "Objective":
-        """With the scale that the likelihood asks for.
+        """Construct the objective with the scale that the likelihood requires.
 
-        tau : (members, targets), given precisions, or where learning starts
+        tau : (members, targets), given precisions, or initial values
         """
         scale = torch.ones_like(total_weight)
         if not likelihood.learned:
@@ -79,18 +79,18 @@ class Objective:
 
     @property
     def kl_scale(self) -> torch.Tensor:
-        """1 / (N tau), or 1 / N: what the KL is multiplied by, (members,)."""
+        """Factor of the KL, 1 / (N tau) or 1 / N, (members,)."""
         return self.scale / self.total_weight
 
     @cached_property
     def _shares(self) -> dict[int, torch.Tensor]:
-        """``scale`` divided by the number of rows of a batch, (members, 1)."""
+        """Cache by batch size: ``scale`` / number of rows, (members, 1)."""
         return {}
 
     def share(
         self, nll: torch.Tensor, row_weights: torch.Tensor | None
     ) -> torch.Tensor:
-        """d (scale * nll per row, eq. 2) / d nll, (members, batch rows or 1)."""
+        """d (scale * F / N) / d nll (eq. 2), (members, batch rows or 1)."""
         n_rows = nll.shape[1]
         if n_rows not in self._shares:
             self._shares[n_rows] = self.scale.unsqueeze(1) / n_rows
@@ -102,56 +102,56 @@ class Objective:
     def weighted(
         self, nll: torch.Tensor, row_weights: torch.Tensor | None
     ) -> torch.Tensor:
-        """(members, batch rows), whose means over rows are eq. 2 divided by N."""
+        """Weighted nll, (members, batch rows), whose mean over rows is in eq. 2."""
         if row_weights is None:
             return nll
         return row_weights * nll / self.mean_weight.unsqueeze(1)
 
-    def kl(self, q: Posterior, noise: RandomSource) -> torch.Tensor:
-        """KL(q || p) per row: divided by N; (members,), nats."""
-        return q.network.kl(q.layers, q.keep, self.prior, noise) / self.total_weight
+    def kl(self, q: Posterior, random: RandomSource) -> torch.Tensor:
+        """KL(q || p) / N, (members,), nats."""
+        return q.network.kl(q.layers, q.keep, self.prior, random) / self.total_weight
 
-    def kl_gradient(self, q: Posterior, noise: RandomSource) -> list[Params]:
-        """Gradients of KL(q || p) itself: to be multiplied by ``kl_scale``."""
+    def kl_gradient(self, q: Posterior, random: RandomSource) -> list[Params]:
+        """Gradients of KL(q || p); multiply them by ``kl_scale``."""
         with torch.no_grad():
-            return q.network.kl_gradient(q.layers, q.keep, self.prior, noise)
+            return q.network.kl_gradient(q.layers, q.keep, self.prior, random)
 
 
 def weight_decay(keep, length_scale, n_rows, tau):
     """lambda = p l^2 / (2 N tau), eq. 4.
 
-    The coefficient of ||M||^2 beside half the mean squared error, in y's units.
-    Works on numbers and on arrays that broadcast.
+    The coefficient of ||M||^2 in a loss whose other term is half the mean squared
+    error, in y's units. The arguments are floats or arrays that broadcast.
     """
     return keep * length_scale**2 / (2 * n_rows * tau)
 
 
-# ---- the prior of every group of parameters
+# ---- the prior of every parameter group
 
 
 def priors_of(
-    plan: TrainingConfig, members: MemberParams, posterior: Posterior
+    config: TrainingConfig, members: MemberParams, posterior: Posterior
 ) -> tuple[Prior, ...]:
-    """The prior of every group.
+    """The prior of every parameter group.
 
-    posterior : of the members; its values do not matter, their shapes do
+    posterior : posterior of the members; only its shapes are used
     """
-    kind = PRIORS[plan.prior]
-    found = []
+    prior_type = PRIORS[config.prior]
+    priors = []
     for group, params in enumerate(posterior.layers):
-        like, fields = params["mean"], members.prior[group]
-        if issubclass(kind, AnchoredPrior):
-            inputs, outputs = like.shape[1:]
-            numbers = anchor_normal(members.seeds, group, inputs + 1, outputs)
-            drawn = {"numbers": numbers[:, :-1], "bias_numbers": numbers[:, -1]}
-            fields = fields | drawn
-        tensors = {name: torch.as_tensor(v).to(like) for name, v in fields.items()}
-        found.append(kind(**tensors))
-    return tuple(found)
+        mean, fields = params["mean"], members.prior[group]
+        if issubclass(prior_type, AnchoredPrior):
+            inputs, outputs = mean.shape[1:]
+            normal = anchor_normal(members.seeds, group, inputs + 1, outputs)
+            anchors = {"normal": normal[:, :-1], "bias_normal": normal[:, -1]}
+            fields = fields | anchors
+        tensors = {name: torch.as_tensor(v).to(mean) for name, v in fields.items()}
+        priors.append(prior_type(**tensors))
+    return tuple(priors)
 
 
 def at_anchors(posterior: Posterior, priors: tuple[Prior, ...]) -> Posterior:
-    """Every member at its own draw from the prior, where it has one."""
+    """Set the means of every member to its draw from an anchored prior, if any."""
     layers = [
         params | {"mean": prior.weight.centre, "bias": prior.bias.centre}
         if isinstance(prior, AnchoredPrior)
@@ -165,49 +165,50 @@ def at_anchors(posterior: Posterior, priors: tuple[Prior, ...]) -> Posterior:
 
 
 class Batch(NamedTuple):
-    """Rows of a step, with a members axis, of length 1 where all have the same.
+    """Rows of a step. The members axis has length 1 if all members share the rows.
 
     Parameters
     ----------
     x : (members or 1, rows, inputs)
-    y : (members or 1, rows, targets), or class numbers (members or 1, rows)
-    weights : (members or 1, rows), or None where all are one
-    noise_on_y : (members, rows, targets), in stds of the likelihood's noise, or None
+    y : (members or 1, rows, targets), or class indices (members or 1, rows)
+    weights : (members or 1, rows), or None if all are 1
+    y_perturbation : (members, rows, targets), in units of the std of the observation
+        noise, or None
     """
 
     x: torch.Tensor
     y: torch.Tensor
     weights: torch.Tensor | None
-    noise_on_y: torch.Tensor | None = None
+    y_perturbation: torch.Tensor | None = None
 
     def with_own_x(self) -> "Batch":
-        """The same with a copy of x, to be overwritten."""
-        return Batch(self.x.clone(), self.y, self.weights, self.noise_on_y)
+        """The same batch with a copy of x, which may be overwritten."""
+        return Batch(self.x.clone(), self.y, self.weights, self.y_perturbation)
 
 
-# ---- KL / (N tau), the part that does not depend on the rows
+# ---- KL / (N tau), the part of the objective that does not depend on the rows
 
 
 class Penalty:
     """The KL of all members: its gradient in every step, its value after each epoch.
 
-    Where every family's KL is quadratic, KL / (N tau) is lambda ||theta - a||^2 (eq.
-    4), a the prior's centre: its gradient is one product per step, its value another.
+    If every family's KL is quadratic, KL / (N tau) is lambda ||theta - a||^2 (eq. 4)
+    with a the prior's centre. Gradient and value then cost one product each.
 
     Parameters
     ----------
     flat : FlatParameters
         The parameters in training.
     q : Posterior
-        With views of them.
+        Posterior whose parameters are views of them.
     objective : Objective
-    noise : Noise
-        Of whole networks, for families that estimate their KL by a draw.
+    random : RandomSource
+        Random numbers for weight draws, for families that estimate their KL by a draw.
 
     Attributes
     ----------
     curvature : list of dict of tensor, or None
-        Where the KL is quadratic: its second derivatives, like the parameters.
+        Second derivatives of the KL, one per parameter, if it is quadratic.
     """
 
     def __init__(
@@ -215,13 +216,13 @@ class Penalty:
         flat: FlatParameters,
         q: Posterior,
         objective: Objective,
-        noise: RandomSource,
+        random: RandomSource,
     ):
-        self._flat, self._q, self._objective, self._noise = flat, q, objective, noise
-        # 1 / (N tau) per parameter, or 2 lambda where the KL is quadratic.
+        self._flat, self._q, self._objective, self._random = flat, q, objective, random
+        # 1 / (N tau) per parameter, or 2 lambda if the KL is quadratic.
         self._factor = objective.kl_scale[flat.member_of]
         self._quadratic = q.network.quadratic_kl
-        # Where it is: its minimum, or None where that is zero.
+        # The minimum of a quadratic KL; None if it is at zero.
         self._centre: torch.Tensor | None = None
         self.curvature: list[Params] | None = None
         if self._quadratic:
@@ -234,19 +235,19 @@ class Penalty:
                 self._centre = centre
             self.curvature = flat.posterior(slope).layers
             self._factor.mul_(slope)
-            # What is left of the KL where it pulls to.
-            rest = torch.where(pulled, centre, flat.values)
-            self._constant = objective.kl(flat.posterior(rest), noise)
+            # The value of the KL at its minimum.
+            at_minimum = torch.where(pulled, centre, flat.values)
+            self._constant = objective.kl(flat.posterior(at_minimum), random)
 
     def add_gradient(self, gradient: torch.Tensor, weight: torch.Tensor | None) -> None:
-        """Add the gradient of ``weight`` (None: one) times the penalty, in place."""
-        of = self._from_centre() if self._quadratic else self._kl_gradient(self._q)
-        gradient.addcmul_(of if weight is None else of * weight, self._factor)
+        """Add the gradient of ``weight`` (None: 1) times the penalty, in place."""
+        slope = self._from_centre() if self._quadratic else self._kl_gradient(self._q)
+        gradient.addcmul_(slope if weight is None else slope * weight, self._factor)
 
     def kl(self) -> torch.Tensor:
         """KL(q || p) per row, (members,), nats."""
         if not self._quadratic:
-            return self._objective.kl(self._q, self._noise)
+            return self._objective.kl(self._q, self._random)
         squares = self._from_centre().square().mul_(self._factor)
         half = self._flat.sum_by_member(squares) / 2
         return self._constant + half / self._objective.scale
@@ -256,7 +257,7 @@ class Penalty:
         return values if self._centre is None else values - self._centre
 
     def _kl_gradient(self, q: Posterior) -> torch.Tensor:
-        return self._flat.vector(self._objective.kl_gradient(q, self._noise), {})
+        return self._flat.vector(self._objective.kl_gradient(q, self._random), {})
 
 
 # ---- gradients of the expected negative log-likelihood, three ways [Gal16 3.1]
@@ -264,98 +265,110 @@ class Penalty:
 Gradients = tuple[torch.Tensor, list[Params], Params]
 DataGradient = Callable[[Objective, Posterior, Batch, RandomSource], Gradients]
 
-# Weight draws of one step with the score function; it needs at least two.
+# Weight draws per step of the score-function estimator; at least two.
 SCORE_DRAWS = 8
 
 
 def pathwise(
-    objective: Objective, q: Posterior, batch: Batch, noise: RandomSource
+    objective: Objective, q: Posterior, batch: Batch, random: RandomSource
 ) -> Gradients:
-    """Through the network, noise per row or as the families have it.
+    """Pathwise gradients, through the network; weights are drawn per row if possible.
 
-    Noise on y has a gradient of the outputs only, so that it is not taken for noise to
-    be learned. x may be overwritten.
+    The perturbation of y affects the gradient of the outputs only. Otherwise it would
+    be learned as observation noise. x may be overwritten.
     """
-    outputs, to_layers = q.network.vjp(q.layers, q.keep, batch.x, noise)
+    outputs, to_layers = q.network.vjp(q.layers, q.keep, batch.x, random)
     params, likelihood = q.likelihood_params, q.likelihood
     nll, to_outputs = likelihood.nll_vjp(params, outputs, batch.y)
     share = objective.share(nll, batch.weights)
-    of_outputs, of_likelihood = to_outputs(share)
-    if batch.noise_on_y is not None:
-        slope = likelihood.noise_slope(params, outputs, batch.noise_on_y)
-        of_outputs = of_outputs + slope * share.unsqueeze(-1)
+    output_grads, likelihood_grads = to_outputs(share)
+    if batch.y_perturbation is not None:
+        slope = likelihood.perturbation_slope(params, outputs, batch.y_perturbation)
+        output_grads = output_grads + slope * share.unsqueeze(-1)
     nll = objective.weighted(nll, batch.weights)
-    return nll, to_layers(of_outputs), of_likelihood
+    return nll, to_layers(output_grads), likelihood_grads
 
 
 def score(
-    objective: Objective, q: Posterior, batch: Batch, noise: RandomSource
+    objective: Objective, q: Posterior, batch: Batch, random: RandomSource
 ) -> Gradients:
-    """By the score function: nll needs no derivative in W.
+    """Score-function gradients, which need no derivative of the nll in W.
 
-    E_q[nll] has the gradient E_q[nll d log q(W)]. All rows of the batch share a draw of
-    the weights; ``SCORE_DRAWS`` of them are taken.
+    The gradient of E_q[nll] is E_q[nll d log q(W)]. It is averaged over ``SCORE_DRAWS``
+    draws of the weights; all rows of the batch share a draw.
     """
-    values, of_likelihood, densities = [], [], []
-    leaves = [_leaves(params) for params in q.layers]
+    values, likelihood_grads, log_densities = [], [], []
+    leaves = [_require_grad(params) for params in q.layers]
     for _ in range(SCORE_DRAWS):
-        weights = q.network.draw(q.layers, q.keep, noise.of_weights)
-        rows, to_outputs = q.likelihood.nll_vjp(
+        weights = q.network.draw(q.layers, q.keep, random.shared_by_rows)
+        row_nll, to_outputs = q.likelihood.nll_vjp(
             q.likelihood_params, _outputs(q, weights, batch), batch.y
         )
-        values.append(objective.weighted(rows, batch.weights))
-        of_likelihood.append(to_outputs(objective.share(rows, batch.weights))[1])
+        values.append(objective.weighted(row_nll, batch.weights))
+        likelihood_grads.append(to_outputs(objective.share(row_nll, batch.weights))[1])
         with torch.enable_grad():
-            densities.append(q.network.log_density(leaves, q.keep, weights))
+            log_densities.append(q.network.log_density(leaves, q.keep, weights))
     nll = torch.stack(values)
     advantage = leave_one_out(nll.mean(2)) * objective.scale / SCORE_DRAWS
     with torch.enable_grad():
-        surrogate = (advantage * torch.stack(densities)).sum()
-    return nll.mean(0), _gradients(surrogate, leaves), mean_of(of_likelihood)
+        surrogate = (advantage * torch.stack(log_densities)).sum()
+    return nll.mean(0), _layer_gradients(surrogate, leaves), mean_of(likelihood_grads)
 
 
 def characteristic(
-    objective: Objective, q: Posterior, batch: Batch, noise: RandomSource
+    objective: Objective, q: Posterior, batch: Batch, random: RandomSource
 ) -> Gradients:
-    """By the theorems of Bonnet and Price, for normal weights and smooth networks.
+    """Gradients by the theorems of Bonnet and Price, for normal weights.
 
-    E_q[nll] has the gradients E nll'(W) in the mean and 1/2 E nll''(W) in the variance
-    of a weight. Of the Hessian H, v (H v) with random signs v has the diagonal as its
-    mean [Bekas et al. 2007]. All rows of the batch share a draw of the weights.
+    They require smooth networks. The gradient of E_q[nll] is E nll'(W) in the mean and
+    1/2 E nll''(W) in the variance of a weight. The diagonal of the Hessian H is the
+    expectation of v (H v) over random signs v [Bekas et al. 2007]. All rows of the
+    batch share a draw of the weights.
     """
-    of_weights = noise.of_weights
-    drawn = q.network.draw(q.layers, q.keep, of_weights)
-    signs = [of_weights.normal(*v.shape[1:]).sign() for draw in drawn for v in draw]
-    learned = _leaves({n: q.likelihood_params[n] for n in q.likelihood.trainable})
+    weight_random = random.shared_by_rows
+    draw = q.network.draw(q.layers, q.keep, weight_random)
+    signs = [weight_random.normal(*v.shape[1:]).sign() for layer in draw for v in layer]
+    learned = _require_grad({n: q.likelihood_params[n] for n in q.likelihood.trainable})
     with torch.enable_grad():
-        flat = [v.detach().requires_grad_() for draw in drawn for v in draw]
-        outputs = _outputs(q, list(zip(flat[::2], flat[1::2], strict=True)), batch)
+        weights = [v.detach().requires_grad_() for layer in draw for v in layer]
+        outputs = _outputs(
+            q, list(zip(weights[::2], weights[1::2], strict=True)), batch
+        )
         nll = q.likelihood.nll(q.likelihood_params | learned, outputs, batch.y)
         total = (objective.share(nll, batch.weights) * nll).sum()
-        found = torch.autograd.grad(
-            total, [*flat, *learned.values()], create_graph=True
+        gradients = torch.autograd.grad(
+            total, [*weights, *learned.values()], create_graph=True
         )
-        slopes, of_learned = found[: len(flat)], found[len(flat) :]
-        along = [(s * v).sum() for s, v in zip(slopes, signs, strict=True)]
+        weight_grads, learned_grads = (
+            gradients[: len(weights)],
+            gradients[len(weights) :],
+        )
+        projections = [(s * v).sum() for s, v in zip(weight_grads, signs, strict=True)]
         products = torch.autograd.grad(
-            torch.stack(along).sum(), flat, materialize_grads=True
+            torch.stack(projections).sum(), weights, materialize_grads=True
         )
-        leaves = [_leaves(params) for params in q.layers]
-        moments = [
+        leaves = [_require_grad(params) for params in q.layers]
+        mean_and_std = [
             (normal[name], normal[std])
             for family, params in zip(q.network.families, leaves, strict=True)
             for normal in [family.as_prior(params)]
             for name, std in [("mean", "std"), ("bias_mean", "bias_std")]
         ]
-        terms = [
-            (slope.detach() * mean + 0.5 * sign * product * std.square()).sum()
-            for slope, sign, product, (mean, std) in zip(
-                slopes, signs, products, moments, strict=True
+        surrogates = [
+            (grad.detach() * mean + 0.5 * sign * product * std.square()).sum()
+            for grad, sign, product, (mean, std) in zip(
+                weight_grads, signs, products, mean_and_std, strict=True
             )
         ]
-        of_layers = _gradients(torch.stack(terms).sum(), leaves)
-    of_likelihood = dict(zip(learned, (g.detach() for g in of_learned), strict=True))
-    return objective.weighted(nll.detach(), batch.weights), of_layers, of_likelihood
+        layer_grads = _layer_gradients(torch.stack(surrogates).sum(), leaves)
+    likelihood_grads = dict(
+        zip(learned, (g.detach() for g in learned_grads), strict=True)
+    )
+    return (
+        objective.weighted(nll.detach(), batch.weights),
+        layer_grads,
+        likelihood_grads,
+    )
 
 
 DATA_GRADIENTS: dict[str, DataGradient] = {
@@ -365,22 +378,24 @@ DATA_GRADIENTS: dict[str, DataGradient] = {
 }
 
 
-def mean_of(found: Sequence[Params]) -> Params:
-    """The means of several tensors of each name."""
-    return {n: torch.stack([each[n] for each in found]).mean(0) for n in found[0]}
+def mean_of(results: Sequence[Params]) -> Params:
+    """Average several dicts of tensors by name."""
+    return {
+        n: torch.stack([result[n] for result in results]).mean(0) for n in results[0]
+    }
 
 
 def _outputs(q: Posterior, weights, batch: Batch) -> torch.Tensor:
-    """Of one draw for all rows, (members, batch rows, outputs)."""
+    """Outputs of one weight draw for all rows, (members, batch rows, outputs)."""
     return q.network.apply([(w.unsqueeze(0), b) for w, b in weights], batch.x)[0]
 
 
-def _leaves(params: Params) -> Params:
+def _require_grad(params: Params) -> Params:
     return {name: value.detach().requires_grad_() for name, value in params.items()}
 
 
-def _gradients(total: torch.Tensor, layers: list[Params]) -> list[Params]:
-    """Of every layer's parameters."""
+def _layer_gradients(total: torch.Tensor, layers: list[Params]) -> list[Params]:
+    """Gradients of ``total`` with respect to every layer's parameters."""
     flat = [value for params in layers for value in params.values()]
-    found = iter(torch.autograd.grad(total, flat, materialize_grads=True))
-    return [{name: next(found) for name in params} for params in layers]
+    gradients = iter(torch.autograd.grad(total, flat, materialize_grads=True))
+    return [{name: next(gradients) for name in params} for params in layers]

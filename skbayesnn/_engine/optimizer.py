@@ -8,16 +8,17 @@ import torch
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._families import Params
 
-# Decay of the two moments. With 0.999 the second one follows too slowly where noise is
-# small and learned: single steps undo hundreds (benchmarks/STUDY.md).
+# Decay rates of the two moments. With 0.999, the second moment adapts too slowly if a
+# small observation noise is learned: a single step can undo hundreds
+# (benchmarks/STUDY.md).
 BETA_1, BETA_2 = 0.9, 0.99
-# Added to the root of the second moment.
+# Added to the square root of the second moment.
 EPSILON = 1e-8
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class FlatParameters:
-    """All parameters in one vector, ``values``; the posterior has views of it."""
+    """All parameters in one vector, ``values``; the posterior holds views of it."""
 
     def __init__(self, posterior: Posterior):
         self._template = posterior
@@ -25,7 +26,7 @@ class FlatParameters:
         self._names = [(i, name) for i, group in enumerate(groups) for name in group]
         self._shapes = [groups[i][name].shape for i, name in self._names]
         self.values = torch.cat([groups[i][n].flatten() for i, n in self._names])
-        # Of those parts that a gradient has left out.
+        # Zeros for parameters without a gradient.
         self._zeros: dict[tuple[int, str], torch.Tensor] = {}
         members = torch.arange(posterior.n_members, device=self.values.device)
         self.member_of = torch.cat(
@@ -36,13 +37,13 @@ class FlatParameters:
         )
 
     def sum_by_member(self, vector: torch.Tensor) -> torch.Tensor:
-        """Sums of the entries of every member, (members,)."""
+        """Sum the entries of every member, (members,)."""
         parts = vector.split([shape.numel() for shape in self._shapes])
         n_members = self._template.n_members
         return torch.stack([part.view(n_members, -1).sum(1) for part in parts]).sum(0)
 
     def posterior(self, vector: torch.Tensor | None = None) -> Posterior:
-        """The posterior whose parameters are views of ``vector`` (the values)."""
+        """The posterior whose parameters are views of ``vector`` (None: ``values``)."""
         vector = self.values if vector is None else vector
         groups: list[Params] = [{} for _ in range(len(self._template.layers) + 1)]
         end = 0
@@ -52,7 +53,7 @@ class FlatParameters:
         return replace(self._template, layers=groups[:-1], likelihood_params=groups[-1])
 
     def arrays_of(self, vector: torch.Tensor) -> dict[str, np.ndarray]:
-        """The parts of a vector like ``values``, by place and name."""
+        """Split a vector like ``values`` into arrays named "group/parameter"."""
         parts = self.posterior(vector)
         return {
             f"{i}/{name}": value.cpu().numpy()
@@ -61,13 +62,13 @@ class FlatParameters:
         }
 
     def vector_of(self, arrays: dict[str, np.ndarray], kind: str) -> torch.Tensor:
-        """Undo ``arrays_of``: the arrays ``kind/place/name`` as one vector."""
+        """Inverse of ``arrays_of``: join the arrays "kind/group/parameter"."""
         parts = [arrays[f"{kind}/{i}/{name}"].ravel() for i, name in self._names]
         return torch.as_tensor(np.concatenate(parts)).to(self.values, copy=True)
 
-    def vector(self, layers: list[Params], of_likelihood: Params) -> torch.Tensor:
-        """Gradients by name as one vector like ``values``; zero where there is none."""
-        groups = [*layers, of_likelihood]
+    def vector(self, layers: list[Params], likelihood_grads: Params) -> torch.Tensor:
+        """Join gradients into one vector like ``values``; missing ones are zero."""
+        groups = [*layers, likelihood_grads]
         parts = []
         for (i, name), shape in zip(self._names, self._shapes, strict=True):
             if name in groups[i]:
@@ -82,15 +83,15 @@ class FlatParameters:
 class Adam:
     """Adam [Kingma & Ba 2015, arXiv 1412.6980, alg. 1] on one vector.
 
-    The few in-place products cost a fraction of what ``torch.optim`` spends on
-    bookkeeping, which is as much as a whole step of a small network. Numbers that are
-    not tensors cost twice as much in a product as those that are.
+    The few in-place products cost a fraction of the bookkeeping of ``torch.optim``,
+    which takes as long as a whole step of a small network. The scalars are tensors,
+    since a product with a Python float costs twice as much.
 
     Parameters
     ----------
     flat : FlatParameters
     state : dict of ndarray, optional
-        With the ``moments()`` of an earlier run, to go on with.
+        The ``moments()`` of an earlier run to continue.
     """
 
     def __init__(
@@ -103,9 +104,9 @@ class Adam:
             for name in _MOMENTS
         )
         self._root = torch.empty_like(self._values)
-        # Which entries are of members that have ended, and their moments by then.
-        self._ended: torch.Tensor | None = None
-        self._kept = [self._mean, self._square]
+        # Entries of members whose training has ended, and their moments at the end.
+        self._has_ended: torch.Tensor | None = None
+        self._final_moments = [self._mean, self._square]
 
     def step(
         self,
@@ -113,10 +114,10 @@ class Adam:
         step_size: torch.Tensor,
         epsilon: torch.Tensor,
     ) -> None:
-        """Move the parameters against the gradient, which is overwritten.
+        """Update the parameters; the gradient is overwritten.
 
-        step_size : minus the step size, divided by the bias of both moments
-        epsilon : EPSILON times the root of 1 - BETA_2^t
+        step_size : minus the step size, with the bias corrections of both moments
+        epsilon : EPSILON sqrt(1 - BETA_2^t) at step t
         """
         self._mean.lerp_(gradient, 1 - BETA_1)
         squares = torch.mul(gradient, gradient, out=self._root)
@@ -126,21 +127,22 @@ class Adam:
         self._values.addcdiv_(torch.mul(self._mean, step_size, out=gradient), root)
 
     def keep_moments(self, members: np.ndarray) -> None:
-        """Those of some members, (members,) bool, count as they are now."""
+        """Keep the current moments of some members, (members,) bool, for good."""
         ended = torch.as_tensor(members).to(self._values.device)[self._flat.member_of]
-        now = (self._mean, self._square)
-        self._kept = [
-            torch.where(ended, *pair) for pair in zip(now, self._kept, strict=True)
+        current = (self._mean, self._square)
+        self._final_moments = [
+            torch.where(ended, *pair)
+            for pair in zip(current, self._final_moments, strict=True)
         ]
-        self._ended = ended if self._ended is None else self._ended | ended
+        self._has_ended = ended if self._has_ended is None else self._has_ended | ended
 
     def moments(self) -> dict[str, np.ndarray]:
-        """By name, (members, ...) each."""
+        """Moments by name, (members, ...) each."""
         vectors = [self._mean, self._square]
-        if self._ended is not None:
+        if self._has_ended is not None:
             vectors = [
-                torch.where(self._ended, *pair)
-                for pair in zip(self._kept, vectors, strict=True)
+                torch.where(self._has_ended, *pair)
+                for pair in zip(self._final_moments, vectors, strict=True)
             ]
         return {
             f"{moment}/{name}": value

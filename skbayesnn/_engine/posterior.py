@@ -1,6 +1,6 @@
 """The approximate posterior q(W) of several networks, and predictions of its draws.
 
-Predictions of many rows or draws are computed in blocks, within a budget of memory.
+Predictions for many rows or draws are computed in chunks, within a memory budget.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,28 +19,28 @@ from skbayesnn._networks import Network
 
 # ---- the posterior and its draws
 
-# The networks of some parts of the draws.
-Drawn = list[Callable[[torch.Tensor], torch.Tensor]]
-# Units of the layers that are held at once, of some draws.
+# Sampled networks, one function of x per part of the draws.
+SampledNetworks = list[Callable[[torch.Tensor], torch.Tensor]]
+# Activations that are in memory at once.
 _LIVE_UNITS = 1 << 26
-# Weights of draws that are kept from one prediction to the next.
+# Sampled weights up to this size are cached between predictions.
 _CACHE_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """q(W) in the network's scale.
+    """q(W) of all members of a program, in the network's scale.
 
     Parameters
     ----------
     network, likelihood : Network, Likelihood
-        What the members have in common.
+        Shared by all members.
     layers : list of dict of tensor
-        The network's groups of parameters, members first.
+        The network's parameter groups, members first.
     likelihood_params : dict of tensor
         The likelihood's parameters, members first.
     keep : tuple of tensor of shape (members,)
-        p = 1 - dropout of every group.
+        Keep probability p = 1 - dropout of every group.
     seeds : ndarray of shape (members,), int
     """
 
@@ -50,99 +50,102 @@ class Posterior:
     likelihood_params: Params
     keep: tuple[torch.Tensor, ...]
     seeds: np.ndarray
-    # Of parts of the draws, from one prediction to the next.
-    _cache: dict[tuple[tuple[range, ...], bool], Drawn] = field(
+    # Sampled networks by parts of the draws, kept between predictions.
+    _cache: dict[tuple[tuple[range, ...], bool], SampledNetworks] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     @cached_property
     def n_members(self) -> int:
-        """Networks side by side."""
+        """Number of networks."""
         return len(self.seeds)
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """Device of the parameters."""
         return self.keep[0].device
 
     @property
     def dtype(self) -> torch.dtype:
-        """In what precision the parameters are."""
+        """Floating-point type of the parameters."""
         return self.keep[0].dtype
 
     def distinct_draws(self, n_draws: int) -> int:
-        """Draws that can differ: one where the weights are deterministic."""
+        """Number of draws that can differ: 1 if the weights are deterministic."""
         return n_draws if self.network.stochastic else 1
 
     def learned_keep(self) -> list[torch.Tensor]:
-        """p = 1 - dropout of every group, (members,), learned where a family does."""
+        """Keep probability of every group, (members,), as learned or given."""
         return self.network.learned_keep(self.layers, self.keep)
 
     def draw(self, draws: range) -> list[Draw]:
-        """Weights of the draws ``draws`` of every member, for ``network.apply``."""
-        return self.network.draw(self.layers, self.keep, self._noise(draws))
+        """Sample weights for the draws ``draws``, for ``network.apply``."""
+        return self.network.draw(self.layers, self.keep, self._random_source(draws))
 
-    def drawn(
-        self, draws: range, apart: bool = False
+    def sample_network(
+        self, draws: range, per_draw: bool = False
     ) -> Callable[[torch.Tensor], torch.Tensor]:
-        """The networks of these draws: ``outputs`` as a function of x.
+        """Sample networks; return ``outputs`` as a function of x.
 
-        apart : whether every draw has a product of its own, as sparse inputs need
+        per_draw : whether every draw has its own matrix product, as sparse inputs need
         """
-        if apart:
+        if per_draw:
             return partial(self.network.apply, self.draw(draws))
-        noise = self._noise(draws)
-        return self.network.drawn(self.layers, self.keep, noise, len(draws))
+        random = self._random_source(draws)
+        return self.network.sample_network(self.layers, self.keep, random, len(draws))
 
     def shares_draws(self, n_draws: int) -> bool:
-        """Whether these are quickest for many draws and few rows at a time."""
+        """Whether draws share computations: take many draws and few rows at a time."""
         return self.network.shares_draws(self.layers, self.keep, n_draws)
 
     @property
     def n_dropped(self) -> int:
-        """Inputs of a map that a draw drops on average, of the map that has most."""
+        """Inputs that a draw drops on average in the map where it drops the most."""
         pairs = zip(self.network.fan_ins, self.learned_keep(), strict=True)
         return int(max(n * float((1 - p).max()) for n, p in pairs))
 
-    def _noise(self, draws: range):
+    def _random_source(self, draws: range):
         return DrawRandom(self.seeds, draws, self.device, self.dtype)
 
-    def bytes_of(self, n_draws: int, apart: bool = False) -> int:
-        """What ``drawn`` keeps of so many draws: weights, or what draws do not share.
+    def bytes_of(self, n_draws: int, per_draw: bool = False) -> int:
+        """Memory of ``sample_network`` for ``n_draws`` draws.
 
-        The latter are masks, and weights that they drop; twice as many as on average.
+        It holds the weights of all draws. If draws share weights, it holds per draw the
+        masks and the dropped weights, estimated as twice their mean number.
         """
-        item = self.keep[0].element_size() * self.n_members
+        itemsize = self.keep[0].element_size() * self.n_members
         n_weights = self.network.n_weights
-        if apart or not self.shares_draws(n_draws):
-            return item * n_draws * n_weights
+        if per_draw or not self.shares_draws(n_draws):
+            return itemsize * n_draws * n_weights
         dropped = max(float((1 - p).max()) for p in self.learned_keep())
-        of_draw = 2 * dropped * n_weights + self.network.n_units
-        return item * int(n_weights + n_draws * of_draw)
+        per_sample = 2 * dropped * n_weights + self.network.n_units
+        return itemsize * int(n_weights + n_draws * per_sample)
 
-    def cached(self, parts: tuple[range, ...], apart: bool = False) -> Drawn:
-        """``drawn`` of every part; kept for the next time where they are few."""
-        key = parts, apart
-        known = self._cache.get(key)
-        if known is None:
-            known = [self.drawn(draws, apart) for draws in parts]
-            if self.bytes_of(parts[-1].stop, apart) <= _CACHE_BYTES:
+    def cached(
+        self, parts: tuple[range, ...], per_draw: bool = False
+    ) -> SampledNetworks:
+        """``sample_network`` for every part, cached if the weights are small."""
+        key = parts, per_draw
+        networks = self._cache.get(key)
+        if networks is None:
+            networks = [self.sample_network(draws, per_draw) for draws in parts]
+            if self.bytes_of(parts[-1].stop, per_draw) <= _CACHE_BYTES:
                 self._cache.clear()
-                self._cache[key] = known
-        return known
+                self._cache[key] = networks
+        return networks
 
     def outputs(self, x: torch.Tensor, draws: range) -> torch.Tensor:
-        """Noise-free outputs of the draws ``draws``.
+        """Outputs of the draws ``draws``, without observation noise.
 
         x : (members or 1, rows, inputs), standardised
         returns : (draws, members, rows, outputs)
         """
-        return self.drawn(draws)(x)
+        return self.sample_network(draws)(x)
 
     def outputs_of(self, x: torch.Tensor, n_draws: int) -> torch.Tensor:
-        """``outputs`` of so many draws, as far as they differ.
+        """``outputs`` of ``n_draws`` draws, or of one if the draws are equal.
 
-        Some at a time: hidden layers are larger than what comes out.
+        Draws are computed in parts, because hidden layers are larger than the outputs.
         """
         units = self.n_members * x.shape[1] * self.network.peak_activation_size
         at_once = max(1, _LIVE_UNITS // units)
@@ -151,11 +154,11 @@ class Posterior:
         return torch.cat([self.outputs(x, part) for part in parts])
 
     def components(self, outputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """What the likelihood makes of outputs (draws, members, rows, outputs)."""
+        """The likelihood's components for outputs (draws, members, rows, outputs)."""
         return self.likelihood.components(self.likelihood_params, outputs)
 
     def select(self, members: np.ndarray) -> "Posterior":
-        """Some of the members, by index."""
+        """Select members by index."""
         index = torch.as_tensor(members, device=self.device)
         return replace(
             self,
@@ -166,81 +169,89 @@ class Posterior:
         )
 
     def with_predictive_params(
-        self, noise: Mapping[str, np.ndarray | torch.Tensor]
+        self, values: Mapping[str, np.ndarray | torch.Tensor]
     ) -> "Posterior":
-        """With a noise of predictions that is not that of the training.
+        """Replace the observation noise that predictions use.
 
-        noise : the likelihood's ``predictive_params``, (members or 1, targets) each
+        values : the likelihood's ``predictive_params``, (members or 1, targets) each
         """
-        of_members = {
-            name: torch.as_tensor(values)
+        per_member = {
+            name: torch.as_tensor(value)
             .to(self.device, self.dtype)
             .expand(self.n_members, -1)
-            for name, values in noise.items()
+            for name, value in values.items()
         }
         params = self.likelihood.with_predictive_params(
-            self.likelihood_params, of_members
+            self.likelihood_params, per_member
         )
         return replace(self, likelihood_params=params)
 
-    def with_noise_of(self, other: "Posterior") -> "Posterior":
-        """With the noise of another's predictions, if that is one of their own."""
+    def with_noise_of(self, source: "Posterior") -> "Posterior":
+        """Copy the ``predictive_params`` of another posterior, if it has any."""
         params = self.likelihood.with_noise_of(
-            self.likelihood_params, other.likelihood_params
+            self.likelihood_params, source.likelihood_params
         )
         return replace(self, likelihood_params=params)
 
-    def at_rates_of(self, other: "Posterior") -> "Posterior":
-        """The same weights at another's ``keep``, and with what follows from it.
+    def at_rates_of(self, source: "Posterior") -> "Posterior":
+        """Copy ``keep`` and the families' constants of another posterior.
 
-        That is what families hold constant; what they learn stays.
+        Learned parameters do not change.
         """
-        layers = self.network.with_constants_of(self.layers, other.layers)
-        return replace(self, layers=layers, keep=other.keep)
+        layers = self.network.with_constants_of(self.layers, source.layers)
+        return replace(self, layers=layers, keep=source.keep)
 
     def reseed(self, stream: int) -> "Posterior":
-        """The same q(W), with draws that are independent of this one's."""
-        words = np.random.SeedSequence(stream).generate_state(len(self.seeds))
-        return replace(self, seeds=(self.seeds ^ words.astype(np.int64) << 31))
+        """The same q(W) with draws that are independent of the present ones."""
+        bits = np.random.SeedSequence(stream).generate_state(len(self.seeds))
+        return replace(self, seeds=(self.seeds ^ bits.astype(np.int64) << 31))
 
 
 def _take(params: Params, index: torch.Tensor) -> Params:
     return {name: value[index] for name, value in params.items()}
 
 
-# ---- predictions in blocks
+def select_members(values, members: np.ndarray):
+    """Select members of a tensor whose first axis is (members or 1), or of None."""
+    if values is None or len(values) == 1:
+        return values
+    return values[torch.as_tensor(members, device=values.device)]
 
-# Activations of one chunk, measured; a GPU wants larger ones.
+
+# ---- predictions in chunks
+
+# Size of the activations of one chunk: the fastest as measured; larger on a GPU.
 _CHUNK_BYTES = {"cpu": 1 << 23}
 _LARGE_CHUNK_BYTES = 1 << 30
-_ROWS_OF_HELD_WEIGHTS = 1024
-# Of draws that share what they compute: rows, and chunks of the others' size.
-_FEWEST_ROWS, _SHARED = 32, 4
-# Weights of all draws that are held, or the inputs of a chunk where they are not.
-_MOST_HELD_BYTES = 1 << 27
-# Inputs of a chunk beside held weights, and activations of a draw where none are held.
-_MOST_BYTES = 1 << 26
-# Of an input while it is standardised, in double precision.
-_BYTES_OF_INPUT = 16
-# What all draws predict for the rows of a block.
+_MAX_ROWS_WITH_HELD_WEIGHTS = 1024
+# For draws that share computations: least rows per chunk, and how many times larger
+# than usual a chunk is.
+_MIN_ROWS, _SHARED_FACTOR = 32, 4
+# Weights of all draws that are held, or else the inputs of a chunk.
+_MAX_HELD_BYTES = 1 << 27
+# Inputs of a chunk if weights are held, or else the activations of a draw.
+_MAX_CHUNK_BYTES = 1 << 26
+# Memory of an input value while it is standardised, in double precision.
+_INPUT_BYTES = 16
+# Predictions of all draws for the rows of a block.
 _BLOCK_BYTES = 1 << 24
 
 
 class PosteriorPredictor:
-    """Predictions of the draws of a posterior, some rows after the other.
+    """Predictions of the draws of a posterior, chunk by chunk of the rows.
 
-    The drawn weights are held where they fit, few of them for other rows too, and drawn
-    again for every chunk of rows where they do not.
+    Sampled weights are held in memory if they fit, and cached for later predictions if
+    they are small. Otherwise they are sampled again for every chunk of rows.
 
     Parameters
     ----------
     posterior : Posterior
     rows : callable
-        Slice of rows -> standardised inputs on the device, (rows, inputs), or
-        ``SparseInputs``.
+        Takes a slice and returns the standardised inputs of these rows on the device,
+        (rows, inputs) or ``SparseInputs``.
     n_rows, n_draws : int
     budget : int
-        Bytes that the temporaries of one chunk may take.
+        Bytes that the temporary arrays of one chunk may take.
     is_sparse : bool
         Whether ``rows`` returns ``SparseInputs``.
     """
@@ -258,28 +269,30 @@ class PosteriorPredictor:
         self._posterior, self._rows, self.n_rows = posterior, rows, n_rows
         self._is_sparse, self._budget = is_sparse, budget
         n_draws = posterior.distinct_draws(n_draws)
-        kept = posterior.bytes_of(n_draws, is_sparse)
-        hold = kept <= min(budget // 2, _MOST_HELD_BYTES)
+        n_bytes = posterior.bytes_of(n_draws, is_sparse)
+        holds_weights = n_bytes <= min(budget // 2, _MAX_HELD_BYTES)
         self._row_step, draw_step = chunk_sizes(
-            posterior, n_rows, n_draws, budget, hold, is_sparse
+            posterior, n_rows, n_draws, budget, holds_weights, is_sparse
         )
         self._draws = [
             range(start, min(start + draw_step, n_draws))
             for start in range(0, n_draws, draw_step)
         ]
-        self._held = posterior.cached(tuple(self._draws), is_sparse) if hold else None
+        self._held = None
+        if holds_weights:
+            self._held = posterior.cached(tuple(self._draws), is_sparse)
 
     @property
     def block(self) -> int:
-        """Rows to ask ``whole`` for at once: it holds all of their draws."""
+        """Rows per call of ``whole``, which holds all of their draws in memory."""
         posterior = self._posterior
-        n_numbers = posterior.n_members * posterior.likelihood.n_outputs
-        of_row = posterior.keep[0].element_size() * self._draws[-1].stop * n_numbers
-        most = min(self._budget // 4, _BLOCK_BYTES) // of_row
-        return int(np.clip(most, 1, self._row_step))
+        n_outputs = posterior.n_members * posterior.likelihood.n_outputs
+        row_bytes = posterior.keep[0].element_size() * self._draws[-1].stop * n_outputs
+        max_rows = min(self._budget // 4, _BLOCK_BYTES) // row_bytes
+        return int(np.clip(max_rows, 1, self._row_step))
 
     def chunks(self, rows: slice | None = None) -> Iterator[slice]:
-        """The rows, so many at a time as are best computed at once."""
+        """Split the rows into chunks that are computed at once."""
         first, last, _ = (rows or slice(None)).indices(self.n_rows)
         for start in range(first, last, self._row_step):
             yield slice(start, min(start + self._row_step, last))
@@ -287,11 +300,10 @@ class PosteriorPredictor:
     def by_rows(
         self, rows: slice | None = None
     ) -> Iterator[tuple[slice, Iterator[Any]]]:
-        """Chunks of the rows, each with the components of its draws, some at a time.
+        """Iterate over chunks of rows, each with an iterator over parts of its draws.
 
-        All draws of a chunk come before the next rows, in an order that does not
-        depend on the chunks. An item is (draws * members, rows, ...), of the class
-        that the likelihood names.
+        The order of the draws does not depend on the chunks. An item is
+        (draws * members, rows, ...), of the likelihood's ``components_class``.
         """
         for chunk in self.chunks(rows):
             x = self._rows(chunk)
@@ -299,16 +311,18 @@ class PosteriorPredictor:
             yield chunk, map(partial(self._components, x), range(len(self._draws)))
 
     def whole(self, rows: slice | None = None) -> Any:
-        """All draws of some rows in one object."""
-        kind = self._posterior.likelihood.components_class
+        """Return all draws of some rows in one object."""
+        components_type = self._posterior.likelihood.components_class
         n_draws = self._draws[-1].stop * self._posterior.n_members
-        parts = [kind.collected(parts, n_draws) for _, parts in self.by_rows(rows)]
-        return _joined(parts, axis=1)
+        parts = [
+            components_type.collected(parts, n_draws) for _, parts in self.by_rows(rows)
+        ]
+        return _concatenate(parts, axis=1)
 
     def _components(self, x, i: int) -> Any:
-        """Of the draws with number i, x (1, rows, inputs).
+        """Components of part i of the draws, x (1, rows, inputs).
 
-        Where memory runs out it goes on with half as many rows at a time.
+        If memory runs out, the rows are split in halves.
         """
         n_rows = x.shape[1]
         try:
@@ -316,18 +330,18 @@ class PosteriorPredictor:
         except Exception as error:
             if n_rows == 1 or not is_out_of_memory(error):
                 raise
-        # Outside of `except`, whose traceback holds what did not fit.
+        # Outside of `except`: the traceback keeps the tensors that did not fit alive.
         halves = x.split(-(-n_rows // 2), dim=1)
-        return _joined([self._components(half, i) for half in halves], axis=1)
+        return _concatenate([self._components(half, i) for half in halves], axis=1)
 
     def _at_once(self, x, i: int) -> Any:
         posterior, draws = self._posterior, self._draws[i]
         with torch.inference_mode():
             if self._held:
-                drawn = self._held[i]
+                sampled = self._held[i]
             else:
-                drawn = posterior.drawn(draws, self._is_sparse)
-            outputs = drawn(x)
+                sampled = posterior.sample_network(draws, self._is_sparse)
+            outputs = sampled(x)
             outputs = outputs.expand(len(draws), posterior.n_members, -1, -1)
             values = posterior.components(outputs)
         return posterior.likelihood.components_class(
@@ -335,7 +349,7 @@ class PosteriorPredictor:
         )
 
 
-def _joined(parts: list, axis: int):
+def _concatenate(parts: list, axis: int):
     return parts[0] if len(parts) == 1 else type(parts[0]).concatenated(parts, axis)
 
 
@@ -347,56 +361,54 @@ def chunk_sizes(
     held: bool,
     is_sparse: bool = False,
 ) -> tuple[int, int]:
-    """Rows and draws of one chunk, so that all of it stays within the budget.
+    """Rows and draws per chunk, such that the chunk stays within the budget.
 
-    That are inputs, activations, and the weights of so many draws. Where these are not
-    held they are drawn again for every chunk of rows, which is then as large as it may
-    be. Draws that share what they compute are taken together, of as few rows as that
-    leaves.
+    The budget covers inputs, activations and weights. Weights that are not held are
+    sampled again for every chunk, so the chunk has as many rows as possible. Draws that
+    share computations are taken together, for as few rows as the budget then leaves.
     """
     network, quarter = posterior.network, budget // 4
-    item = posterior.keep[0].element_size() * posterior.n_members
-    per_row = item * network.peak_activation_size
+    itemsize = posterior.keep[0].element_size() * posterior.n_members
+    per_row = itemsize * network.peak_activation_size
     most_rows = n_rows
     if not is_sparse:
-        most = min(quarter, _MOST_BYTES if held else _MOST_HELD_BYTES)
-        most_rows = min(n_rows, max(1, most // (_BYTES_OF_INPUT * network.widest)))
+        max_bytes = min(quarter, _MAX_CHUNK_BYTES if held else _MAX_HELD_BYTES)
+        most_rows = min(n_rows, max(1, max_bytes // (_INPUT_BYTES * network.widest)))
     target = min(quarter, _CHUNK_BYTES.get(posterior.device.type, _LARGE_CHUNK_BYTES))
     if held and not is_sparse and posterior.shares_draws(n_draws):
-        # A few times as much as they keep: most of it is shared.
-        target = min(quarter, _SHARED * target)
-        # Of every draw the units that it drops are copied.
-        per_row += item * posterior.n_dropped
-        draw_step = int(np.clip(target // (_FEWEST_ROWS * per_row), 1, n_draws))
+        # Larger chunks: most of the memory is shared between draws.
+        target = min(quarter, _SHARED_FACTOR * target)
+        # Every draw copies the units that it drops.
+        per_row += itemsize * posterior.n_dropped
+        draw_step = int(np.clip(target // (_MIN_ROWS * per_row), 1, n_draws))
         return int(np.clip(target // (per_row * draw_step), 1, most_rows)), draw_step
     if held:
-        most_rows = min(most_rows, _ROWS_OF_HELD_WEIGHTS)
-    of_rows = target if held else min(quarter, _MOST_BYTES)
-    row_step = int(np.clip(of_rows // per_row, 1, most_rows))
-    per_draw = per_row * row_step + item * network.n_weights
+        most_rows = min(most_rows, _MAX_ROWS_WITH_HELD_WEIGHTS)
+    chunk_bytes = target if held else min(quarter, _MAX_CHUNK_BYTES)
+    row_step = int(np.clip(chunk_bytes // per_row, 1, most_rows))
+    per_draw = per_row * row_step + itemsize * network.n_weights
     return row_step, int(np.clip(target // per_draw, 1, n_draws))
 
 
-# ---- mean weights: every random number is replaced by its mean
+# ---- mean weights: every random number is replaced by its expectation
 
 
 class ExpectedRandom:
-    """A :class:`RandomSource` of one draw with the means of what is asked for.
+    """A :class:`RandomSource` of one draw that returns expectations.
 
-    Families whose weights are linear in their noise draw E W from it.
+    Families whose weights are linear in the random numbers draw E W from it.
 
     Parameters
     ----------
     like : tensor of shape (members,)
-        Of the device and precision of the numbers.
+        Tensor with the device and type of the numbers.
     """
 
     def __init__(self, like: torch.Tensor):
         self._like = like
 
     @property
-    def of_weights(self) -> "ExpectedRandom":
-        """Itself: all of it is."""
+    def shared_by_rows(self) -> "ExpectedRandom":
         return self
 
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
@@ -418,19 +430,18 @@ class ExpectedRandom:
 
 @dataclass(frozen=True)
 class MeanWeightPosterior(Posterior):
-    """A posterior all of whose draws are E W and E b."""
+    """A posterior with a single draw, E W and E b."""
 
     @classmethod
     def of(cls, posterior: Posterior) -> "MeanWeightPosterior":
-        """Of another's."""
+        """Construct it from another posterior."""
         names = [field.name for field in fields(Posterior) if field.init]
         return cls(**{name: getattr(posterior, name) for name in names})
 
     def distinct_draws(self, n_draws: int) -> int:
-        """One."""
         return 1
 
-    def _noise(self, draws):
+    def _random_source(self, draws):
         return ExpectedRandom(self.keep[0])
 
 

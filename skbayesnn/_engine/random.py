@@ -1,16 +1,16 @@
-"""Random numbers as a function of (seed, place), never of what runs beside.
+"""Random numbers as a function of seed and position, independent of other members.
 
-Two sources, both of the :class:`skbayesnn._families.RandomSource` protocol:
+Two sources implement the :class:`skbayesnn._families.RandomSource` protocol:
 
-- :class:`skbayesnn._engine.training_random.TrainingRandom`: noise per row, made on the
-  training device. A function of (seed, epoch, step, layer). Members with the same seed
-  share it (common random numbers), and share the order of the batches too.
-- :class:`DrawRandom`: the weights' noise of the posterior draws, made on the CPU by a
-  counter-based generator, so that draw t of a fitted network is the same on every
-  device, alone or among others, whichever chunk it is asked for in.
+- :class:`skbayesnn._engine.training_random.TrainingRandom`: random numbers per row,
+  generated on the training device. They are a function of (seed, epoch, step, layer).
+  Members with the same seed share them (common random numbers) and the batch order.
+- :class:`DrawRandom`: random numbers of whole networks for the posterior draws,
+  generated on the CPU by a counter-based generator. Draw t of a fitted network is the
+  same on every device, for any chunk size, and whatever the other members are.
 
-Bernoulli variables are made from 16 random bits each: probabilities of one are rounded
-to multiples of 2^-16, and are never less than one of these.
+Bernoulli variables are made from 16 random bits each: the probability of 1 is rounded
+to a multiple of 2^-16, and is at least 2^-16.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-# Purposes of a seed: the second word of the generator's key. DRAW + 1 + t is that of
-# numbers of draw t that are not made of bits, so that no other may follow it.
+# Purposes of a seed: the second word of the generator's key. DRAW + 1 + t is used for
+# normal and uniform numbers of draw t, so no purpose may follow DRAW.
 INIT, EPOCH, DRAW = 0, 1, 2
 ANCHOR, ROWS = 1 << 63, (1 << 63) + 1
 
@@ -31,20 +31,20 @@ def philox(
 ) -> np.random.Philox:
     """Counter-based generator, keyed by seed and purpose [Salmon et al. 2011].
 
-    ``place`` separates 2^64 streams of the same key; ``offset`` starts a stream
-    after that many blocks of four 64-bit words.
+    ``place`` selects one of 2^64 streams of the same key. ``offset`` skips this many
+    blocks of four 64-bit words.
     """
     key = np.array([seed, purpose], dtype=np.uint64)
     return np.random.Philox(key=key, counter=[offset, 0, 0, place])
 
 
 def initial_normal(seeds: np.ndarray, layer: int, *shape: int) -> np.ndarray:
-    """Standard normal start values, (members, *shape), float64."""
+    """Standard normal numbers for initial weights, (members, *shape), float64."""
     return _normal(seeds, INIT, layer, shape)
 
 
 def anchor_normal(seeds: np.ndarray, layer: int, *shape: int) -> np.ndarray:
-    """Standard normal numbers of a draw from the prior, (members, *shape), float64."""
+    """Standard normal numbers for a draw from the prior, (members, *shape), float64."""
     return _normal(seeds, ANCHOR, layer, shape)
 
 
@@ -58,24 +58,25 @@ def _normal(seeds, purpose, layer, shape) -> np.ndarray:
 
 
 def threshold_of(probability: torch.Tensor) -> torch.Tensor:
-    """int16 t with P(bits >= t) = probability, bits uniform over all of int16."""
+    """int16 t with P(bits >= t) = probability, for bits uniform on int16."""
     dropped = ((1 - probability.double()) * _STEPS_OF_16_BITS).round()
     lowest = -_STEPS_OF_16_BITS // 2
     return (dropped + lowest).clamp(max=-lowest - 1).to(torch.int16)
 
 
 class DrawRandom:
-    """Noise of whole networks for the posterior draws ``draws``.
+    """Random numbers of whole networks for the posterior draws ``draws``.
 
-    A family asks layer by layer, in the order of the layers; the n-th request is
-    stream n of every member's key.
+    The n-th call uses stream n of every member's key. So families must request numbers
+    in the order of the layers.
 
     Parameters
     ----------
     seeds : ndarray of shape (members,), int
     draws : range
-        Which draws, in a world where they are numbered from 0 without end.
-    device, dtype : of the noise
+        Indices of the draws, from 0.
+    device, dtype
+        Device and type of the numbers.
     """
 
     def __init__(
@@ -91,8 +92,8 @@ class DrawRandom:
         self._requests = 0
 
     @property
-    def of_weights(self) -> "DrawRandom":
-        """Itself: all of it is."""
+    def shared_by_rows(self) -> "DrawRandom":
+        """The source of numbers that are not per row: this one."""
         return self
 
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
@@ -111,9 +112,9 @@ class DrawRandom:
             axis=1,
         )
         threshold = threshold_of(probability).to(self.device)
-        ones = (1,) * len(shape)
-        keep = torch.as_tensor(bits).to(self.device) >= threshold.view(-1, 1)
-        return keep.to(self.dtype).view(len(self.draws), -1, *(shape or ones))
+        scalar_shape = (1,) * len(shape)
+        values = torch.as_tensor(bits).to(self.device) >= threshold.view(-1, 1)
+        return values.to(self.dtype).view(len(self.draws), -1, *(shape or scalar_shape))
 
     def normal(self, *shape: int) -> torch.Tensor:
         """Standard normal numbers, (draws, members, *shape)."""
@@ -122,17 +123,17 @@ class DrawRandom:
     def uniform(self, *shape: int) -> torch.Tensor:
         """Uniform numbers in [0, 1), (draws, members, *shape)."""
         values = self._of_generators(np.random.Generator.random, shape)
-        # In float32 the last few below one are rounded up to it.
+        # In float32, values just below 1 are rounded up to 1.
         return values.clamp_(max=1 - torch.finfo(self.dtype).eps / 2)
 
-    def _of_generators(self, numbers: Callable, shape: tuple[int, ...]):
-        """A generator for every draw, member and request."""
+    def _of_generators(self, sample: Callable, shape: tuple[int, ...]):
+        """Numbers of one request, with a generator for every draw and member."""
         request = self._next_request()
         values = np.empty((len(self.draws), len(self.seeds), *shape))
         for i, draw in enumerate(self.draws):
             for j, seed in enumerate(self.seeds):
                 stream = philox(seed, DRAW + 1 + draw, request)
-                values[i, j] = numbers(np.random.Generator(stream), shape)
+                values[i, j] = sample(np.random.Generator(stream), shape)
         return torch.as_tensor(values).to(self.device, self.dtype)
 
     def _next_request(self) -> int:

@@ -10,54 +10,54 @@ import torch
 
 # ---- threads of torch while several fits run
 
-# torch has one number for the process, which a thread takes over at its first use of
-# it, and from then on one for each thread. To set one sets both.
+# torch has one number of threads per process, which a Python thread copies at its first
+# use of torch, and then one per Python thread. Setting it sets both.
 _lock = threading.Lock()
-_in_use: list[int] = []
-_before = 0
-_of_thread = threading.local()
+_numbers_in_use: list[int] = []
+_process_number = 0
+_thread_local = threading.local()
 
 
 @contextmanager
 def torch_threads(n: int | None) -> Iterator[None]:
-    """So many threads; None leaves them as they are.
+    """Use ``n`` threads of torch; None changes nothing.
 
-    Afterwards the calling thread has its own number again, and when the last of
-    several users is done, the process has the one from before the first of them.
+    On exit the calling thread's number is restored. When the last of several users
+    exits, the number of the process before the first of them is restored.
     """
     if n is None:
         yield
         return
-    own = _enter(n)
+    previous = _enter(n)
     torch.set_num_threads(n)
     try:
         yield
     finally:
-        _leave(n, own)
+        _leave(n, previous)
 
 
 def _enter(n: int) -> int:
-    """The number that the calling thread gets back.
+    """Return the number of threads to restore in the calling thread.
 
-    A thread that began while others were computing has taken over one of theirs.
+    A thread that started while others were computing has copied one of their numbers.
     """
-    global _before
+    global _process_number
     with _lock:
-        own = torch.get_num_threads()
-        nested = getattr(_of_thread, "depth", 0)
-        _of_thread.depth = nested + 1
-        if not _in_use:
-            _before = own
-        taken_over = not nested and own in _in_use
-        _in_use.append(n)
-        return _before if taken_over else own
+        previous = torch.get_num_threads()
+        nested = getattr(_thread_local, "depth", 0)
+        _thread_local.depth = nested + 1
+        if not _numbers_in_use:
+            _process_number = previous
+        is_copied = not nested and previous in _numbers_in_use
+        _numbers_in_use.append(n)
+        return _process_number if is_copied else previous
 
 
-def _leave(n: int, own: int) -> None:
+def _leave(n: int, previous: int) -> None:
     with _lock:
-        _of_thread.depth -= 1
-        _in_use.remove(n)
-        torch.set_num_threads(own if _in_use else _before)
+        _thread_local.depth -= 1
+        _numbers_in_use.remove(n)
+        torch.set_num_threads(previous if _numbers_in_use else _process_number)
 
 
 def _n_cores() -> int:
@@ -67,15 +67,15 @@ def _n_cores() -> int:
 
 
 class _Slots:
-    """As many predictions at once as there are cores.
+    """Limit concurrent predictions to one per core.
 
-    More of them wait longer for Python's lock than they compute. Whoever has a slot
-    must not wait for another one's.
+    With more of them, threads wait longer for Python's lock than they compute. A thread
+    that holds a slot must not wait for a thread that needs one.
     """
 
     def __init__(self):
         self.renew()
-        if hasattr(os, "register_at_fork"):  # A child has none of the threads.
+        if hasattr(os, "register_at_fork"):  # A forked child has none of the threads.
             os.register_at_fork(after_in_child=self.renew)
 
     def renew(self) -> None:
@@ -83,7 +83,7 @@ class _Slots:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Until there is one, others are waited for."""
+        """Wait for a free slot and hold it."""
         free = self._free
         with free:
             yield
@@ -94,34 +94,34 @@ slots = _Slots()
 
 # ---- memory of tensors and of training steps
 
-# Just below 32 MiB, the largest block that teaches glibc to keep what is freed.
+# Just below 32 MiB, the largest block that raises glibc's limit.
 _LARGEST_KEPT_BLOCK = (32 << 20) - (1 << 16)
 
 
 def keep_freed_memory() -> None:
-    """Let the memory of one step be there for the next.
+    """Make the C library keep freed memory for the next step.
 
-    glibc hands freed blocks of 128 KiB and more back to the system, and every step
-    would pay for new pages, up to as much as for its arithmetic. Freeing one large
-    block (it is never written to) raises that limit to its size, see
-    ``M_MMAP_THRESHOLD`` in mallopt(3).
+    glibc returns freed blocks of 128 KiB and more to the system. Every step would then
+    pay for new pages, which can take as long as its arithmetic. Freeing one large block
+    (it is never written to) raises that limit to its size; see ``M_MMAP_THRESHOLD`` in
+    mallopt(3).
     """
     torch.empty(_LARGEST_KEPT_BLOCK, dtype=torch.uint8)
 
 
 def tensor_of(values) -> torch.Tensor:
-    """A tensor that shares the memory of an array, if it may be written to.
+    """A tensor that shares the memory of a writeable array.
 
-    Of what is read-only, as arrays are that joblib hands to its workers or that are
-    mapped from a file, it is a copy: torch has no tensors that cannot be written to.
+    Read-only arrays are copied, since torch has no read-only tensors. Arrays that
+    joblib passes to its workers or that are mapped from a file are read-only.
     """
     values = np.asarray(values)
     return torch.as_tensor(values if values.flags.writeable else values.copy())
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether there was too little memory, on the CPU or on a GPU."""
+    """Whether the error is a lack of memory, on the CPU or on a GPU."""
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return True
-    words = "not enough memory", "can't allocate memory"
-    return isinstance(error, RuntimeError) and any(w in str(error) for w in words)
+    messages = "not enough memory", "can't allocate memory"
+    return isinstance(error, RuntimeError) and any(w in str(error) for w in messages)

@@ -1,8 +1,8 @@
-"""The training loop, which trains all members of one program side by side.
+"""The training loop, which trains all members of one program together.
 
-Members do not interact: the loss is a sum over members, Adam works element by element,
-and stopping, best weights and failures are recorded per member. So a member gets the
-result (to rounding) that it gets when it is trained alone.
+Members do not interact: the loss is a sum over members, Adam is elementwise, and early
+stopping, best weights and failures are tracked per member. So a member gets the same
+result, up to rounding, as if it were trained alone.
 """
 
 import math
@@ -18,7 +18,7 @@ from skbayesnn._engine.config import Hook, MemberParams, Rows, TrainingConfig
 from skbayesnn._engine.cuda_graph import step_class
 from skbayesnn._engine.objective import at_anchors, priors_of
 from skbayesnn._engine.optimizer import FlatParameters
-from skbayesnn._engine.posterior import Posterior
+from skbayesnn._engine.posterior import Posterior, select_members
 from skbayesnn._engine.random import initial_normal
 from skbayesnn._engine.residual_variance import with_residual_variance
 from skbayesnn._engine.resources import keep_freed_memory, torch_threads
@@ -28,7 +28,7 @@ from skbayesnn._engine.step import Batches, RowPerturbation, Step, select_state
 
 
 class TrainingHistory:
-    """What happened in each epoch, per member; kept on the device until asked for."""
+    """Losses of each epoch and member; they stay on the device until requested."""
 
     def __init__(self, n_members: int):
         self._nll: list[torch.Tensor] = []
@@ -38,12 +38,15 @@ class TrainingHistory:
         self._checked = 0
 
     def add(self, nll: torch.Tensor, kl: torch.Tensor) -> None:
-        """nll, kl : (members,), means over the epoch's steps, per row."""
+        """Add one epoch.
+
+        nll, kl : (members,), per row, means over the steps of the epoch
+        """
         self._nll.append(nll)
         self._kl.append(kl)
 
     def find_failures(self) -> None:
-        """Note the first epoch with a loss that is not finite."""
+        """Store the first epoch in which a member's loss was not finite."""
         if self._checked == len(self._nll):
             return
         loss = torch.stack(self._nll[self._checked :]) + torch.stack(
@@ -55,8 +58,8 @@ class TrainingHistory:
         self.failed[new] = first[new]
         self._checked = len(self._nll)
 
-    def history(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """nll, kl and validation score, (epochs, members) each."""
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return nll, KL and validation score, (epochs, members) each."""
         nll, kl = (torch.stack(v).double().cpu().numpy() for v in (self._nll, self._kl))
         if not self.validation:
             return nll, kl, None
@@ -64,17 +67,17 @@ class TrainingHistory:
 
 
 class BestWeights:
-    """Which parameters are kept: the last epoch's, or each member's best ones.
+    """Parameters to return: of the last epoch, or of each member's best epoch.
 
     Parameters
     ----------
     flat : FlatParameters
         The parameters in training.
     most_epochs : ndarray of shape (members,), int
-        After which a member stops.
+        Maximal number of epochs of each member.
     patience : int or None
-        Epochs without an improvement of the validation score by more than ``tol``
-        after which it stops before; None keeps the last epoch's.
+        A member stops early after this many epochs without an improvement of its
+        validation score by more than ``tol``. None: keep the last epoch's parameters.
     tol : float
     """
 
@@ -91,38 +94,35 @@ class BestWeights:
         self._epoch = np.zeros(n_members, dtype=int)
         self.stopped = np.zeros(n_members, dtype=bool)
         self.n_epochs = np.zeros(n_members, dtype=int)
-        self._kept = flat.values.clone()
+        self._best = flat.values.clone()
 
-    def update(self, record: TrainingHistory) -> bool:
-        """After an epoch; returns whether no member is left to be trained."""
-        running = ~self.stopped & (record.failed == 0)
+    def update(self, history: TrainingHistory) -> bool:
+        """Update after an epoch; return whether all members have finished."""
+        running = ~self.stopped & (history.failed == 0)
         self.n_epochs[running] += 1
         if self._patience is None:
-            self._kept.copy_(self._flat.values)
+            self._best.copy_(self._flat.values)
         else:
-            self._stop_early(running, record, self._patience)
+            self._stop_early(running, history, self._patience)
         self.stopped |= self.n_epochs == self._most_epochs
-        return bool(self.stopped[record.failed == 0].all())
+        return bool(self.stopped[history.failed == 0].all())
 
     def _stop_early(
-        self, running: np.ndarray, record: TrainingHistory, patience: int
+        self, running: np.ndarray, history: TrainingHistory, patience: int
     ) -> None:
-        score = record.validation[-1].double().cpu().numpy()
+        score = history.validation[-1].double().cpu().numpy()
         better = running & (score > self._score + self._tol)
-        self._keep(better)
         self._score[better] = score[better]
         self._epoch[better] = self.n_epochs[better]
         self.stopped |= running & (self.n_epochs - self._epoch >= patience)
-
-    def _keep(self, members: np.ndarray) -> None:
-        chosen = torch.as_tensor(members).to(self._flat.values.device)
-        chosen = chosen[self._flat.member_of]
-        self._kept = torch.where(chosen, self._flat.values, self._kept)
+        is_better = torch.as_tensor(better).to(self._flat.values.device)
+        is_better = is_better[self._flat.member_of]
+        self._best = torch.where(is_better, self._flat.values, self._best)
 
     @property
     def posterior(self) -> Posterior:
-        """The posterior to go on with, of parameters of its own."""
-        return self._flat.posterior(self._kept)
+        """The posterior with a copy of the best parameters."""
+        return self._flat.posterior(self._best)
 
 
 # ---- densities and draws of validation rows
@@ -140,14 +140,17 @@ def validation_density(
 ) -> Iterator[torch.Tensor]:
     """Log predictive density of the validation rows (eq. 8), (members, rows).
 
-    Rows that a member has fewer than others are filled up behind its own.
+    Members with fewer rows than others are padded at the end.
 
-    parts : members by index, some at a time
+    parts : groups of member indices; one result per group
     """
     x, y, _ = rows.validation()
     for members in parts:
         yield _log_density(
-            posterior.select(members), _of(x, members), _of(y, members), n_draws
+            posterior.select(members),
+            select_members(x, members),
+            select_members(y, members),
+            n_draws,
         )
 
 
@@ -156,15 +159,15 @@ def validation_draws(
 ) -> Iterator[torch.Tensor]:
     """The likelihood's ``held_out_draws`` for the validation rows.
 
-    returns : (members, rows, ..., targets) by part, as ``validation_density``
+    returns : (members, rows, ..., targets) per part, as ``validation_density``
     """
     x, y, _ = rows.validation()
     for members in parts:
-        some = posterior.select(members)
+        subset = posterior.select(members)
         with torch.no_grad():
-            outputs = some.outputs_of(_of(x, members), n_draws)
-            yield some.likelihood.held_out_draws(
-                some.likelihood_params, outputs, _of(y, members)
+            outputs = subset.outputs_of(select_members(x, members), n_draws)
+            yield subset.likelihood.held_out_draws(
+                subset.likelihood_params, outputs, select_members(y, members)
             )
 
 
@@ -177,33 +180,28 @@ def _log_density(posterior: Posterior, x, y, n_draws: int) -> torch.Tensor:
         return density.logsumexp(0) - math.log(len(outputs))
 
 
-def _of(values: torch.Tensor, members: np.ndarray) -> torch.Tensor:
-    """Some members' share of what may be the same for all."""
-    return values if len(values) == 1 else values[torch.as_tensor(members)]
-
-
 # ---- the loop
 
-# Draws that score the validation rows after each epoch.
-_VALIDATION_DRAWS = 8
-# Steps between two looks for members whose loss is no longer finite.
-_STEPS_BETWEEN_CHECKS = 200
-# Below this size of a layer's activations a second thread costs more than it gains,
-# and many times more where the processors are busy with something else.
-_UNITS_OF_ONE_THREAD = 1 << 18
+# Number of draws for the validation score after each epoch.
+_N_VALIDATION_DRAWS = 8
+# Steps between two checks for members whose loss is not finite.
+_CHECK_EVERY = 200
+# With fewer activations per layer, a second thread costs more than it gains, and far
+# more when the processors are busy with other work.
+_SINGLE_THREAD_UNITS = 1 << 18
 
 
 @dataclass
 class Trained:
-    """Outcome of :func:`train`.
+    """Result of :func:`train`.
 
-    ``nll`` and ``kl`` (epochs, members) are per training row, in nats of the
-    network's scale; ``validation`` likewise, higher is better, None without early
-    stopping; past a member's end they mean nothing. ``n_epochs`` (members,) counts
-    the epochs until a member stopped; ``failed`` (members,) is the epoch in which the
-    loss was first not finite, or 0. ``kl_constant`` (members,) is what the KL lacks,
-    nats. ``bound`` is that of the parameters that are kept, before hooks change them,
-    where asked for.
+    ``nll`` and ``kl`` (epochs, members) are per training row, in nats of the network's
+    scale. ``validation`` is the validation score (higher is better), or None without
+    early stopping. All three are meaningless after a member's last epoch. ``n_epochs``
+    (members,) is the number of epochs until a member stopped. ``failed`` (members,) is
+    the first epoch with a loss that is not finite, or 0. ``kl_constant`` (members,) is
+    the constant that the KL omits, nats. ``bound`` is the evidence lower bound of the
+    best parameters, before hooks change them; None unless requested.
     """
 
     posterior: Posterior
@@ -218,7 +216,7 @@ class Trained:
     bound: Bound | None = None
 
     def select(self, members: np.ndarray) -> "Trained":
-        """Some of the members, by index."""
+        """Select members by index."""
         return replace(
             self,
             posterior=self.posterior.select(members),
@@ -233,12 +231,12 @@ class Trained:
         )
 
 
-def start(plan: TrainingConfig, members: MemberParams, device, dtype) -> Posterior:
-    """The untrained posterior: start values, or anchors, from the members' seeds."""
+def start(config: TrainingConfig, members: MemberParams, device, dtype) -> Posterior:
+    """The untrained posterior: initial values, or anchors, from the members' seeds."""
 
     def normal(group: int, *shape: int) -> torch.Tensor:
-        numbers = initial_normal(members.seeds, group, *shape)
-        return torch.as_tensor(numbers).to(device, dtype)
+        values = initial_normal(members.seeds, group, *shape)
+        return torch.as_tensor(values).to(device, dtype)
 
     keep = tuple(torch.as_tensor(p).to(device, dtype) for p in members.keep)
     tau, statistics = (
@@ -246,18 +244,18 @@ def start(plan: TrainingConfig, members: MemberParams, device, dtype) -> Posteri
         for values in (members.tau, members.statistics)
     )
     posterior = Posterior(
-        network=plan.network,
-        likelihood=plan.likelihood,
-        layers=plan.network.init(normal, keep),
-        likelihood_params=plan.likelihood.init(tau, statistics),
+        network=config.network,
+        likelihood=config.likelihood,
+        layers=config.network.init(normal, keep),
+        likelihood_params=config.likelihood.init(tau, statistics),
         keep=keep,
         seeds=members.seeds,
     )
-    return at_anchors(posterior, priors_of(plan, members, posterior))
+    return at_anchors(posterior, priors_of(config, members, posterior))
 
 
 def train(
-    plan: TrainingConfig,
+    config: TrainingConfig,
     members: MemberParams,
     rows: Rows,
     posterior: Posterior,
@@ -266,101 +264,110 @@ def train(
     hooks: Sequence[Hook] = (),
     bounded: bool = False,
 ) -> Trained:
-    """Minimise F / (N tau) of every member from ``posterior`` on.
+    """Minimise F / (N tau) of every member, starting from ``posterior``.
 
     Parameters
     ----------
-    plan, members, rows : Plan, Members, Rows
+    config : TrainingConfig
+    members : MemberParams
+    rows : Rows
     posterior : Posterior
-        Where to start; it is not changed.
+        Initial parameters; it is not changed.
     optimizer_state : dict, optional
-        ``Trained.optimizer`` of the run that is continued.
+        ``Trained.optimizer`` of the run to continue.
     first_epoch : int
-        Epochs that earlier runs have done: the noise goes on from there.
+        Number of epochs of earlier runs; the random numbers continue from there.
     hooks : sequence of Hook
-        Told about every epoch, and given the trained posterior, one after the other.
+        Called in order after every epoch and at the end of the training.
     bounded : bool
-        Whether the evidence lower bound is computed at the end.
+        Whether to compute the evidence lower bound at the end.
     """
-    perturbation = _perturbation(plan, members, rows, first_epoch)
-    batches = Batches(rows, plan, perturbation)
-    n_units = len(members.seeds) * batches.n_rows * plan.network.widest
+    perturbation = _perturbation(config, members, rows, first_epoch)
+    batches = Batches(rows, config, perturbation)
+    n_units = len(members.seeds) * batches.n_rows * config.network.widest
     keep_freed_memory()
-    # Tensors of a caller's inference mode could not be trained.
+    # Tensors created in a caller's inference mode cannot be trained.
     with torch.inference_mode(False), torch.no_grad():
         posterior = replace(
             posterior,
             keep=tuple(p.clone() for p in posterior.keep),
-            likelihood_params=plan.likelihood.in_training(posterior.likelihood_params),
+            likelihood_params=config.likelihood.in_training(
+                posterior.likelihood_params
+            ),
         )
-        kind = step_class(plan, members, rows.mean_weight.device)
-        step = kind(plan, members, rows, posterior, optimizer_state)
-        record = TrainingHistory(len(members.seeds))
-        best = BestWeights(step.parameters, members.n_epochs, plan.patience, plan.tol)
-        run = _Run(plan, members, rows, batches, step, record, best)
+        step_type = step_class(config, members, rows.mean_weight.device)
+        step = step_type(config, members, rows, posterior, optimizer_state)
+        history = TrainingHistory(len(members.seeds))
+        best = BestWeights(
+            step.parameters, members.n_epochs, config.patience, config.tol
+        )
+        run = _Run(config, members, rows, batches, step, history, best)
         interrupted = False
         try:
-            with torch_threads(1 if n_units < _UNITS_OF_ONE_THREAD else None):
+            with torch_threads(1 if n_units < _SINGLE_THREAD_UNITS else None):
                 run.epochs(first_epoch, hooks)
         except KeyboardInterrupt:
-            if not plan.keep_interrupted or not best.n_epochs.any():
+            if not config.keep_interrupted or not best.n_epochs.any():
                 raise
             interrupted = True
         bound = None
         if bounded:
-            bound = bound_of(plan, members, rows, best.posterior, perturbation)
+            bound = bound_of(config, members, rows, best.posterior, perturbation)
         return run.outcome(bound, interrupted, hooks)
 
 
-def _perturbation(plan, members, rows, first_epoch) -> RowPerturbation | None:
-    """Of rows that are there for the first time, or as they were before."""
-    if not plan.perturbed:
+def _perturbation(config, members, rows, first_epoch) -> RowPerturbation | None:
+    """The members' row perturbation; None unless ``config.perturbed``.
+
+    In a stream, each batch of new rows has its own perturbation.
+    """
+    if not config.perturbed:
         return None
-    place = 0 if plan.horizon is None else first_epoch
-    return RowPerturbation(plan, members.seeds, rows, place)
+    stream = 0 if config.horizon is None else first_epoch
+    return RowPerturbation(config, members.seeds, rows, stream)
 
 
 @dataclass
 class _Run:
-    """A training and what it has come to."""
+    """State of a training."""
 
-    plan: TrainingConfig
+    config: TrainingConfig
     members: MemberParams
     rows: Rows
     batches: Batches
     step: Step
-    record: TrainingHistory
+    history: TrainingHistory
     best: BestWeights
 
     def epochs(self, first_epoch: int, hooks: Sequence[Hook]) -> None:
-        """Until every member has ended, stopped or failed."""
-        n_batches, n_epochs = self.plan.n_batches, self.members.n_epochs
+        """Train until every member has finished, stopped early or failed."""
+        n_batches, n_epochs = self.config.n_batches, self.members.n_epochs
         last = int(n_epochs.max())
-        ends_of_some = set(n_epochs.tolist()) - {last}
+        early_ends = set(n_epochs.tolist()) - {last}
         for epoch in range(last):
             self.step.start_epoch(first_epoch + epoch, n_batches)
-            self._one_epoch()
-            if (epoch + 1) * n_batches % _STEPS_BETWEEN_CHECKS < n_batches:
-                self.record.find_failures()
-            done = self.best.update(self.record)
-            if epoch + 1 in ends_of_some:
+            self._run_epoch()
+            if (epoch + 1) * n_batches % _CHECK_EVERY < n_batches:
+                self.history.find_failures()
+            done = self.best.update(self.history)
+            if epoch + 1 in early_ends:
                 self.step.end_members(n_epochs == epoch + 1)
             for hook in hooks:
                 hook.epoch_end(epoch + 1, self.step.posterior)
             if done:
                 break
 
-    def _one_epoch(self) -> None:
-        step, record = self.step, self.record
-        moves = map(step, self.batches.of_epoch(step.noise))
-        nll = reduce(torch.Tensor.add_, moves).mean(1) / self.plan.n_batches
-        record.add(nll, step.penalty.kl())
-        if self.plan.patience is not None:
-            score = validation_score(step.posterior, self.rows, _VALIDATION_DRAWS)
-            record.validation.append(score)
+    def _run_epoch(self) -> None:
+        step, history = self.step, self.history
+        step_nlls = map(step, self.batches.epoch_batches(step.random))
+        nll = reduce(torch.Tensor.add_, step_nlls).mean(1) / self.config.n_batches
+        history.add(nll, step.penalty.kl())
+        if self.config.patience is not None:
+            score = validation_score(step.posterior, self.rows, _N_VALIDATION_DRAWS)
+            history.validation.append(score)
 
     def _kl_constant(self, posterior: Posterior) -> np.ndarray:
-        priors = priors_of(self.plan, self.members, posterior)
+        priors = priors_of(self.config, self.members, posterior)
         layers, keep = posterior.layers, posterior.keep
         constant = posterior.network.kl_constant(layers, keep, priors)
         return constant.double().cpu().numpy()
@@ -368,16 +375,16 @@ class _Run:
     def outcome(
         self, bound: Bound | None, interrupted: bool, hooks: Sequence[Hook]
     ) -> Trained:
-        """The best parameters, as the hooks hand them on, and the record."""
-        record, best, posterior = self.record, self.best, self.best.posterior
-        record.find_failures()
-        # What happens to a member after it has stopped is no failure of its own.
-        late = best.stopped & (record.failed > best.n_epochs)
+        """The result, after the hooks and the estimate of the noise variance."""
+        history, best, posterior = self.history, self.best, self.best.posterior
+        history.find_failures()
+        # A loss that is not finite after a member has stopped is not a failure.
+        failed_after_stop = best.stopped & (history.failed > best.n_epochs)
         for hook in hooks:
             posterior = hook.training_end(posterior)
         curvature = self.step.penalty.curvature
-        posterior = with_residual_variance(self.plan, self.rows, posterior, curvature)
-        nll, kl, validation = record.history()
+        posterior = with_residual_variance(self.config, self.rows, posterior, curvature)
+        nll, kl, validation = history.arrays()
         return Trained(
             posterior=posterior,
             nll=nll,
@@ -385,7 +392,7 @@ class _Run:
             validation=validation,
             n_epochs=best.n_epochs,
             kl_constant=self._kl_constant(posterior),
-            failed=np.where(late, 0, record.failed),
+            failed=np.where(failed_after_stop, 0, history.failed),
             interrupted=interrupted,
             optimizer=self.step.state(),
             bound=bound,

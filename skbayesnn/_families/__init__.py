@@ -1,21 +1,21 @@
-"""Variational families q(W, b) of one affine map, one file each, and their table.
+"""Variational families q(W, b) of one affine map, and the table of their names.
 
 A family has four functions (see :class:`skbayesnn._families.base.Family`):
 
 ===========  ==================================================================
-function     what it does
+function     purpose
 ===========  ==================================================================
-``init``     start weights (members, inputs, outputs) and biases -> params
-``linear``   one stochastic affine map, noise per row (training):
-             (members or 1, rows, inputs) -> (members, rows, outputs)
-``draw``     weights and biases of whole networks, one draw serves all rows
-             (prediction): -> (draws, members, inputs, outputs), and biases
-``kl``       KL(q || prior) in nats -> (members,)
+``init``     initial params, from weights (members, inputs, outputs) and biases
+``linear``   one stochastic affine map with weights per row, for training;
+             maps (members or 1, rows, inputs) to (members, rows, outputs)
+``draw``     weights (draws, members, inputs, outputs) and biases of whole
+             networks, for predictions; all rows share a draw
+``kl``       KL(q || prior) in nats, (members,)
 ===========  ==================================================================
 
-Noise and prior are arguments, so that a family never holds a generator. What may
-differ between the members of a program comes in with ``keep`` and the prior; what
-is the same for all of them is a field of the family.
+Random source and prior are arguments, so a family never holds a generator. Parameters
+that may differ between the members of a program are in ``keep`` and the prior; options
+that all members share are fields of the family.
 """
 
 from dataclasses import asdict
@@ -51,20 +51,22 @@ FAMILIES: dict[str, type[Family]] = {
 
 
 def describe_family(family: Family) -> dict[str, Any]:
-    """Its name in the table and its options, plain values."""
-    [name] = [name for name, kind in FAMILIES.items() if type(family) is kind]
+    """The name of a family in the table and its options, as plain values."""
+    [name] = [
+        name for name, family_class in FAMILIES.items() if type(family) is family_class
+    ]
     options = {key: value for key, value in asdict(family).items() if value is not None}
     return {"name": name} | options
 
 
-def family_from(about: dict[str, Any]) -> Family:
-    """Undo ``describe_family``."""
+def family_from(description: dict[str, Any]) -> Family:
+    """Inverse of ``describe_family``."""
     options = {
         key: tuple(value) if isinstance(value, list) else value
-        for key, value in about.items()
+        for key, value in description.items()
         if key != "name"
     }
-    return FAMILIES[about["name"]](**options)
+    return FAMILIES[description["name"]](**options)
 
 
 __all__ = [

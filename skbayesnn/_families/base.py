@@ -1,8 +1,8 @@
-"""What a variational family is: q(W, b) of one affine map, and the noise it is given.
+"""Base class of variational families q(W, b), and the protocol of random sources.
 
-All tensors carry the members axis in front. ``keep`` is p = 1 - dropout,
-``(members,)``; ``params`` is a dict of tensors, made by ``init``, with the bias,
-(members, outputs), under "bias".
+All tensors have the members axis first. ``keep`` is the keep probability
+p = 1 - dropout, ``(members,)``. ``params`` is the dict of tensors that ``init``
+returns; it contains the bias, (members, outputs), as "bias".
 """
 
 from abc import ABC, abstractmethod
@@ -17,36 +17,37 @@ from skbayesnn._priors import Prior
 
 Params = dict[str, torch.Tensor]
 # Weights (draws, members, inputs, outputs); biases (draws, members, outputs), or
-# (members, outputs) where they are the same in all draws. Third, where masks are placed
-# on something else than the inputs of the map: these, (draws, members, *units).
+# (members, outputs) if all draws share them. Third, for masks that are not part of the
+# weights: the masks, (draws, members, *units).
 Draw = tuple[torch.Tensor, ...]
 
 
 class Needed(IntEnum):
-    """Which entries of the inputs' gradient are asked for."""
+    """Which entries of the inputs' gradient are required."""
 
     NONE = 0
-    WHERE_NONZERO = 1  # of those inputs, as they were left, that are not zero
+    WHERE_NONZERO = 1  # at inputs that are not zero after the forward pass
     ALL = 2
 
 
-# (gradient of the outputs, what is needed of the inputs') -> gradients of the
-# parameters by name, and of the inputs. A parameter left out has gradient zero.
+# Takes the gradient of the outputs, and which entries of the inputs' gradient are
+# needed. Returns the gradients of the parameters by name (omitted ones are zero), and
+# of the inputs.
 Pullback = Callable[[torch.Tensor, Needed], tuple[Params, torch.Tensor | None]]
 
 
 class MaskLayout(NamedTuple):
-    """How a mask is shared: drawn in one shape, then spread to that of the inputs.
+    """Shapes for sharing a mask: drawn in one shape, then expanded to the inputs.
 
-    A channel that is dropped at all positions, with x unfolded to (members, rows *
-    positions, channels * k), is drawn as (rows, 1, channels, 1) and spread to (rows,
-    positions, channels, k); a unit dropped at all steps as (rows, 1, inputs), spread
-    to (rows, steps, inputs).
+    Example 1: channels are dropped at all positions, and x is unfolded to (members,
+    rows * positions, channels * k). The mask is drawn as (rows, 1, channels, 1) and
+    expanded to (rows, positions, channels, k). Example 2: units are dropped at all
+    steps. The mask is drawn as (rows, 1, inputs) and expanded to (rows, steps, inputs).
 
     Parameters
     ----------
     drawn : tuple of int, broadcasts to ``spread``
-    spread : tuple of int, reshapes to the inputs of a member
+    spread : tuple of int, can be reshaped to the inputs of a member
     """
 
     drawn: tuple[int, ...]
@@ -56,32 +57,32 @@ class MaskLayout(NamedTuple):
 def per_input(
     x: torch.Tensor,
     layout: MaskLayout | None,
-    numbers: Callable[..., torch.Tensor],
+    sample: Callable[..., torch.Tensor],
     *arguments,
 ) -> torch.Tensor:
-    """Noise for every one of the inputs, shared as the layout says.
+    """Sample a random number for every input, shared according to the layout.
 
     x : (members or 1, rows, inputs)
-    numbers : arguments, shape -> (\\*lead, \\*shape)
+    sample : takes the arguments and a shape, returns (\\*lead, \\*shape)
     returns : (lead, rows, inputs)
     """
     if layout is None:
-        return numbers(*arguments, *x.shape[1:])
-    drawn = numbers(*arguments, *layout.drawn)
-    return drawn.expand(-1, *layout.spread).reshape(-1, *x.shape[1:])
+        return sample(*arguments, *x.shape[1:])
+    mask = sample(*arguments, *layout.drawn)
+    return mask.expand(-1, *layout.spread).reshape(-1, *x.shape[1:])
 
 
 class RandomSource(Protocol):
-    """Source of random numbers; ``lead`` axes are put in front of ``shape``.
+    """Source of random numbers; it adds ``lead`` axes before the requested shape.
 
-    In training lead is ``(members or 1,)``, at prediction ``(draws, members)``. In
-    training the first axis of a shape is the batch's rows, or rows and what each has
-    several of (steps, positions), flattened; for other shapes there is ``of_weights``.
+    ``lead`` is ``(members or 1,)`` in training and ``(draws, members)`` in predictions.
+    In training the first axis of a shape must be the batch's rows, possibly flattened
+    with steps or positions. For other shapes, use ``shared_by_rows``.
     """
 
     @property
-    def of_weights(self) -> "RandomSource":
-        """The same source for what all rows of a member share."""
+    def shared_by_rows(self) -> "RandomSource":
+        """The source for numbers that all rows of a member share."""
 
     def bernoulli(self, probability: torch.Tensor, *shape: int) -> torch.Tensor:
         """Zeros and ones, (\\*lead, \\*shape); P(1) = probability, (members,)."""
@@ -95,33 +96,33 @@ class RandomSource(Protocol):
 
 @dataclass(frozen=True)
 class Family(ABC):
-    """A posterior of one affine map; its fields are options, plain values.
+    """Variational posterior of one affine map; the fields are options, plain values.
 
-    Four functions make a family. Gradients come from autograd, unless a family takes
-    them by hand, which saves most of a small network's step.
+    A family implements four functions. Gradients come from autograd by default. A
+    family may override them without autograd, which is much faster for small networks.
     """
 
     # Whether two draws can differ.
     stochastic: ClassVar[bool] = True
-    # Whether ``kl`` is a weighted sum of the squared parameters, with weights that do
-    # not depend on them: its gradient is then one product per step. Such a q has no
-    # width that is learned, so that a learned noise is made anew of the residuals.
+    # Whether ``kl`` is a weighted sum of squared parameters with constant weights. Its
+    # gradient then costs one product per step. The width of such a q is not learned, so
+    # the observation noise variance is estimated from residuals after the training.
     quadratic_kl: ClassVar[bool] = False
-    # Whether a draw drops inputs, and does nothing else.
+    # Whether a draw only drops inputs.
     drops: ClassVar[bool] = False
-    # Whether the probability of being kept is a parameter.
+    # Whether the keep probability is a parameter.
     learns_keep: ClassVar[bool] = False
-    # Names of the parameters that stay as ``init`` made them.
+    # Names of the parameters that keep their initial values.
     constants: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def init(
         self, mean: torch.Tensor, scale: float, bias: torch.Tensor, keep: torch.Tensor
     ) -> Params:
-        """Start values.
+        """Initial parameters.
 
         mean : (members, inputs, outputs), normal weights of standard deviation
-            ``scale``; E ||W||^2 should come out as theirs
+            ``scale``; q should have the same E ||W||^2
         bias : (members, outputs)
         """
 
@@ -131,34 +132,35 @@ class Family(ABC):
         params: Params,
         keep: torch.Tensor,
         x: torch.Tensor,
-        noise: RandomSource,
+        random: RandomSource,
         layout: MaskLayout | None = None,
     ) -> torch.Tensor:
-        """One stochastic affine map, noise per row (training).
+        """One stochastic affine map with weights per row, for training.
 
         x : (members or 1, rows, inputs)
-        layout : over what families with noise on the inputs share it
+        layout : how families with random factors on the inputs share them
         returns : (members, rows, outputs)
         """
 
     @abstractmethod
-    def draw(self, params: Params, keep: torch.Tensor, noise: RandomSource) -> Draw:
-        """Weights and biases, one draw serves all rows (prediction)."""
+    def draw(self, params: Params, keep: torch.Tensor, random: RandomSource) -> Draw:
+        """Sample weights and biases that all rows share, for predictions."""
 
-    def held(
-        self, params: Params, keep: torch.Tensor, noise: RandomSource, n_rows: int
+    def training_draw(
+        self, params: Params, keep: torch.Tensor, random: RandomSource, n_rows: int
     ) -> Draw:
-        """A draw for training that a network uses in several places of a row.
+        """Sample for a training step of a network that uses the map several times.
 
-        Of weights, the same for all rows of the step; or of masks, which every row has
-        of its own: (members or 1, n_rows, \\*units), third. With autograd.
+        Either all rows of the step share the weights, or every row has its own mask.
+        Call it with autograd.
 
-        returns : weights (members, inputs, outputs), biases (members, outputs)
+        returns : weights (members, inputs, outputs), biases (members, outputs) and,
+            for masks, (members or 1, n_rows, \\*units)
         """
-        return self.draw(params, keep, noise.of_weights)
+        return self.draw(params, keep, random.shared_by_rows)
 
-    def placed(self, units: tuple[int, ...] | None) -> "Family":
-        """The family with its masks, if it has some, on units of this shape.
+    def with_mask_shape(self, units: tuple[int, ...] | None) -> "Family":
+        """The family with masks on units of this shape, if it has masks.
 
         units : None is the inputs of the map
         """
@@ -166,54 +168,56 @@ class Family(ABC):
 
     @abstractmethod
     def kl(
-        self, params: Params, keep: torch.Tensor, prior: Prior, noise: RandomSource
+        self, params: Params, keep: torch.Tensor, prior: Prior, random: RandomSource
     ) -> torch.Tensor:
         """KL(q || prior), or an unbiased estimate of it, (members,), nats.
 
-        Where q's entropy does not depend on the parameters it is left out, and the
-        prior's normaliser with it: see ``kl_constant``.
+        If the entropy of q does not depend on the parameters, it is omitted together
+        with the prior's normalising constant; see ``kl_constant``.
         """
 
     def kl_constant(
         self, params: Params, keep: torch.Tensor, prior: Prior
     ) -> torch.Tensor:
-        """What ``kl`` leaves out of what depends on the rate or the prior, (members,).
+        """Terms that depend on the rate or the prior but are not in ``kl``, (members,).
 
-        So that it can be compared over both, nats. What then is left out still is the
-        entropy of a point, which is infinite, but the same for all of them.
+        Adding them makes the KL comparable between rates and priors, nats. Only the
+        entropy of point masses is still omitted; it is infinite, but always the same.
 
-        Here of biases that are points, beside weights whose KL is whole.
+        This default is for weights with a complete KL and biases that are points.
         """
         return -prior.bias.log_scale(params["bias"])
 
     def keep_of(self, params: Params, keep: torch.Tensor) -> torch.Tensor:
-        """p, (members,): given, or learned."""
+        """Keep probability p, (members,), as given or learned."""
         return keep
 
     def n_masks(self, params: Params) -> int:
-        """Inputs with a mask of their own in one draw."""
+        """Number of independent masks in one draw."""
         return 0
 
     def log_alpha_of(self, params: Params) -> torch.Tensor:
-        """log alpha of weights with noise of a learned rate, -inf without.
+        """log alpha of weights with a learned noise variance; -inf for other weights.
 
         returns : (members, inputs, outputs)
         """
         return torch.full_like(params["mean"], -torch.inf)
 
     def without(self, params: Params, used: torch.Tensor) -> Params:
-        """Params whose weights are zero, without noise, where they are not used.
+        """Set unused weights to zero, without variance.
 
         used : (members, inputs, outputs), bool
         """
         return params | {"mean": params["mean"] * used}
 
     def as_prior(self, params: Params) -> Params:
-        """Fields of the `PosteriorPrior` that q is, for families of normal weights.
+        """Fields of a `PosteriorPrior` equal to q, for families of normal weights.
 
-        Each (members, ...): mean, std, bias_mean, bias_std.
+        They are mean, std, bias_mean and bias_std, (members, ...) each.
         """
-        raise NotImplementedError(f"{type(self).__name__} is no normal distribution.")
+        raise NotImplementedError(
+            f"{type(self).__name__} is not a normal distribution."
+        )
 
     def log_density(
         self,
@@ -222,7 +226,7 @@ class Family(ABC):
         weight: torch.Tensor,
         bias: torch.Tensor,
     ) -> torch.Tensor:
-        """log q(W, b), nats, for families whose q has a density.
+        """log q(W, b), nats, for families with a density.
 
         weight : (..., members, inputs, outputs); bias : (..., members, outputs)
         returns : (..., members)
@@ -234,53 +238,53 @@ class Family(ABC):
         params: Params,
         keep: torch.Tensor,
         x: torch.Tensor,
-        noise: RandomSource,
+        random: RandomSource,
         layout: MaskLayout | None = None,
     ) -> tuple[torch.Tensor, Pullback]:
-        """``linear`` and what takes gradients back through it; without autograd.
+        """``linear`` and its pullback. Call it without autograd.
 
-        x : the caller's no more, it may be overwritten
+        x : may be overwritten
         """
-        leaves = _leaves(params)
+        leaves = _require_grad(params)
         inputs = x.detach().requires_grad_()
         with torch.enable_grad():
-            outputs = self.linear(leaves, keep, inputs, noise, layout)
+            outputs = self.linear(leaves, keep, inputs, random, layout)
 
         def pullback(gradient, needed):
-            wanted = [*leaves.values(), *([inputs] if needed else [])]
+            variables = [*leaves.values(), *([inputs] if needed else [])]
             gradients = torch.autograd.grad(
-                outputs, wanted, gradient, materialize_grads=True
+                outputs, variables, gradient, materialize_grads=True
             )
-            of_x = gradients[-1] if needed else None
-            return dict(zip(leaves, gradients, strict=False)), of_x
+            grad_x = gradients[-1] if needed else None
+            return dict(zip(leaves, gradients, strict=False)), grad_x
 
         return outputs.detach(), pullback
 
     def kl_gradient(
-        self, params: Params, keep: torch.Tensor, prior: Prior, noise: RandomSource
+        self, params: Params, keep: torch.Tensor, prior: Prior, random: RandomSource
     ) -> Params:
-        """Gradient of ``kl``, summed over members, by name; without autograd.
+        """Gradient of ``kl``, summed over members, by name. Call it without autograd.
 
-        A parameter left out has gradient zero.
+        Omitted parameters have gradient zero.
         """
-        leaves = _leaves(params)
+        leaves = _require_grad(params)
         with torch.enable_grad():
-            kl = self.kl(leaves, keep, prior, noise).sum()
+            kl = self.kl(leaves, keep, prior, random).sum()
         gradients = torch.autograd.grad(
             kl, list(leaves.values()), materialize_grads=True
         )
         return dict(zip(leaves, gradients, strict=True))
 
 
-def _leaves(params: Params) -> Params:
+def _require_grad(params: Params) -> Params:
     return {name: value.detach().requires_grad_() for name, value in params.items()}
 
 
 def binary_entropy(p: torch.Tensor) -> torch.Tensor:
-    """H(p) = -p log p - (1 - p) log(1 - p), nats; 0 at both ends."""
+    """H(p) = -p log p - (1 - p) log(1 - p), nats; 0 at p = 0 and p = 1."""
     return -torch.xlogy(p, p) - torch.xlogy(1 - p, 1 - p)
 
 
 def per_member(values: torch.Tensor, n_axes: int) -> torch.Tensor:
-    """(members,) with ``n_axes`` axes of length 1 behind."""
+    """Append ``n_axes`` axes of length 1 to values (members,)."""
     return values.view(-1, *(1,) * n_axes)

@@ -2,12 +2,10 @@
 
 W_ij ~ N(m_ij, sigma_ij^2) with sigma = softplus(rho), biases likewise. With
 dropout > 0, the spike and slab of [GG16]: W_ij = z_i m_ij + sigma_ij e_ij with
-z_i ~ Bernoulli(p) per row and e_ij standard normal.
+z_i ~ Bernoulli(p) per row, p = keep, and e_ij standard normal.
 
-Normal weights of a given width, or mixtures of two: the spike and slab of [GG16].
-
-W_ij = z_i m_ij + sigma e_ij, z_i ~ Bernoulli(p) per row, p = keep, and e_ij standard
-normal; biases are N(b, sigma^2). sigma is given, as in appendix 3 there, not learned.
+``FixedWidth`` has a single sigma for all weights and biases, which is given as in
+appendix 3 of [GG16], not learned.
 """
 
 import math
@@ -21,15 +19,15 @@ from skbayesnn._families.weight_noise import sample, sample_vjp
 
 # ---- Mean-field normal weights: Bayes by Backprop [BBB15]
 
-# Share of the variance of the start weights that is uncertainty: small enough for the
-# data to be seen through the noise, large enough not to be a point mass.
+# Share of the variance of the initial weights that is uncertainty: small enough that
+# the noise does not hide the data, large enough that q is not a point mass.
 START_SHARE = 0.01
 
 
 def signal_to_noise(params: Params) -> torch.Tensor:
     """|m| / sigma of every weight, (members, inputs, outputs) [BBB15 section 5.1].
 
-    Zero where there is neither.
+    It is 0 where m = sigma = 0.
     """
     return (params["mean"].abs() / functional.softplus(params["rho"])).nan_to_num(0.0)
 
@@ -41,13 +39,13 @@ class MeanField(Family):
     Parameters
     ----------
     spike : bool
-        Whether rows are dropped; without, ``keep`` is not looked at.
+        Whether rows are dropped. If False, ``keep`` is ignored.
     shared_draw : bool
-        One draw of the weights for all rows of a step (path-wise, [BBB15]) instead
-        of local reparameterisation.
+        Whether all rows of a step share a draw of the weights (path-wise, [BBB15]). If
+        False, use local reparameterisation.
     sampled_kl : bool
-        log q(W) - log p(W) at one draw of the weights instead of the closed form: for
-        priors that have none, and for the exact density of the spike and slab.
+        Whether to estimate the KL by log q(W) - log p(W) at one draw. Use this for
+        priors without a closed form, and for the exact density of the spike and slab.
     """
 
     spike: bool = False
@@ -55,7 +53,7 @@ class MeanField(Family):
     sampled_kl: bool = False
 
     def init(self, mean, scale, bias, keep):
-        """sigma^2 starts at ``START_SHARE`` scale^2, the means at the rest of it."""
+        """sigma^2 is ``START_SHARE`` scale^2; the means have the remaining variance."""
         keep = keep.view(-1, 1, 1) if self.spike else 1.0
         rho = inverse_softplus(math.sqrt(START_SHARE) * scale)
         return {
@@ -65,10 +63,10 @@ class MeanField(Family):
             "bias_rho": torch.full_like(bias, rho),
         }
 
-    def linear(self, params, keep, x, noise, layout=None):
-        """Activations with the weights' noise, by local reparameterisation or not."""
+    def linear(self, params, keep, x, random, layout=None):
+        """The affine map, with shared weights or by local reparameterisation."""
         if self.shared_draw:
-            weight, bias = self.draw(params, keep, noise.of_weights)
+            weight, bias = self.draw(params, keep, random.shared_by_rows)
             return torch.matmul(x, weight) + bias.unsqueeze(1)
         return sample(
             x,
@@ -76,13 +74,13 @@ class MeanField(Family):
             functional.softplus(params["rho"]).square(),
             params["bias"],
             functional.softplus(params["bias_rho"]).square(),
-            noise,
-            self._spikes(keep, x, noise, layout),
+            random,
+            self._spikes(keep, x, random, layout),
         )
 
-    def linear_vjp(self, params, keep, x, noise, layout=None):
+    def linear_vjp(self, params, keep, x, random, layout=None):
         if self.shared_draw:
-            return super().linear_vjp(params, keep, x, noise, layout)
+            return super().linear_vjp(params, keep, x, random, layout)
         sigma, bias_sigma = _sigmas(params)
         outputs, back = sample_vjp(
             x,
@@ -90,62 +88,63 @@ class MeanField(Family):
             sigma.square(),
             params["bias"],
             bias_sigma.square(),
-            noise,
-            self._spikes(keep, x, noise, layout),
+            random,
+            self._spikes(keep, x, random, layout),
         )
 
         def pullback(gradient, needed):
-            found = back(gradient, needed)
-            of_sigma, of_bias_sigma = 2 * sigma, 2 * bias_sigma
-            of_sigma.mul_(found.variance)
-            of_bias_sigma.mul_(found.bias_variance)
-            of_params = {
-                "mean": found.mean,
-                "rho": of_sigma.mul_(params["rho"].sigmoid()),
-                "bias": found.bias,
-                "bias_rho": of_bias_sigma.mul_(params["bias_rho"].sigmoid()),
+            moment_grads = back(gradient, needed)
+            grad_sigma, grad_bias_sigma = 2 * sigma, 2 * bias_sigma
+            grad_sigma.mul_(moment_grads.variance)
+            grad_bias_sigma.mul_(moment_grads.bias_variance)
+            grads = {
+                "mean": moment_grads.mean,
+                "rho": grad_sigma.mul_(params["rho"].sigmoid()),
+                "bias": moment_grads.bias,
+                "bias_rho": grad_bias_sigma.mul_(params["bias_rho"].sigmoid()),
             }
-            return of_params, found.x
+            return grads, moment_grads.x
 
         return outputs, pullback
 
-    def _spikes(self, keep, x, noise, layout):
-        """Which inputs are there, (lead, rows, inputs), or None for all of them."""
+    def _spikes(self, keep, x, random, layout):
+        """Mask of the inputs that are kept, (lead, rows, inputs), or None for all."""
         if not self.spike:
             return None
-        return per_input(x, layout, noise.bernoulli, keep)
+        return per_input(x, layout, random.bernoulli, keep)
 
-    def draw(self, params, keep, noise):
-        """Normal weights and biases; spikes are drawn first."""
+    def draw(self, params, keep, random):
+        """Sample normal weights and biases, after the masks of the spikes."""
         mean, bias = params["mean"], params["bias"]
         if self.spike:
-            mean = noise.bernoulli(keep, mean.shape[1]).unsqueeze(-1) * mean
+            mean = random.bernoulli(keep, mean.shape[1]).unsqueeze(-1) * mean
         sigma, bias_sigma = _sigmas(params)
-        weight = mean + sigma * noise.normal(*mean.shape[-2:])
-        return weight, bias + bias_sigma * noise.normal(bias.shape[-1])
+        weight = mean + sigma * random.normal(*mean.shape[-2:])
+        return weight, bias + bias_sigma * random.normal(bias.shape[-1])
 
     def without(self, params, used):
-        """Their sigma is zero, too."""
+        """Set unused weights to zero, with sigma = 0."""
         rho = params["rho"].masked_fill(~used, -torch.inf)
         return super().without(params, used) | {"rho": rho}
 
     def log_density(self, params, keep, weight, bias):
-        """log q(W, b), the lead axes of W and b, nats.
+        """log q(W, b), (..., members), nats.
 
         weight : (..., members, inputs, outputs); bias : (..., members, outputs)
         """
         sigma, bias_sigma = _sigmas(params)
-        of_rows = _normal_log_density(weight - params["mean"], sigma)
+        row_log_density = _normal_log_density(weight - params["mean"], sigma)
         if self.spike:
             p = keep.view(-1, 1)
-            of_rows = torch.logaddexp(
-                p.log() + of_rows, (1 - p).log() + _normal_log_density(weight, sigma)
+            row_log_density = torch.logaddexp(
+                p.log() + row_log_density,
+                (1 - p).log() + _normal_log_density(weight, sigma),
             )
-        of_bias = _normal_log_density(bias - params["bias"], bias_sigma)
-        return of_rows.sum(-1) + of_bias
+        bias_log_density = _normal_log_density(bias - params["bias"], bias_sigma)
+        return row_log_density.sum(-1) + bias_log_density
 
     def as_prior(self, params):
-        """Fields of the `PosteriorPrior` that q(W, b) is."""
+        """Fields of a `PosteriorPrior` equal to q(W, b)."""
         sigma, bias_sigma = _sigmas(params)
         return {
             "mean": params["mean"],
@@ -154,14 +153,15 @@ class MeanField(Family):
             "bias_std": bias_sigma,
         }
 
-    def kl(self, params, keep, prior, noise):
-        """Closed form [GG16 appendix; BBB15], or one draw's log q - log p; nats.
+    def kl(self, params, keep, prior, random):
+        """Closed form [GG16 appendix; BBB15], or log q - log p at one draw; nats.
 
-        (p l^2 / 2) ||M||^2 + 1/2 sum(l^2 sigma^2 - log(l^2 sigma^2) - 1), exact for
-        p = 1, and of the biases with p = 1.
+        The closed form is (p l^2 / 2) ||M||^2 + 1/2 sum(l^2 sigma^2
+        - log(l^2 sigma^2) - 1), plus the same for the biases with p = 1. It is exact
+        for p = 1.
         """
         if self.sampled_kl:
-            weight, bias = self.draw(params, keep, noise)
+            weight, bias = self.draw(params, keep, random)
             log_prior = prior.weight.log_density(weight) + prior.bias.log_density(bias)
             return self.log_density(params, keep, weight, bias) - log_prior
         mean = params["mean"]
@@ -176,27 +176,29 @@ class MeanField(Family):
         return weights + spread + biases + prior.bias.spread(bias_sigma.square())
 
     def kl_constant(self, params, keep, prior):
-        """The masks' entropy; of normal weights and biases nothing is left out."""
-        nothing = torch.zeros_like(keep)
+        """The entropy of the masks; the KL of normal weights is complete."""
+        zero = torch.zeros_like(keep)
         if not self.spike or self.sampled_kl:
-            return nothing
-        return nothing - params["mean"].shape[1] * binary_entropy(keep)
+            return zero
+        return zero - params["mean"].shape[1] * binary_entropy(keep)
 
-    def kl_gradient(self, params, keep, prior, noise):
-        """By hand, but for the exact density of the spike and slab."""
+    def kl_gradient(self, params, keep, prior, random):
+        """Gradients without autograd, except for the exact spike and slab density."""
         if self.sampled_kl and self.spike:
-            return super().kl_gradient(params, keep, prior, noise)
+            return super().kl_gradient(params, keep, prior, random)
         gradient = _sampled_gradient if self.sampled_kl else _closed_gradient
         sigma, bias_sigma = _sigmas(params)
-        of_mean, of_sigma = gradient(prior.weight, params["mean"], sigma, noise)
-        of_bias, of_bias_sigma = gradient(prior.bias, params["bias"], bias_sigma, noise)
+        grad_mean, grad_sigma = gradient(prior.weight, params["mean"], sigma, random)
+        grad_bias, grad_bias_sigma = gradient(
+            prior.bias, params["bias"], bias_sigma, random
+        )
         if self.spike:
-            of_mean.mul_(keep.view(-1, 1, 1))
+            grad_mean.mul_(keep.view(-1, 1, 1))
         return {
-            "mean": of_mean,
-            "rho": of_sigma.mul_(params["rho"].sigmoid()),
-            "bias": of_bias,
-            "bias_rho": of_bias_sigma.mul_(params["bias_rho"].sigmoid()),
+            "mean": grad_mean,
+            "rho": grad_sigma.mul_(params["rho"].sigmoid()),
+            "bias": grad_bias,
+            "bias_rho": grad_bias_sigma.mul_(params["bias_rho"].sigmoid()),
         }
 
 
@@ -205,19 +207,19 @@ def _sigmas(params):
     return functional.softplus(params["rho"]), functional.softplus(params["bias_rho"])
 
 
-def _closed_gradient(prior, mean, sigma, noise):
-    """Of KL(N(mean, sigma^2) || prior) with respect to mean and sigma."""
+def _closed_gradient(prior, mean, sigma, random):
+    """Gradient of KL(N(mean, sigma^2) || prior) in mean and sigma."""
     return -prior.score(mean), prior.precision * sigma - sigma.reciprocal()
 
 
-def _sampled_gradient(prior, mean, sigma, noise):
-    """Of log q - log p at mean + sigma e, with respect to mean and sigma.
+def _sampled_gradient(prior, mean, sigma, random):
+    """Gradient of log q - log p at mean + sigma e, in mean and sigma.
 
-    log q depends on sigma alone there: it is -log sigma - e^2 / 2.
+    There log q is -log sigma - e^2 / 2, which depends on sigma only.
     """
-    normal = noise.normal(*mean.shape[1:])
-    of_mean = -prior.score(torch.addcmul(mean, sigma, normal))
-    return of_mean, of_mean * normal - sigma.reciprocal()
+    normal = random.normal(*mean.shape[1:])
+    grad_mean = -prior.score(torch.addcmul(mean, sigma, normal))
+    return grad_mean, grad_mean * normal - sigma.reciprocal()
 
 
 def _normal_log_density(deviation, sigma):
@@ -230,17 +232,17 @@ def inverse_softplus(value: float) -> float:
     return math.log(math.expm1(value))
 
 
-# ---- normal weights of a given width, or mixtures of two: the spike and slab of [GG16]
+# ---- normal weights with a given width, and the spike and slab of [GG16]
 
 
 @dataclass(frozen=True)
 class FixedWidth(MeanField):
-    """Mean-field weights of one standard deviation, which stays as it is.
+    """Mean-field weights with one given standard deviation.
 
     Parameters
     ----------
     sigma : float > 0
-        Of weights and biases.
+        Standard deviation of weights and biases.
     """
 
     quadratic_kl = True
@@ -249,7 +251,7 @@ class FixedWidth(MeanField):
     sigma: float = field(default=0.1, kw_only=True)
 
     def init(self, mean, scale, bias, keep):
-        """sigma^2 is a part of the variance, half of it at most."""
+        """The means have the variance scale^2 - sigma^2, at least half of scale^2."""
         mean = mean * math.sqrt(max(1 - (self.sigma / scale) ** 2, 0.5))
         if self.spike:
             mean = mean / keep.sqrt().view(-1, 1, 1)
@@ -261,28 +263,28 @@ class FixedWidth(MeanField):
             "bias_rho": torch.full_like(bias, rho),
         }
 
-    def linear(self, params, keep, x, noise, layout=None):
+    def linear(self, params, keep, x, random, layout=None):
         """As mean field, without gradients of the width."""
-        return super().linear(self._detached(params), keep, x, noise, layout)
+        return super().linear(self._detached(params), keep, x, random, layout)
 
-    def linear_vjp(self, params, keep, x, noise, layout=None):
-        outputs, back = super().linear_vjp(params, keep, x, noise, layout)
+    def linear_vjp(self, params, keep, x, random, layout=None):
+        outputs, back = super().linear_vjp(params, keep, x, random, layout)
 
         def pullback(gradient, needed):
-            of_params, of_x = back(gradient, needed)
-            return self._of_learned(of_params), of_x
+            grads, grad_x = back(gradient, needed)
+            return self._without_constants(grads), grad_x
 
         return outputs, pullback
 
-    def kl(self, params, keep, prior, noise):
+    def kl(self, params, keep, prior, random):
         """As mean field, without gradients of the width."""
-        return super().kl(self._detached(params), keep, prior, noise)
+        return super().kl(self._detached(params), keep, prior, random)
 
-    def kl_gradient(self, params, keep, prior, noise):
-        return self._of_learned(super().kl_gradient(params, keep, prior, noise))
+    def kl_gradient(self, params, keep, prior, random):
+        return self._without_constants(super().kl_gradient(params, keep, prior, random))
 
     def _detached(self, params):
         return params | {name: params[name].detach() for name in self.constants}
 
-    def _of_learned(self, of_params):
-        return {n: value for n, value in of_params.items() if n not in self.constants}
+    def _without_constants(self, grads):
+        return {n: value for n, value in grads.items() if n not in self.constants}

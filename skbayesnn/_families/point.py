@@ -1,4 +1,4 @@
-"""Point mass: W = M (MAP; maximum likelihood where the prior is flat)."""
+"""Point mass W = M: maximum a posteriori, or maximum likelihood for a flat prior."""
 
 from dataclasses import dataclass
 
@@ -8,41 +8,39 @@ from skbayesnn._families.base import Family
 
 @dataclass(frozen=True)
 class Point(Family):
-    """No randomness at all."""
+    """Deterministic weights."""
 
     stochastic = False
     quadratic_kl = True
 
     def init(self, mean, scale, bias, keep):
-        """The weights and biases as they are wanted."""
         return {"mean": mean, "bias": bias}
 
-    def linear(self, params, keep, x, noise, layout=None):
+    def linear(self, params, keep, x, random, layout=None):
         """x W + b."""
         return affine(x, params["mean"], params["bias"])
 
-    def linear_vjp(self, params, keep, x, noise, layout=None):
+    def linear_vjp(self, params, keep, x, random, layout=None):
         outputs, back = affine_vjp(x, params["mean"], params["bias"])
 
         def pullback(gradient, needed):
-            of_mean, of_bias, of_x = back(gradient, needed)
-            return {"mean": of_mean, "bias": of_bias}, of_x
+            grad_mean, grad_bias, grad_x = back(gradient, needed)
+            return {"mean": grad_mean, "bias": grad_bias}, grad_x
 
         return outputs, pullback
 
-    def draw(self, params, keep, noise):
-        """One draw, whatever is asked for: (1, members, inputs, outputs)."""
+    def draw(self, params, keep, random):
+        """A single draw, (1, members, inputs, outputs), for any number of draws."""
         return params["mean"].unsqueeze(0), params["bias"]
 
-    def held(self, params, keep, noise, n_rows):
-        """Weights and biases."""
+    def training_draw(self, params, keep, random, n_rows):
         return params["mean"], params["bias"]
 
-    def kl(self, params, keep, prior, noise):
+    def kl(self, params, keep, prior, random):
         """(l^2 / 2) (||M||^2 + ||b||^2), (members,), nats."""
         return prior.weight.energy(params["mean"]) + prior.bias.energy(params["bias"])
 
     def kl_constant(self, params, keep, prior):
-        """The prior's normaliser."""
-        of_biases = super().kl_constant(params, keep, prior)
-        return of_biases - prior.weight.log_scale(params["mean"])
+        """The prior's normalising constant."""
+        bias_constant = super().kl_constant(params, keep, prior)
+        return bias_constant - prior.weight.log_scale(params["mean"])

@@ -1,14 +1,14 @@
-"""Variational dropout [KSW15]: Gaussian dropout whose alpha is learned.
+"""Variational dropout [KSW15]: Gaussian dropout with a learned alpha.
 
-Weights are theta (1 + sqrt(alpha) e), e standard normal. alpha is learned as a
-logarithm, one per layer, per input unit or per weight, within bounds. Below the lower
-bound the noise is negligible; above the upper one a weight is noise alone, and single
-draws of such weights can be arbitrarily large [MAV17 section 4.2].
+Weights are theta (1 + sqrt(alpha) e), e standard normal. log alpha is learned, one per
+layer, per input unit or per weight, within bounds. Below the lower bound the noise is
+negligible. Above the upper bound a weight is pure noise, and single draws of such
+weights can be arbitrarily large [MAV17 section 4.2].
 
 - Type A, independent noise [KSW15 section 3.1]: W_ij = theta_ij (1 + sqrt(alpha) e_ij),
   trained by local reparameterisation. An alpha per weight is learned through the
-  variance v_ij = alpha_ij theta_ij^2 (additive parametrisation [MAV17 section 4.1]): a
-  weight on its way to zero keeps its noise.
+  variance v_ij = alpha_ij theta_ij^2 (additive parametrisation [MAV17 section 4.1]), so
+  that a weight that shrinks to zero keeps its noise.
 - Type B, correlated noise [KSW15 section 3.2]: rows s_i theta_i with s_i ~ N(1,
   alpha_i), as Gaussian dropout on the layer's inputs. The log-uniform prior has one KL
   term per row, since q has one random number per row.
@@ -37,15 +37,15 @@ KL = {
 
 @dataclass(frozen=True)
 class Variational(Family):
-    """Multiplicative normal noise of a learned variance; biases have none.
+    """Weights with multiplicative normal noise of a learned variance; biases have none.
 
     Parameters
     ----------
     alpha : {"layer", "unit", "weight"}
-        What has an alpha of its own; a unit is an input of the layer.
+        Granularity of alpha; a unit is an input of the layer.
     approximation : {"kingma", "molchanov"}
-        Of the KL to the log-uniform prior; kingma holds for alpha <= 1 only, which is
-        enforced.
+        Approximation of the KL to the log-uniform prior. "kingma" is valid for
+        alpha <= 1 only, which is enforced.
     """
 
     alpha: str = "unit"
@@ -61,11 +61,11 @@ class Variational(Family):
         return LOWEST_LOG_ALPHA, HIGHEST_LOG_ALPHA[self.approximation]
 
     def bounded(self, log_alpha: torch.Tensor) -> torch.Tensor:
-        """log alpha within its bounds, where it also has no gradient beyond them."""
+        """Clip log alpha to its bounds; outside, its gradient is zero."""
         return log_alpha.clamp(*self.bounds)
 
     def start(self, mean: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
-        """log alpha at (1 - p) / p, (members, inputs or 1, outputs or 1)."""
+        """Initial log alpha, log((1 - p) / p), (members, inputs or 1, outputs or 1)."""
         shape = {
             "layer": (1, 1),
             "unit": (mean.shape[1], 1),
@@ -77,108 +77,107 @@ class Variational(Family):
 
 # ---- type A: independent noise
 
-# theta^2 never counts as less, so that log alpha is finite at theta = 0.
-_TINY = 1e-12
+# Added to theta^2, so that log alpha is finite at theta = 0.
+_MIN_SQUARE = 1e-12
 
 
 @dataclass(frozen=True)
 class Independent(Variational):
-    """Independent normal weights, their standard deviations tied to their means."""
+    """Independent normal weights; the standard deviations are tied to the means."""
 
     def init(self, mean, scale, bias, keep):
-        """theta is divided by sqrt(1 + alpha): E ||W||^2 is that of the weights."""
+        """theta is ``mean`` / sqrt(1 + alpha), so E ||W||^2 equals ||mean||^2."""
         log_alpha = self.start(mean, keep)
         theta = mean / (1 + log_alpha.exp()).sqrt()
         if self.alpha == "weight":
-            log_variance = log_alpha + (theta.square() + _TINY).log()
+            log_variance = log_alpha + (theta.square() + _MIN_SQUARE).log()
             return {"mean": theta, "bias": bias, "log_variance": log_variance}
         return {"mean": theta, "bias": bias, "log_alpha": log_alpha}
 
-    def linear(self, params, keep, x, noise, layout=None):
-        """Activations with the weights' noise, by local reparameterisation."""
+    def linear(self, params, keep, x, random, layout=None):
+        """The affine map, by local reparameterisation."""
         mean, bias = params["mean"], params["bias"]
         variance = self._log_alpha(params).exp() * mean.square()
-        return sample(x, mean, variance, bias, torch.zeros_like(bias), noise)
+        return sample(x, mean, variance, bias, torch.zeros_like(bias), random)
 
-    def linear_vjp(self, params, keep, x, noise, layout=None):
+    def linear_vjp(self, params, keep, x, random, layout=None):
         mean, bias = params["mean"], params["bias"]
         unbounded = self._unbounded(params)
         alpha = self.bounded(unbounded).exp()
         outputs, back = sample_vjp(
-            x, mean, alpha * mean.square(), bias, torch.zeros_like(bias), noise
+            x, mean, alpha * mean.square(), bias, torch.zeros_like(bias), random
         )
 
         def pullback(gradient, needed):
-            found = back(gradient, needed)
-            half = found.variance.mul_(alpha).mul_(mean)
-            of_params = self._through_log_alpha(params, unbounded, half * mean)
-            of_params["mean"] = of_params["mean"] + found.mean.add_(half, alpha=2)
-            return of_params | {"bias": found.bias}, found.x
+            back_grads = back(gradient, needed)
+            half = back_grads.variance.mul_(alpha).mul_(mean)
+            grads = self._grads_through_log_alpha(params, unbounded, half * mean)
+            grads["mean"] = grads["mean"] + back_grads.mean.add_(half, alpha=2)
+            return grads | {"bias": back_grads.bias}, back_grads.x
 
         return outputs, pullback
 
-    def draw(self, params, keep, noise):
-        """Independent normal weights."""
+    def draw(self, params, keep, random):
         mean = params["mean"]
         std = (0.5 * self._log_alpha(params)).exp()
-        return mean * (1 + std * noise.normal(*mean.shape[1:])), params["bias"]
+        return mean * (1 + std * random.normal(*mean.shape[1:])), params["bias"]
 
-    def kl(self, params, keep, prior, noise):
-        """The approximation per weight, or the closed form under a Gaussian prior.
+    def kl(self, params, keep, prior, random):
+        """KL of the weights and biases, (members,), nats.
 
-        Log-uniform: see `priors.log_uniform`. Gaussian:
-        1/2 sum(l^2 theta^2 (1 + alpha) - log(l^2 alpha theta^2) - 1). And the biases'.
+        Under a log-uniform prior, an approximation per weight (see `_priors`). Under a
+        Gaussian prior, 1/2 sum(l^2 theta^2 (1 + alpha) - log(l^2 alpha theta^2) - 1).
         """
         mean, log_alpha = params["mean"], self._log_alpha(params)
         biases = prior.bias.energy(params["bias"])
         if isinstance(prior, LogUniformPrior):
             value, _ = KL[self.approximation]
             return value(log_alpha).expand_as(mean).sum((1, 2)) + biases
-        variance = log_alpha.exp() * (mean.square() + _TINY)
+        variance = log_alpha.exp() * (mean.square() + _MIN_SQUARE)
         return prior.weight.energy(mean) + prior.weight.spread(variance) + biases
 
-    def kl_gradient(self, params, keep, prior, noise):
+    def kl_gradient(self, params, keep, prior, random):
         mean, unbounded = params["mean"], self._unbounded(params)
         log_alpha = self.bounded(unbounded)
         if isinstance(prior, LogUniformPrior):
             _, slope = KL[self.approximation]
-            of_log_alpha = slope(log_alpha).expand_as(mean)
-            found = self._through_log_alpha(params, unbounded, of_log_alpha)
+            grad_log_alpha = slope(log_alpha).expand_as(mean)
+            grads = self._grads_through_log_alpha(params, unbounded, grad_log_alpha)
         else:
-            precision, squares = prior.weight.precision, mean.square() + _TINY
-            of_log_alpha = 0.5 * (precision * log_alpha.exp() * squares - 1)
-            found = self._through_log_alpha(params, unbounded, of_log_alpha)
-            direct = precision * mean + 2 * of_log_alpha * mean / squares
-            found["mean"] = found["mean"] + direct
-        return found | {"bias": prior.bias.precision * params["bias"]}
+            precision, squares = prior.weight.precision, mean.square() + _MIN_SQUARE
+            grad_log_alpha = 0.5 * (precision * log_alpha.exp() * squares - 1)
+            grads = self._grads_through_log_alpha(params, unbounded, grad_log_alpha)
+            direct = precision * mean + 2 * grad_log_alpha * mean / squares
+            grads["mean"] = grads["mean"] + direct
+        return grads | {"bias": prior.bias.precision * params["bias"]}
 
     def log_alpha_of(self, params):
         """log alpha of every weight, (members, inputs, outputs)."""
         return self._log_alpha(params).expand_as(params["mean"])
 
     def _unbounded(self, params):
-        """log alpha as the parameters say it, in the shape that is learned."""
+        """log alpha before clipping, in the shape that is learned."""
         if self.alpha == "weight":
-            squares = params["mean"].square() + _TINY
+            squares = params["mean"].square() + _MIN_SQUARE
             return params["log_variance"] - squares.log()
         return params["log_alpha"]
 
     def _log_alpha(self, params):
-        """log alpha within its bounds, in the shape that is learned."""
+        """Clipped log alpha, in the shape that is learned."""
         return self.bounded(self._unbounded(params))
 
-    def _through_log_alpha(self, params, unbounded, of_log_alpha):
-        """Gradient of log alpha, one per weight -> gradients of the parameters.
+    def _grads_through_log_alpha(self, params, unbounded, grad_log_alpha):
+        """Gradients of the parameters, from the gradient of log alpha of every weight.
 
-        unbounded : log alpha as the parameters say it
+        unbounded : log alpha before clipping
         """
-        inside = self.bounded(unbounded) == unbounded
-        found = of_log_alpha.sum_to_size(unbounded.shape) * inside
+        is_within_bounds = self.bounded(unbounded) == unbounded
+        grad_bounded = grad_log_alpha.sum_to_size(unbounded.shape) * is_within_bounds
         if self.alpha != "weight":
-            return {"log_alpha": found, "mean": torch.zeros_like(params["mean"])}
+            return {"log_alpha": grad_bounded, "mean": torch.zeros_like(params["mean"])}
         mean = params["mean"]
-        of_mean = (found * mean).div_(mean.square() + _TINY).mul_(-2)
-        return {"log_variance": found, "mean": of_mean}
+        grad_mean = (grad_bounded * mean).div_(mean.square() + _MIN_SQUARE).mul_(-2)
+        return {"log_variance": grad_bounded, "mean": grad_mean}
 
 
 # ---- type B: correlated noise
@@ -186,10 +185,10 @@ class Independent(Variational):
 
 @dataclass(frozen=True)
 class Correlated(Variational):
-    """One alpha per layer or per unit; the log-uniform prior only."""
+    """One alpha per layer or per unit; for the log-uniform prior only."""
 
     def init(self, mean, scale, bias, keep):
-        """theta is divided by sqrt(1 + alpha): E ||W||^2 is that of the weights."""
+        """theta is ``mean`` / sqrt(1 + alpha), so E ||W||^2 equals ||mean||^2."""
         log_alpha = self.start(mean, keep)
         return {
             "mean": mean / (1 + log_alpha.exp()).sqrt(),
@@ -197,51 +196,51 @@ class Correlated(Variational):
             "log_alpha": log_alpha,
         }
 
-    def linear(self, params, keep, x, noise, layout=None):
-        """Fresh factors for every row."""
+    def linear(self, params, keep, x, random, layout=None):
+        """The affine map with new factors for every row."""
         std = self._std(params)
-        factors = 1 + std.mT * per_input(x, layout, noise.normal)
+        factors = 1 + std.mT * per_input(x, layout, random.normal)
         return affine(x * factors, params["mean"], params["bias"])
 
-    def linear_vjp(self, params, keep, x, noise, layout=None):
+    def linear_vjp(self, params, keep, x, random, layout=None):
         mean, std = params["mean"], self._std(params).mT
-        normal = per_input(x, layout, noise.normal)
+        normal = per_input(x, layout, random.normal)
         factors = 1 + std * normal
         outputs, back = affine_vjp(x * factors, mean, params["bias"])
 
         def pullback(gradient, needed):
-            of_mean, of_bias, of_noisy = back(gradient, Needed.ALL)
-            of_std = (of_noisy * x).mul_(normal).sum(1, keepdim=True)
-            found = {
-                "mean": of_mean,
-                "bias": of_bias,
-                "log_alpha": self._to_log_alpha(params, of_std * (0.5 * std)),
+            grad_mean, grad_bias, grad_noisy = back(gradient, Needed.ALL)
+            grad_std = (grad_noisy * x).mul_(normal).sum(1, keepdim=True)
+            grads = {
+                "mean": grad_mean,
+                "bias": grad_bias,
+                "log_alpha": self._grad_log_alpha(params, grad_std * (0.5 * std)),
             }
-            return found, of_noisy.mul_(factors) if needed else None
+            return grads, grad_noisy.mul_(factors) if needed else None
 
         return outputs, pullback
 
-    def draw(self, params, keep, noise):
-        """One factor per row of theta and draw."""
+    def draw(self, params, keep, random):
+        """Sample one factor per row of theta and draw."""
         mean = params["mean"]
-        factors = 1 + self._std(params) * noise.normal(mean.shape[1], 1)
+        factors = 1 + self._std(params) * random.normal(mean.shape[1], 1)
         return factors * mean, params["bias"]
 
-    def kl(self, params, keep, prior, noise):
-        """One term per row, the approximation's, and the biases' own; nats."""
+    def kl(self, params, keep, prior, random):
+        """One term per row of theta, and the KL of the biases, (members,), nats."""
         value, _ = KL[self.approximation]
         terms = value(self.bounded(params["log_alpha"])).sum((1, 2))
-        rows_of_each = params["mean"].shape[1] / params["log_alpha"].shape[1]
-        return rows_of_each * terms + prior.bias.energy(params["bias"])
+        rows_per_alpha = params["mean"].shape[1] / params["log_alpha"].shape[1]
+        return rows_per_alpha * terms + prior.bias.energy(params["bias"])
 
-    def kl_gradient(self, params, keep, prior, noise):
+    def kl_gradient(self, params, keep, prior, random):
         _, slope = KL[self.approximation]
         log_alpha = self.bounded(params["log_alpha"])
-        inside = log_alpha == params["log_alpha"]
-        rows_of_each = params["mean"].shape[1] / log_alpha.shape[1]
+        is_within_bounds = log_alpha == params["log_alpha"]
+        rows_per_alpha = params["mean"].shape[1] / log_alpha.shape[1]
         return {
             "bias": prior.bias.precision * params["bias"],
-            "log_alpha": slope(log_alpha).mul_(rows_of_each).mul_(inside),
+            "log_alpha": slope(log_alpha).mul_(rows_per_alpha).mul_(is_within_bounds),
         }
 
     def log_alpha_of(self, params):
@@ -252,14 +251,14 @@ class Correlated(Variational):
         """sqrt(alpha), (members, inputs or 1, 1)."""
         return (0.5 * self.bounded(params["log_alpha"])).exp()
 
-    def _to_log_alpha(self, params, per_unit):
-        """(members, 1, inputs or 1) -> gradient of log alpha, zero outside its bounds.
+    def _grad_log_alpha(self, params, per_unit):
+        """Gradient of log alpha, zero outside its bounds; summed over a shared alpha.
 
-        Rows that share an alpha add up.
+        per_unit : gradient per input, (members, 1, inputs or 1)
         """
         log_alpha = params["log_alpha"]
-        inside = self.bounded(log_alpha) == log_alpha
-        found = per_unit.mT
-        if found.shape[1] != log_alpha.shape[1]:
-            found = found.sum(1, keepdim=True)
-        return found * inside
+        is_within_bounds = self.bounded(log_alpha) == log_alpha
+        grad = per_unit.mT
+        if grad.shape[1] != log_alpha.shape[1]:
+            grad = grad.sum(1, keepdim=True)
+        return grad * is_within_bounds

@@ -2,13 +2,13 @@
 
 Both are trained by local reparameterisation [KSW15 section 2.3]. If the weights of a
 layer are independent and normal, so are each row's activations: b ~ N(a M + c, a^2 V +
-v). Sampling b, one number per activation instead of one per weight, gives every row its
-own noise.
+v). Sampling b takes one random number per activation instead of one per weight, and
+every row has its own draw.
 
 - DropConnect [Wan et al. 2013; Gal16 3.2.2]: W_ij = z_ij m_ij, z_ij ~ Bernoulli(p), p =
-  keep. A draw has true masks. In training each row has activations with the moments of
-  such masks [Wan et al. 2013 section 3.2]. One true mask per step, the same for all
-  rows, costs half as much, but gave held-out rows of two UCI sets a lower density.
+  keep. Draws use binary masks. In training, each row has normal activations with the
+  moments of such masks [Wan et al. 2013 section 3.2]. One binary mask per step for all
+  rows costs half as much, but gave a lower held-out density on two UCI data sets.
 - Additive noise [Gal16 3.2.2]: W_ij = m_ij + N(0, alpha v), alpha = (1 - p) / p, with v
   the variance of the layer's initial weights, so that a rate has about the same effect
   in wide and in narrow layers.
@@ -24,7 +24,7 @@ from skbayesnn._families.affine import (
     affine,
     affine_vjp,
     product_back,
-    product_of_rows,
+    product_over_rows,
     spread,
 )
 from skbayesnn._families.base import (
@@ -37,9 +37,9 @@ from skbayesnn._families.base import (
 
 # ---- local reparameterisation
 
-# A variance, standardised units: keeps the gradient of the root finite where an
-# activation has none.
-_TINY = 1e-30
+# Added to variances, standardised units, so that the gradient of the square root is
+# finite at variance zero.
+_MIN_VARIANCE = 1e-30
 
 
 def sample(
@@ -48,22 +48,23 @@ def sample(
     variance: torch.Tensor,
     bias: torch.Tensor,
     bias_variance: torch.Tensor,
-    noise: RandomSource,
+    random: RandomSource,
     mask: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Activations of one layer, (members, rows, outputs).
+    """Sample the activations of one layer, (members, rows, outputs).
 
-    x : (members or 1, rows, inputs); mask multiplies it, in the mean alone
-    mean, variance : (members, inputs, outputs), of the weights
-    bias, bias_variance : (members, outputs)
+    x : (members or 1, rows, inputs)
+    mean, variance : moments of the weights, (members, inputs, outputs)
+    bias, bias_variance : moments of the biases, (members, outputs)
+    mask : factors of x in the mean of the activations, but not in their variance
     """
     centre = affine(x if mask is None else x * mask, mean, bias)
-    std = affine(x.square(), variance, bias_variance + _TINY).sqrt()
-    return centre + std * noise.normal(*centre.shape[1:])
+    std = affine(x.square(), variance, bias_variance + _MIN_VARIANCE).sqrt()
+    return centre + std * random.normal(*centre.shape[1:])
 
 
 class Gradients(NamedTuple):
-    """What comes back through ``sample``, in the shapes of its arguments."""
+    """Gradients of the arguments of ``sample``, in their shapes."""
 
     mean: torch.Tensor
     variance: torch.Tensor
@@ -78,29 +79,29 @@ def sample_vjp(
     variance: torch.Tensor,
     bias: torch.Tensor,
     bias_variance: torch.Tensor,
-    noise: RandomSource,
+    random: RandomSource,
     mask: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, Callable[[torch.Tensor, Needed], Gradients]]:
-    """``sample`` and its pullback, by hand: (gradient, needed) -> Gradients."""
+    """``sample`` and its pullback, which takes (gradient, needed)."""
     squares = spread(x.square(), len(mean))
     outputs, back = affine_vjp(x if mask is None else x * mask, mean, bias)
-    std = affine(squares, variance, bias_variance + _TINY).sqrt_()
-    normal = noise.normal(*outputs.shape[1:])
+    std = affine(squares, variance, bias_variance + _MIN_VARIANCE).sqrt_()
+    normal = random.normal(*outputs.shape[1:])
     outputs.addcmul_(std, normal)
 
     def pullback(gradient, needed):
-        of_mean, of_bias, of_x = back(gradient, needed)
-        twice = (gradient * normal).div_(std)  # 2 x the gradient of the variance
+        grad_mean, grad_bias, grad_x = back(gradient, needed)
+        twice_grad_variance = (gradient * normal).div_(std)
         if needed:
             if mask is not None:
-                of_x.mul_(mask)
-            of_x.addcmul_(product_back(twice, variance), x)
+                grad_x.mul_(mask)
+            grad_x.addcmul_(product_back(twice_grad_variance, variance), x)
         return Gradients(
-            mean=of_mean,
-            variance=product_of_rows(squares, twice).mul_(0.5),
-            bias=of_bias,
-            bias_variance=twice.sum(1).mul_(0.5),
-            x=of_x,
+            mean=grad_mean,
+            variance=product_over_rows(squares, twice_grad_variance).mul_(0.5),
+            bias=grad_bias,
+            bias_variance=twice_grad_variance.sum(1).mul_(0.5),
+            x=grad_x,
         )
 
     return outputs, pullback
@@ -111,16 +112,16 @@ def sample_vjp(
 
 @dataclass(frozen=True)
 class DropConnect(Family):
-    """Independent masks on weights; H(p) is constant in M and left out."""
+    """Independent masks on weights; H(p) is constant in M and omitted from the KL."""
 
     quadratic_kl = True
 
     def init(self, mean, scale, bias, keep):
-        """M is divided by sqrt(p): E ||W||^2 is that of the undropped network."""
+        """M is divided by sqrt(p), so E ||W||^2 equals ||W||^2 without dropout."""
         return {"mean": mean / keep.sqrt().view(-1, 1, 1), "bias": bias}
 
-    def linear(self, params, keep, x, noise, layout=None):
-        """Activations with the two moments of the masks', noise per row."""
+    def linear(self, params, keep, x, random, layout=None):
+        """Normal activations with the moments of the masked ones, sampled per row."""
         p, mean, bias = keep.view(-1, 1, 1), params["mean"], params["bias"]
         return sample(
             x,
@@ -128,40 +129,42 @@ class DropConnect(Family):
             p * (1 - p) * mean.square(),
             bias,
             torch.zeros_like(bias),
-            noise,
+            random,
         )
 
-    def linear_vjp(self, params, keep, x, noise, layout=None):
+    def linear_vjp(self, params, keep, x, random, layout=None):
         p, mean, bias = keep.view(-1, 1, 1), params["mean"], params["bias"]
         slope = p * (1 - p) * mean
         outputs, back = sample_vjp(
-            x, p * mean, slope * mean, bias, torch.zeros_like(bias), noise
+            x, p * mean, slope * mean, bias, torch.zeros_like(bias), random
         )
 
         def pullback(gradient, needed):
-            found = back(gradient, needed)
-            of_mean = (p * found.mean).addcmul_(slope, found.variance, value=2)
-            return {"mean": of_mean, "bias": found.bias}, found.x
+            back_grads = back(gradient, needed)
+            grad_mean = (p * back_grads.mean).addcmul_(
+                slope, back_grads.variance, value=2
+            )
+            return {"mean": grad_mean, "bias": back_grads.bias}, back_grads.x
 
         return outputs, pullback
 
-    def draw(self, params, keep, noise):
-        """One mask per draw, on every weight."""
+    def draw(self, params, keep, random):
+        """Sample one mask per draw and weight."""
         mean = params["mean"]
-        return noise.bernoulli(keep, *mean.shape[1:]) * mean, params["bias"]
+        return random.bernoulli(keep, *mean.shape[1:]) * mean, params["bias"]
 
-    def kl(self, params, keep, prior, noise):
+    def kl(self, params, keep, prior, random):
         """(p l^2 / 2) ||M||^2 + (l^2 / 2) ||b||^2, (members,), nats: eq. 4."""
         p, mean = keep.view(-1, 1, 1), params["mean"]
         weights = prior.weight.energy(p * mean, p * (1 - p) * mean.square())
         return weights + prior.bias.energy(params["bias"])
 
     def kl_constant(self, params, keep, prior):
-        """The masks' entropy, and the prior's normaliser."""
+        """The entropy of the masks, and the prior's normalising constant."""
         mean = params["mean"]
-        of_biases = super().kl_constant(params, keep, prior)
-        of_masks = mean[0].numel() * binary_entropy(keep)
-        return of_biases - prior.weight.log_scale(mean) - of_masks
+        bias_constant = super().kl_constant(params, keep, prior)
+        mask_entropy = mean[0].numel() * binary_entropy(keep)
+        return bias_constant - prior.weight.log_scale(mean) - mask_entropy
 
 
 # ---- additive Gaussian noise
@@ -169,45 +172,48 @@ class DropConnect(Family):
 
 @dataclass(frozen=True)
 class Additive(Family):
-    """Normal weights of a fixed variance, alpha v."""
+    """Normal weights with a given variance, alpha v."""
 
     quadratic_kl = True
     constants = ("variance",)
 
     def init(self, mean, scale, bias, keep):
-        """v = p scale^2, so that with alpha v = (1 - p) scale^2 it makes scale^2."""
+        """v = p scale^2, so that v + alpha v = scale^2."""
         return {
             "mean": mean * keep.sqrt().view(-1, 1, 1),
             "bias": bias,
             "variance": (1 - keep) * scale**2,
         }
 
-    def linear(self, params, keep, x, noise, layout=None):
-        """Activations with the weights' noise, of its own for every row."""
+    def linear(self, params, keep, x, random, layout=None):
+        """The affine map with new weights for every row."""
         mean, bias = params["mean"], params["bias"]
         variance = per_member(params["variance"].detach(), 2).expand_as(mean)
-        return sample(x, mean, variance, bias, torch.zeros_like(bias), noise)
+        return sample(x, mean, variance, bias, torch.zeros_like(bias), random)
 
-    def linear_vjp(self, params, keep, x, noise, layout=None):
+    def linear_vjp(self, params, keep, x, random, layout=None):
         mean, bias = params["mean"], params["bias"]
         variance = per_member(params["variance"], 2).expand_as(mean)
         outputs, back = sample_vjp(
-            x, mean, variance, bias, torch.zeros_like(bias), noise
+            x, mean, variance, bias, torch.zeros_like(bias), random
         )
 
         def pullback(gradient, needed):
-            found = back(gradient, needed)
-            return {"mean": found.mean, "bias": found.bias}, found.x
+            back_grads = back(gradient, needed)
+            return {"mean": back_grads.mean, "bias": back_grads.bias}, back_grads.x
 
         return outputs, pullback
 
-    def draw(self, params, keep, noise):
-        """Normal weights."""
+    def draw(self, params, keep, random):
+        """Sample normal weights."""
         mean, std = params["mean"], per_member(params["variance"].sqrt(), 2)
-        return mean + std * noise.normal(*mean.shape[1:]), params["bias"]
+        return mean + std * random.normal(*mean.shape[1:]), params["bias"]
 
-    def kl(self, params, keep, prior, noise):
-        """(l^2 / 2) ||M||^2 + 1/2 sum(l^2 alpha v - log(l^2 alpha v) - 1), biases."""
+    def kl(self, params, keep, prior, random):
+        """KL of the weights and biases, (members,), nats.
+
+        (l^2 / 2) (||M||^2 + ||b||^2) + 1/2 sum(l^2 alpha v - log(l^2 alpha v) - 1).
+        """
         mean = params["mean"]
         variance = per_member(params["variance"].detach(), 2).expand_as(mean)
         weights = prior.weight.energy(mean) + prior.weight.spread(variance)

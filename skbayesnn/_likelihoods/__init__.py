@@ -1,6 +1,8 @@
-"""Likelihoods p(y | f): network outputs -> nats, and -> predictive components.
+"""Likelihoods p(y | f) and the table of their names.
 
-One file each, and a line of the table; what one is: ``_likelihoods/base.py``.
+A likelihood computes log densities and predictive components from network outputs. Each
+one is a file, or shares one with a related likelihood, and a line of the table. See
+``_likelihoods/base.py`` for the base class.
 """
 
 from skbayesnn._likelihoods.base import Likelihood
@@ -39,11 +41,11 @@ __all__ = [
 
 
 def likelihood_named(name) -> type[Likelihood] | None:
-    """The likelihood of that name, or None where it is none."""
+    """The likelihood with this name, or None if the name is unknown."""
     return LIKELIHOODS.get(name) if isinstance(name, str) else None
 
 
-def likelihood_from(about: dict) -> Likelihood:
-    """The likelihood that has described itself so."""
-    options = {key: value for key, value in about.items() if key != "name"}
-    return LIKELIHOODS[about["name"]](**options)
+def likelihood_from(description: dict) -> Likelihood:
+    """Construct a likelihood from its ``describe()``."""
+    options = {key: value for key, value in description.items() if key != "name"}
+    return LIKELIHOODS[description["name"]](**options)

@@ -1,8 +1,8 @@
-"""What a likelihood is: p(y | f) of the outputs f of a network, and its predictive.
+"""Base classes of likelihoods p(y | f) for the outputs f of a network.
 
-All tensors carry the members axis in front. ``params`` is a dict of tensors, made by
-``init``; y and f are in the network's scale. tau is the model precision, given or
-learned, or what tempers the likelihood (see :class:`Precision`, :class:`Tempered`).
+All tensors have the members axis first. ``params`` is the dict of tensors that ``init``
+returns. y and f are in the network's scale. tau is the noise precision, given or
+learned (see :class:`Precision`), or the inverse temperature (see :class:`Tempered`).
 """
 
 import math
@@ -17,62 +17,61 @@ import torch
 from skbayesnn._distributions.components import Labels
 
 Params = dict[str, torch.Tensor]
-# Gradient of the rows' nll (members or 1, rows or 1) -> gradients of the outputs, and
-# of the learned parameters by name.
+# Takes the gradient of the nll, (members or 1, rows or 1). Returns the gradients of the
+# outputs, and of the learned parameters by name.
 LikelihoodPullback = Callable[[torch.Tensor], tuple[torch.Tensor, Params]]
 
-# A learned noise never falls below this share of y's own standard deviation, so that
-# targets that a network can interpolate do not drive the precision to infinity.
+# Lower bound of a learned noise std, as a share of the std of y. Without it, the
+# precision diverges for targets that the network can interpolate.
 SMALLEST_NOISE = 1e-3
 LARGEST_LOG_TAU = -2 * math.log(SMALLEST_NOISE)
-# Nor is it so large that a variance overflows (also in float32).
+# Lower bound of log tau, so that variances do not overflow, also in float32.
 SMALLEST_LOG_TAU = -70.0
 
 
 class Likelihood(ABC):
-    """p(y | f): base of dataclasses of plain values.
+    """Base class of likelihoods p(y | f).
 
-    These are the number of targets or classes, and options.
-
-    ``nll`` and ``components`` make a likelihood. Gradients come from autograd, unless
-    it takes them by hand, which saves much of a small network's step.
+    Subclasses are frozen dataclasses of plain values: the number of targets or classes,
+    and options. They implement ``nll`` and ``components``. Gradients come from autograd
+    by default; without it, a step of a small network is much faster.
     """
 
-    # Its key in the table, and the value of the estimators' ``likelihood``.
+    # Key in the table, and value of the estimators' parameter ``likelihood``.
     name: ClassVar[str]
-    # Whether y are classes, numbered in order; else numbers, (rows, targets).
+    # Whether y holds class indices; else y is (rows, targets).
     of_classes: ClassVar[bool] = False
-    # Whether y is centred and scaled before the network sees it.
+    # Whether y is centred and scaled for the network.
     standardizes_y: ClassVar[bool] = True
-    # Whether it has outliers, which then do not count in how y is scaled.
+    # Whether outliers are expected; they are then ignored when y is scaled.
     robust: ClassVar[bool] = False
-    # Whether tau tempers it, instead of being the precision of its noise.
+    # Whether tau is an inverse temperature instead of the precision of the noise.
     tempered: ClassVar[bool] = False
-    # Whether its noise is a function of the row.
+    # Whether the observation noise depends on the row.
     row_noise: ClassVar[bool] = False
-    # What ``components`` are the arrays of: of numbers a ``Components``, or ``Labels``.
+    # Class of the predictive components: a ``Components``, or ``Labels``.
     components_class: ClassVar[type[Any]]
-    # Whether tau is a parameter inside of ``nll``, learned with the weights.
+    # Whether tau is a parameter of ``nll`` that is learned with the weights.
     learned: bool
     __dataclass_fields__: ClassVar[dict]
 
     @classmethod
     def build(cls, n: int, learned: bool, options: dict) -> "Likelihood":
-        """For n targets or classes.
+        """Construct a likelihood for n targets or classes.
 
-        learned : whether tau is asked to be learned
-        options : further fields by name, checked by ``__post_init__``
+        learned : whether tau should be learned
+        options : other fields by name; ``__post_init__`` checks them
         """
         return cls(n, **options)  # type: ignore[call-arg]
 
     def describe(self) -> dict:
-        """Plain values, from which ``likelihood_from`` makes it again."""
+        """Plain values from which ``likelihood_from`` constructs it again."""
         return {"name": self.name} | asdict(self)
 
     @property
     @abstractmethod
     def n_outputs(self) -> int:
-        """Outputs of the network."""
+        """Number of outputs of the network."""
 
     @property
     def trainable(self) -> tuple[str, ...]:
@@ -81,64 +80,62 @@ class Likelihood(ABC):
 
     @property
     def gaussian_targets(self) -> int:
-        """Targets whose noise is Gaussian, so that ``noise_slope`` puts some on y."""
+        """Number of targets with Gaussian noise, for ``perturbation_slope``; or 0."""
         return 0
 
     @property
     def predictive_params(self) -> tuple[str, ...]:
-        """Parameters of the noise that are estimated once the weights are trained.
+        """Names of the noise parameters that are estimated after the training.
 
-        Only predictions use them, after ``with_predictive_params``: one number per
-        target, of residuals about the first outputs.
+        Only predictions use them, see ``with_predictive_params``. Each has one value
+        per target.
         """
         return ()
 
     @classmethod
     def check_y(cls, y: np.ndarray) -> None:
-        """Refuse targets (rows, targets) that the likelihood gives no density.
+        """Check that y (rows, targets) is in the support of the likelihood.
 
         Raises
         ------
         ValueError
+            If a value of y has no density.
         """
         return None
 
     def statistics(self, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """What ``init`` has to know of the training rows, (numbers,); may be none.
+        """Statistics of the training rows for ``init``, (statistics,); empty if none.
 
-        y : (rows, targets), the network's scale, or class numbers (rows,)
+        y : (rows, targets), in the network's scale, or class indices (rows,)
         """
         return np.empty(0)
 
     @abstractmethod
     def init(self, tau: torch.Tensor, statistics: torch.Tensor | None = None) -> Params:
-        """Start values.
+        """Initial parameters.
 
-        tau : (members, targets or 1), given, or where learning starts
-        statistics : (members, numbers), what ``statistics`` has said
+        tau : (members, targets or 1), given, or the initial value if it is learned
+        statistics : results of ``statistics``, (members, statistics)
         """
 
     def schedule(self, params: Params, progress: float) -> None:
-        """Told before each epoch how far the training has come, in [0, 1]."""
+        """Update params, before each epoch, by the share of the training in [0, 1]."""
         return None
 
     @abstractmethod
     def nll(
         self, params: Params, outputs: torch.Tensor, y: torch.Tensor
     ) -> torch.Tensor:
-        """-log p(y | f), what is minimised, (..., members, rows), nats.
+        """-log p(y | f), which the training minimises, (..., members, rows), nats.
 
         outputs : (..., members, rows, n_outputs)
-        y : (members or 1, rows, targets), or class numbers without last axis
+        y : (members or 1, rows, targets), or class indices (members or 1, rows)
         """
 
     def nll_vjp(
         self, params: Params, outputs: torch.Tensor, y: torch.Tensor
     ) -> tuple[torch.Tensor, LikelihoodPullback]:
-        """``nll`` (members, rows), and what takes gradients back through it.
-
-        To be called without autograd.
-        """
+        """``nll`` (members, rows), and its pullback. Call it without autograd."""
         learned = {
             name: params[name].detach().requires_grad_() for name in self.trainable
         }
@@ -147,25 +144,25 @@ class Likelihood(ABC):
             nll = self.nll(params | learned, outputs, y)
 
         def pullback(gradient):
-            of_outputs, *of_learned = torch.autograd.grad(
+            grad_outputs, *grad_learned = torch.autograd.grad(
                 nll,
                 [outputs, *learned.values()],
                 gradient.expand_as(nll),
                 materialize_grads=True,
             )
-            return of_outputs, dict(zip(learned, of_learned, strict=True))
+            return grad_outputs, dict(zip(learned, grad_learned, strict=True))
 
         return nll.detach(), pullback
 
-    def noise_slope(
-        self, params: Params, outputs: torch.Tensor, noise: torch.Tensor
+    def perturbation_slope(
+        self, params: Params, outputs: torch.Tensor, perturbation: torch.Tensor
     ) -> torch.Tensor:
-        """What noise on y adds to the gradient of ``nll`` in the outputs.
+        """Change of the gradient of ``nll`` in the outputs if y is perturbed.
 
-        noise : (members, rows, targets), in stds of the likelihood's noise
-        returns : of the shape of the outputs
+        perturbation : (members, rows, targets), in units of the observation noise std
+        returns : in the shape of the outputs
         """
-        raise NotImplementedError(f"{type(self).__name__} has no Gaussian noise on y.")
+        raise NotImplementedError(f"{type(self).__name__} has no Gaussian noise.")
 
     def log_density(
         self, params: Params, outputs: torch.Tensor, y: torch.Tensor
@@ -177,75 +174,74 @@ class Likelihood(ABC):
     def components(
         self, params: Params, outputs: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        """What the draws say of y: the fields of ``components_class``.
+        """Predictive distributions of the draws, as fields of ``components_class``.
 
         outputs : (draws, members, rows, n_outputs)
         returns : tensors (draws, members, rows, targets or classes[, ...])
         """
 
-    def with_predictive_params(self, params: Params, noise: Params) -> Params:
-        """Params whose predictions have a noise of their own; training has its own.
+    def with_predictive_params(self, params: Params, values: Params) -> Params:
+        """Params with a separate observation noise for predictions.
 
-        noise : what ``fit_predictive_params`` has estimated, (members, targets) each
+        values : ``predictive_params`` as estimated, (members, targets) each
         """
-        return params | noise
+        return params | values
 
     def in_training(self, params: Params) -> Params:
-        """Params of the training, without those of ``with_predictive_params``."""
-        predicted = self.predictive_params
-        return {name: v for name, v in params.items() if name not in predicted}
+        """Params for the training, without the ``predictive_params``."""
+        excluded = self.predictive_params
+        return {name: v for name, v in params.items() if name not in excluded}
 
-    def with_noise_of(self, params: Params, others: Params) -> Params:
-        """Params with the noise of others' predictions, if that is one of their own."""
+    def with_noise_of(self, params: Params, source: Params) -> Params:
+        """Params with the ``predictive_params`` of ``source``, if it has any."""
         return params | {
-            name: others[name] for name in self.predictive_params if name in others
+            name: source[name] for name in self.predictive_params if name in source
         }
 
     def held_out_draws(
         self, params: Params, outputs: torch.Tensor, y: torch.Tensor
     ) -> torch.Tensor:
-        """What ``fit_predictive_params`` needs of held-out rows and posterior draws.
+        """Values of held-out rows and posterior draws for ``fit_predictive_params``.
 
         outputs : (draws, members, rows, n_outputs); y : (members or 1, rows, targets)
         returns : (members, rows, ..., targets)
         """
-        raise NotImplementedError(f"{type(self).__name__} has no noise of its own.")
+        raise NotImplementedError(f"{type(self).__name__} has no noise variance.")
 
     def fit_predictive_params(
         self, draws: np.ndarray, weights: np.ndarray
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Estimate the noise of predictions by the density of held-out rows.
+        """Estimate the observation noise of predictions on held-out rows.
 
-        The noise that eq. 1 learns with the weights is that of the rows that the
-        weights were fitted to. No count of parameters corrects it (as in
-        `_inference/residual_noise.py`) where q(W) learns a width of its own, nor where
-        the noise is not Gaussian.
+        The noise that is learned with the weights by eq. 1 is estimated on the rows to
+        which the weights were fitted. If the width of q(W) is learned, or the noise is
+        not Gaussian, the number of parameters cannot correct this estimate (as in
+        `_engine/residual_variance.py`).
 
-        draws : (rows, ..., targets), of ``held_out_draws``
+        draws : results of ``held_out_draws``, (rows, ..., targets)
         weights : (rows,)
-        returns : log densities (rows, targets), nats, bounded for outliers; and arrays
+        returns : log densities (rows, targets), nats, clipped for outliers; and arrays
             (targets,) for ``with_predictive_params``
         """
-        raise NotImplementedError(f"{type(self).__name__} has no noise of its own.")
+        raise NotImplementedError(f"{type(self).__name__} has no noise variance.")
 
     def noise_level(self, params: Params) -> torch.Tensor | None:
-        """Variance of y about f, (members, targets); None where it has no noise.
+        """Observation noise variance, (members, targets); None if there is none.
 
-        Where the noise depends on the row: its overall level, about which it varies.
+        For noise that depends on the row, its overall level.
         """
         return None
 
 
 @dataclass(frozen=True)
 class Precision(Likelihood):
-    """With a noise precision per target, given, or learned with the weights."""
+    """A likelihood with a noise precision per target, given or learned."""
 
     n_targets: int
     learned: bool
 
     @classmethod
     def build(cls, n, learned, options):
-        """For n targets."""
         return cls(n, learned, **options)
 
     @property
@@ -254,11 +250,11 @@ class Precision(Likelihood):
         return ("log_tau",) if self.learned else ()
 
     def init(self, tau, statistics=None):
-        """tau : (members, targets), the given precision, or where learning starts."""
+        """Initial parameters, with tau (members, targets) given or learned."""
         return {"log_tau": tau.log()}
 
     def log_tau(self, params: Params) -> torch.Tensor:
-        """Log precision, (members, 1, targets)."""
+        """Log precision in the training, (members, 1, targets)."""
         log_tau = params["log_tau"].unsqueeze(1)
         if not self.learned:
             return log_tau
@@ -274,17 +270,17 @@ class Precision(Likelihood):
 
 
 class Tempered(Likelihood):
-    """Without a noise of its own: tau tempers it, p(y | f)^tau, and is never learned.
+    """A likelihood without observation noise, tempered by tau: p(y | f)^tau.
 
-    It multiplies the log-likelihood in eq. 1, and so stands where the precision
-    stands in eq. 3 and 4. Predictions have no tau.
+    tau multiplies the log-likelihood in eq. 1, so it replaces the precision in eq. 3
+    and 4. It is never learned, and predictions do not use it.
     """
 
     learned = False
     tempered = True
 
     def init(self, tau, statistics=None):
-        """tau : (members, 1 or targets), the inverse temperature."""
+        """Initial parameters; tau (members, targets or 1) is an inverse temperature."""
         return {"log_tau": tau[:, :1].log()}
 
     def nll(self, params, outputs, y):
@@ -298,15 +294,15 @@ class Tempered(Likelihood):
 
 @dataclass(frozen=True)
 class OfLabels(Tempered):
-    """Of classes, with a probability for each label.
+    """A likelihood of classes, with a probability for each label.
 
     Parameters
     ----------
     n_classes : int
-        Classes that y has, numbered from 0.
+        Number of classes in y, numbered from 0.
     ranks : tuple of int, optional
-        The class of every label, in the order of ``classes_``; -1 for a label without
-        training rows, whose probability is 0. None: label k is class k.
+        The class of every label, in the order of ``classes_``. A label without training
+        rows has class -1 and probability 0. None: label k is class k.
     """
 
     of_classes = True
@@ -322,29 +318,29 @@ class OfLabels(Tempered):
         used = sorted(rank for rank in self.ranks if rank != -1)
         if used != list(range(self.n_classes)):
             raise ValueError(
-                f"`ranks` must hold each of {self.n_classes} classes once, and -1 for "
-                f"labels without a class; got {self.ranks}."
+                f"`ranks` must contain each of {self.n_classes} classes once, and -1 "
+                f"for labels without a class; got {self.ranks}."
             )
 
     @property
     def n_labels(self) -> int:
-        """Labels that have a probability."""
+        """Number of labels."""
         return self.n_classes if self.ranks is None else len(self.ranks)
 
     def describe(self):
-        """Without ``ranks`` where labels are classes."""
+        """Plain values, without ``ranks`` if it is None."""
         return {k: v for k, v in super().describe().items() if v is not None}
 
-    def of_labels(self, probability: torch.Tensor) -> torch.Tensor:
-        """Probabilities of classes, (..., classes), as those of labels."""
+    def label_probability(self, probability: torch.Tensor) -> torch.Tensor:
+        """Convert probabilities of classes, (..., classes), to (..., labels)."""
         if self.ranks is None:
             return probability
-        nothing = probability.new_zeros(*probability.shape[:-1], 1)
-        return torch.cat([probability, nothing], dim=-1)[..., list(self.ranks)]
+        zero = probability.new_zeros(*probability.shape[:-1], 1)
+        return torch.cat([probability, zero], dim=-1)[..., list(self.ranks)]
 
 
 def check_same_shape(mean: torch.Tensor, y: torch.Tensor) -> None:
-    """Refuse rows and targets that broadcasting would only seem to bring together.
+    """Raise an error if rows or targets differ and would be broadcast.
 
     mean : (..., rows, targets); y : (members or 1, rows, targets)
     """

@@ -1,17 +1,17 @@
-"""Categorical likelihood: softmax over the classes (binary is two classes).
+"""Likelihoods of classes: softmax, and cumulative logits for ordered classes.
 
-tau tempers the likelihood, p(y | f)^tau: it multiplies the cross entropy in eq. 1 and
-so stands where the noise precision stands in eq. 3 and 4. Predictions are softmax(f).
+Both are tempered by tau, p(y | f)^tau: tau multiplies the cross entropy in eq. 1, so it
+replaces the noise precision in eq. 3 and 4. Predictions do not use tau.
 
-Cumulative logits: classes with an order [McCullagh 1980, proportional odds].
+**Categorical.** The probabilities are softmax(f); binary problems have two classes.
 
-The network has one output f, and K classes have cut points theta_1 < ... < theta_K-1:
+**Ordinal** [McCullagh 1980, proportional odds]. The network has one output f, and K
+classes have cut points theta_1 < ... < theta_K-1:
 
     P(y <= k | f) = sigmoid(theta_k - f)
 
-The cut points are learned as theta_1 and the logs of the gaps between neighbours. They
-have no prior (that of the network does not reach them): point estimates, beside a
-posterior of f. tau tempers as in ``categorical.py``.
+The cut points are learned as theta_1 and the logs of the differences between
+neighbours. They have no prior, so they are point estimates.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from torch.nn import functional
 
 from skbayesnn._likelihoods.base import OfLabels
 
-# ---- Categorical likelihood: softmax over the classes (binary is two classes)
+# ---- softmax over the classes
 
 
 @dataclass(frozen=True)
@@ -37,24 +37,24 @@ class Categorical(OfLabels):
         return self.n_classes
 
     def nll_vjp(self, params, outputs, y):
-        """By hand, from one softmax."""
+        """``nll`` and its pullback without autograd."""
         tau = params["log_tau"].exp()
         log_p = outputs.log_softmax(-1)
         labels = y.unsqueeze(-1).expand(*log_p.shape[:-1], 1)
-        found = log_p.gather(-1, labels)
+        log_p_y = log_p.gather(-1, labels)
 
         def pullback(gradient):
-            of_outputs = log_p.exp()
-            of_outputs.scatter_add_(-1, labels, torch.full_like(found, -1))
-            return of_outputs.mul_((tau * gradient).unsqueeze(-1)), {}
+            grad_outputs = log_p.exp()
+            grad_outputs.scatter_add_(-1, labels, torch.full_like(log_p_y, -1))
+            return grad_outputs.mul_((tau * gradient).unsqueeze(-1)), {}
 
-        return -tau * found.squeeze(-1), pullback
+        return -tau * log_p_y.squeeze(-1), pullback
 
     def log_density(self, params, outputs, y):
         """log softmax(f)_y, (..., members, rows).
 
         outputs : (..., members, rows, classes)
-        y : (members or 1, rows), class numbers, int64
+        y : (members or 1, rows), class indices, int64
         """
         labels = y.expand(outputs.shape[:-1])
         nll = functional.cross_entropy(
@@ -64,15 +64,15 @@ class Categorical(OfLabels):
 
     def components(self, params, outputs):
         """Probabilities of every draw, (draws, members, rows, labels)."""
-        return (self.of_labels(outputs.softmax(-1)),)
+        return (self.label_probability(outputs.softmax(-1)),)
 
 
-# ---- cumulative logits: classes with an order [McCullagh 1980, proportional odds]
+# ---- cumulative logits for ordered classes [McCullagh 1980, proportional odds]
 
 
 @dataclass(frozen=True)
 class Ordinal(OfLabels):
-    """Classes in the order of their numbers; of two classes the logistic model."""
+    """Ordered classes; with two classes, the logistic model."""
 
     name = "ordinal"
     trainable = ("cuts",)
@@ -83,18 +83,18 @@ class Ordinal(OfLabels):
         return 1
 
     def statistics(self, y, weights):
-        """Shares of the classes, (classes,).
+        """Frequencies of the classes, (classes,).
 
-        Half a row of mean weight is added to each, so that none is empty.
+        Half a row of mean weight is added to each class, so that none is empty.
         """
         counts = np.bincount(y, weights, minlength=self.n_classes)
         counts += 0.5 * weights.mean()
         return counts / counts.sum()
 
     def init(self, tau, statistics=None):
-        """At f = 0 the classes have their shares, or even ones without statistics.
+        """Initial cut points: at f = 0 the probabilities equal the frequencies.
 
-        statistics : (members, classes)
+        statistics : frequencies, (members, classes); None: equal frequencies
         """
         if statistics is None:
             statistics = tau.new_full((len(tau), self.n_classes), 1 / self.n_classes)
@@ -105,23 +105,25 @@ class Ordinal(OfLabels):
     def log_probability(self, params, outputs):
         """log P(y = k | f), (..., members, rows, classes).
 
-        Without cancellation, by sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a)
-        (1 - e^(a - b)); outputs : (..., members, rows, 1).
+        sigmoid(b) - sigmoid(a) = sigmoid(b) sigmoid(-a) (1 - e^(a - b)) avoids
+        cancellation.
+
+        outputs : (..., members, rows, 1)
         """
-        first, log_gaps = params["cuts"].unsqueeze(1).tensor_split([1], dim=-1)
-        gaps = log_gaps.exp()
-        cut_points = torch.cat([first, first + gaps.cumsum(-1)], dim=-1)
-        above_f = cut_points - outputs
+        first, log_differences = params["cuts"].unsqueeze(1).tensor_split([1], dim=-1)
+        differences = log_differences.exp()
+        cut_points = torch.cat([first, first + differences.cumsum(-1)], dim=-1)
+        distance = cut_points - outputs
         return (
-            functional.pad(functional.logsigmoid(above_f), (0, 1))
-            + functional.pad(functional.logsigmoid(-above_f), (1, 0))
-            + functional.pad((-(-gaps).expm1()).log(), (1, 1))
+            functional.pad(functional.logsigmoid(distance), (0, 1))
+            + functional.pad(functional.logsigmoid(-distance), (1, 0))
+            + functional.pad((-(-differences).expm1()).log(), (1, 1))
         )
 
     def log_density(self, params, outputs, y):
         """log P(y | f), (..., members, rows).
 
-        y : (members or 1, rows), class numbers, int64
+        y : (members or 1, rows), class indices, int64
         """
         log_p = self.log_probability(params, outputs)
         labels = y.unsqueeze(-1).expand(*log_p.shape[:-1], 1)
@@ -129,4 +131,4 @@ class Ordinal(OfLabels):
 
     def components(self, params, outputs):
         """Probabilities of every draw, (draws, members, rows, labels)."""
-        return (self.of_labels(self.log_probability(params, outputs).exp()),)
+        return (self.label_probability(self.log_probability(params, outputs).exp()),)

@@ -1,18 +1,18 @@
 """Gaussian likelihoods N(y; f, 1 / tau), homoscedastic and heteroscedastic.
 
-**Variance of predictions.** Held-out rows estimate the variance that predictions use,
-or its level where it depends on the row. The estimate maximises the density of these
-rows under the exact mixture of T posterior draws:
+**Variance of predictions.** The noise variance that predictions use, or its level if it
+depends on the row, is estimated on held-out rows. The estimate maximises the density of
+these rows under the exact mixture of T posterior draws:
 
       sum_n w_n max(log mean_t N(y_n; f_tn, s^2 v_tn), c) + log N(log s; 0, 0.5^2)
 
 f_tn and v_tn are mean and noise variance of draw t at row n, s is a factor on the
-standard deviation, and c is 30 nats below most rows. A normal approximation to the
-draws is not enough: under dropout a few draws are far out, their variance covers the
-residuals by itself, and the noise is underestimated. Networks that are fitted to
-different folds have learned different levels: v_tn is in units of each network's level,
-times the mean level of all. The parameters hold a factor on 1 / tau, within the bounds
-of tau.
+standard deviation, and c is 30 nats below most rows. A normal approximation of the
+draws would not be enough: under dropout a few draws are far away, their variance alone
+explains the residuals, and the noise would be underestimated. Networks fitted to
+different folds have learned different levels, so v_tn is divided by the level of its
+network and multiplied by the mean level. The estimate is stored as a factor on 1 / tau,
+within the bounds of tau.
 
 **Heteroscedastic noise.** The network has two outputs per target: the mean and s. The
 log variance is
@@ -20,12 +20,12 @@ log variance is
     log sigma^2(x) = -log tau + gain * bounded(s(x))
 
 with tau the precision of the homoscedastic model (given or learned). ``gain`` is 0 in
-the first quarter of the training, rises linearly to 1 in the second and stays there: if
-mean and noise are learned together from the start, rows that are hard to fit are
-explained as noise, and the mean underfits (Seitzer et al. 2022, arXiv 2203.09168). The
-standard deviation of the noise is bounded by the range of y in the training rows (or
-e^1.5 times that of tau, if larger): far from these rows s is extrapolated, and the
-variance is its exponential.
+the first quarter of the training, rises linearly to 1 in the second, and then stays 1.
+If mean and noise were learned together from the start, rows that are hard to fit would
+be explained as noise, and the mean would underfit (Seitzer et al. 2022, arXiv
+2203.09168). The noise std is bounded by the range of y in the training rows, or by
+e^1.5 / sqrt(tau) if that is larger: far from these rows s is extrapolated, and the
+variance is exponential in s.
 """
 
 import math
@@ -51,47 +51,48 @@ from skbayesnn._likelihoods.base import (
     check_same_shape,
 )
 
-# ---- a variance of predictions that differs from that of the training
+# ---- a noise variance of predictions that differs from the training
 
-# The range of factors on the standard deviation, and by how many nats a row is an
-# outlier: more than for a mixture of networks, which has tails (benchmarks/STUDY.md).
-FACTORS, OUTLIER = (1e-4, 1e4), 30.0
+# Bounds of the factor on the standard deviation. Rows this many nats below most rows
+# are outliers; the limit is higher than for a stack, whose mixture has heavier tails
+# (benchmarks/STUDY.md).
+FACTOR_BOUNDS, OUTLIER_NATS = (1e-4, 1e4), 30.0
 
 
 @dataclass(frozen=True)
 class ScaledPrecision(Precision):
-    """See the module."""
+    """Gaussian noise with a separate variance factor for predictions (see above)."""
 
     @property
     def predictive_params(self):
-        """The factor, where the noise is learned."""
+        """The log of the variance factor, if the noise is learned."""
         return ("log_factor",) if self.learned else ()
 
-    def with_predictive_params(self, params, noise):
-        """noise : log of a factor on the variance, or of the variance itself
+    def with_predictive_params(self, params, values):
+        """Set the noise variance of predictions.
 
-        "log_factor" or "log_variance", (members, targets).
+        values : "log_factor" (of 1 / tau) or "log_variance", (members, targets)
         """
         log_tau = self.log_tau(params)[:, 0]
-        log_factor = noise.get("log_factor")
+        log_factor = values.get("log_factor")
         if log_factor is None:
-            log_factor = noise["log_variance"] + log_tau
+            log_factor = values["log_variance"] + log_tau
         limits = log_tau - LARGEST_LOG_TAU, log_tau - SMALLEST_LOG_TAU
         return params | {"log_factor": log_factor.clamp(*limits)}
 
-    def with_noise_of(self, params, others):
-        """By another factor, since tau is another."""
-        if "log_factor" not in others:
+    def with_noise_of(self, params, source):
+        """Copy the noise variance of predictions; the factor differs if tau does."""
+        if "log_factor" not in source:
             return params
-        log_factor = self.log_tau(params) - self.predictive_log_tau(others)
+        log_factor = self.log_tau(params) - self.predictive_log_tau(source)
         return self.with_predictive_params(params, {"log_factor": log_factor[:, 0]})
 
     def log_noise_factor(self, params: Params) -> torch.Tensor | float:
-        """Log of what ``with_predictive_params`` says, (members, 1, targets), or 0."""
+        """Log of the variance factor, (members, 1, targets), or 0 if there is none."""
         return params["log_factor"].unsqueeze(1) if "log_factor" in params else 0.0
 
     def predictive_log_tau(self, params):
-        """With the factor."""
+        """Log precision of predictions, (members, 1, targets)."""
         return self.log_tau(params) - self.log_noise_factor(params)
 
     def held_out_draws(self, params, outputs, y):
@@ -105,7 +106,10 @@ class ScaledPrecision(Precision):
         return fields.permute(2, 3, 0, 1, 4)
 
     def fit_predictive_params(self, draws, weights):
-        """draws : residuals, noise variances and levels, (rows, 3, draws, targets)"""
+        """Estimate the noise variance on held-out rows.
+
+        draws : residuals, noise variances and levels, (rows, 3, draws, targets)
+        """
         densities, log_variance = [], []
         for residual, variance, level in draws.transpose(3, 1, 2, 0):
             log_level = np.average(np.log(level[0]), weights=weights)
@@ -115,20 +119,20 @@ class ScaledPrecision(Precision):
                 np.square(residual) / at_level,
                 0.5 * np.log(at_level) + HALF_LOG_2PI,
             )
-            factor = map_factor(density, weights, *FACTORS, OUTLIER)
-            estimated = density(np.log(factor))
-            densities.append(without_outliers(estimated, weights, OUTLIER))
+            factor = map_factor(density, weights, *FACTOR_BOUNDS, OUTLIER_NATS)
+            row_density = density(np.log(factor))
+            densities.append(without_outliers(row_density, weights, OUTLIER_NATS))
             log_variance.append(log_level + 2 * np.log(factor))
-        noise = {"log_variance": np.array(log_variance)}
-        return np.stack(densities, axis=1), noise
+        params = {"log_variance": np.array(log_variance)}
+        return np.stack(densities, axis=1), params
 
 
 def _log_density_scaled(
     squares: np.ndarray, constants: np.ndarray, log_factor: float
 ) -> np.ndarray:
-    """Log density of every row, (rows,), with the std of the noise times a factor.
+    """Log density of every row, (rows,), with the noise std times a factor.
 
-    squares : (draws, rows), squared residuals in units of the noise's variance
+    squares : (draws, rows), squared residuals in units of the noise variance
     constants : (draws, rows), logarithms of the normalising constants
     """
     density = squares * (-0.5 * np.exp(-2 * log_factor)) - constants
@@ -140,7 +144,7 @@ def _log_density_scaled(
 
 @dataclass(frozen=True)
 class Gaussian(ScaledPrecision):
-    """Noise that is the same for all rows."""
+    """Gaussian noise with the same variance for all rows."""
 
     name = "gaussian"
     components_class = Gaussians
@@ -155,36 +159,35 @@ class Gaussian(ScaledPrecision):
         return gaussian_nll(outputs, self.log_tau(params), y)
 
     def nll_vjp(self, params, outputs, y):
-        """By hand: it is most of a small network's step."""
+        """``nll`` and its pullback without autograd, which is faster."""
         log_tau = self.log_tau(params)
         tau = log_tau.exp()
         residual = outputs - y
         scaled = tau * residual
         squares = scaled * residual
-        twice = _over_targets(squares) - _over_targets(log_tau)
-        constant = _number(self.n_targets * HALF_LOG_2PI, twice)
-        nll = torch.add(constant, twice, alpha=0.5)
+        twice_nll = _sum_targets(squares) - _sum_targets(log_tau)
+        constant = _scalar(self.n_targets * HALF_LOG_2PI, twice_nll)
+        nll = torch.add(constant, twice_nll, alpha=0.5)
 
         def pullback(gradient):
             gradient = gradient.unsqueeze(-1)
-            of_outputs = scaled * gradient
+            grad_outputs = scaled * gradient
             if not self.learned:
-                return of_outputs, {}
-            inside = params["log_tau"] == log_tau.squeeze(1)
-            of_log_tau = (squares - _number(1.0, squares)).mul_(gradient).sum(1)
-            of_log_tau.mul_(inside).mul_(_number(0.5, squares))
-            return of_outputs, {"log_tau": of_log_tau}
+                return grad_outputs, {}
+            is_within_bounds = params["log_tau"] == log_tau.squeeze(1)
+            grad_log_tau = (squares - _scalar(1.0, squares)).mul_(gradient).sum(1)
+            grad_log_tau.mul_(is_within_bounds).mul_(_scalar(0.5, squares))
+            return grad_outputs, {"log_tau": grad_log_tau}
 
         return nll, pullback
 
     @property
     def gaussian_targets(self):
-        """All of them."""
         return self.n_targets
 
-    def noise_slope(self, params, outputs, noise):
-        """That of -tau f (noise / sqrt(tau))."""
-        return -(0.5 * self.log_tau(params)).exp() * noise
+    def perturbation_slope(self, params, outputs, perturbation):
+        """Gradient of -tau f (perturbation / sqrt(tau)) in f."""
+        return -(0.5 * self.log_tau(params)).exp() * perturbation
 
     def components(self, params, outputs):
         """Mean and noise variance of every draw, (draws, members, rows, targets)."""
@@ -192,18 +195,18 @@ class Gaussian(ScaledPrecision):
         return outputs, variance.expand_as(outputs)
 
 
-def _number(value: float, like: torch.Tensor) -> torch.Tensor:
-    """A number as a tensor, which costs a small product half as much."""
-    return _cached_number(value, like.dtype, like.device)
+def _scalar(value: float, like: torch.Tensor) -> torch.Tensor:
+    """A scalar as a tensor, which halves the cost of a small product."""
+    return _cached_scalar(value, like.dtype, like.device)
 
 
 @lru_cache(maxsize=64)
-def _cached_number(value, dtype, device):
+def _cached_scalar(value, dtype, device):
     return torch.tensor(value, dtype=dtype, device=device)
 
 
-def _over_targets(values: torch.Tensor) -> torch.Tensor:
-    """Sum over the last axis; for one target a view of it."""
+def _sum_targets(values: torch.Tensor) -> torch.Tensor:
+    """Sum over the last axis; for one target, a view."""
     return values.squeeze(-1) if values.shape[-1] == 1 else values.sum(-1)
 
 
@@ -212,7 +215,7 @@ def gaussian_nll(
 ) -> torch.Tensor:
     """-log N(y; mean, 1 / tau), summed over the last axis (targets).
 
-    mean : (..., rows, targets); log_tau, y : of shapes that broadcast against it
+    mean : (..., rows, targets); log_tau, y : shapes that broadcast with it
     """
     check_same_shape(mean, y)
     squares = (0.5 * log_tau.exp() * (y - mean).square()).sum(-1)
@@ -223,30 +226,31 @@ def gaussian_nll(
 
 WARM_UP = 0.25  # share of the training that is homoscedastic; the ramp is as long
 
-# |log sigma^2(x) + log tau| stays below this: a noise std of e^-4 to e^4 times the
-# homoscedastic one, four decades in variance on either side.
+# Bound of |log sigma^2(x) + log tau|: the noise std is e^-4 to e^4 times the
+# homoscedastic one.
 LOG_VARIANCE_RANGE = 8.0
-# Of a noise that depends on the input, where tau is learned or given.
+# Bound of the log precision of a row, whether tau is learned or given.
 LARGEST_LOG_PRECISION = LARGEST_LOG_TAU + math.log(10.0)
-# Stands for no bound on a log variance.
+# Value of the bound of a log variance that means unbounded.
 UNBOUNDED = 60.0
-# The bound on a log variance is at least so far above -log tau, which it does not move.
-ABOVE_TAU = 3.0
+# The bound of a log variance is at least this far above -log tau, so that it does not
+# change -log tau.
+MIN_LOG_VARIANCE_RANGE = 3.0
 
 
 def bounded(s: torch.Tensor) -> torch.Tensor:
-    """An output as what it adds to a log variance, near 0 as it is."""
+    """Bound s smoothly to +-``LOG_VARIANCE_RANGE``; the identity near 0."""
     return LOG_VARIANCE_RANGE * torch.tanh(s / LOG_VARIANCE_RANGE)
 
 
-def not_below(values: torch.Tensor, lowest: torch.Tensor) -> torch.Tensor:
-    """The larger one, smoothly: equal to ``values`` from 3 above ``lowest`` on."""
+def smooth_max(values: torch.Tensor, lowest: torch.Tensor) -> torch.Tensor:
+    """Smooth maximum of the two; equal to ``values`` if 3 or more above ``lowest``."""
     return lowest + softplus(values - lowest, beta=8.0)
 
 
 @dataclass(frozen=True)
 class Heteroscedastic(ScaledPrecision):
-    """See the module."""
+    """Gaussian noise whose variance depends on the row (see the module docstring)."""
 
     name = "heteroscedastic"
     row_noise = True
@@ -254,25 +258,28 @@ class Heteroscedastic(ScaledPrecision):
 
     @property
     def n_outputs(self) -> int:
-        """Outputs of the network: mean and s per target, the means first."""
+        """Outputs of the network: all means, then s of each target."""
         return 2 * self.n_targets
 
     def statistics(self, y, weights):
-        """The range of y, (targets,)."""
+        """Range of y, (targets,)."""
         return np.ptp(y, axis=0)
 
     def init(self, tau, statistics=None):
-        """tau : (members, targets), the given precision, or where learning starts;
-        statistics : (members, targets), the range of y; None: without bounds
+        """Initial parameters, with tau (members, targets) given or learned.
+
+        statistics : range of y, (members, targets); None: the variance is unbounded
         """
-        largest = torch.full_like(tau, UNBOUNDED)
+        largest_log_variance = torch.full_like(tau, UNBOUNDED)
         if statistics is not None and statistics.numel():
-            # A tau that is given holds, however wide.
-            largest = torch.maximum(2 * statistics.log(), ABOVE_TAU - tau.log())
+            # A given tau is respected, however small it is.
+            largest_log_variance = torch.maximum(
+                2 * statistics.log(), MIN_LOG_VARIANCE_RANGE - tau.log()
+            )
         return {
             "log_tau": tau.log(),
             "gain": torch.zeros_like(tau[:, :1]),
-            "largest_log_variance": largest,
+            "largest_log_variance": largest_log_variance,
         }
 
     def schedule(self, params, progress):
@@ -281,11 +288,11 @@ class Heteroscedastic(ScaledPrecision):
         params["gain"].fill_(gain)
 
     def split(self, params, outputs):
-        """outputs (..., members, rows, 2 targets) -> mean and log tau(x)."""
+        """Mean and log tau(x) from outputs (..., members, rows, 2 targets)."""
         mean, s = outputs.split(self.n_targets, dim=-1)
         log_tau = self.log_tau(params) - params["gain"].unsqueeze(1) * bounded(s)
         log_tau = log_tau.clamp(max=LARGEST_LOG_PRECISION)
-        return mean, not_below(log_tau, -params["largest_log_variance"].unsqueeze(1))
+        return mean, smooth_max(log_tau, -params["largest_log_variance"].unsqueeze(1))
 
     def nll(self, params, outputs, y):
         """-log p(y | f), (..., members, rows)."""
@@ -294,14 +301,13 @@ class Heteroscedastic(ScaledPrecision):
 
     @property
     def gaussian_targets(self):
-        """All of them."""
         return self.n_targets
 
-    def noise_slope(self, params, outputs, noise):
-        """That of the means; s is not told of it."""
+    def perturbation_slope(self, params, outputs, perturbation):
+        """Gradient in the means; the gradient in s is zero."""
         _, log_tau = self.split(params, outputs)
-        of_mean = -(0.5 * log_tau).exp() * noise
-        return torch.cat([of_mean, torch.zeros_like(of_mean)], dim=-1)
+        grad_mean = -(0.5 * log_tau).exp() * perturbation
+        return torch.cat([grad_mean, torch.zeros_like(grad_mean)], dim=-1)
 
     def components(self, params, outputs):
         """Mean and noise variance of every draw, (draws, members, rows, targets)."""

@@ -1,4 +1,4 @@
-"""Mixture density network: noise of several peaks, or skewed [Bishop 1994].
+"""Mixture density network: multimodal or skewed noise [Bishop 1994].
 
 Per target the network has 3 K outputs, logits a, locations f and s of K Gaussians:
 
@@ -6,11 +6,12 @@ Per target the network has 3 K outputs, logits a, locations f and s of K Gaussia
     log sigma_k^2(x) = -log tau + bounded(s_k(x))
 
 with tau the overall level of the precision, given or learned. The centres are constants
-spread over y's range: without them the Gaussians would start as one, and part slowly.
+spread over the range of y. Without them the Gaussians would start equal and separate
+slowly.
 
-Gaussians that over-fit are narrow in places: a variance is added to all of theirs in
-predictions, under which rows that are held out are the likeliest. A factor would make
-those that are wide wider still.
+Overfitted Gaussians are too narrow for some rows. Predictions therefore add a variance
+to every Gaussian, which maximises the density of held-out rows. A factor instead would
+widen the wide Gaussians as well.
 """
 
 import math
@@ -33,15 +34,15 @@ from skbayesnn._distributions.quantiles import mixture_cdf, mixture_quantile
 from skbayesnn._likelihoods.base import SMALLEST_NOISE, Precision, check_same_shape
 from skbayesnn._likelihoods.gaussian import LARGEST_LOG_PRECISION, bounded
 
-# By how many nats less likely than most a row does not speak.
-OUTLIER = 30.0
+# Rows this many nats below most rows are outliers.
+OUTLIER_NATS = 30.0
 
 
 @dataclass(frozen=True)
 class GaussianMixtures(Components):
     """Gaussian mixtures, arrays of shape (draws, rows, targets, K).
 
-    ``weight`` sums to one over K, to rounding; ``scale`` are standard deviations.
+    ``weight`` sums to 1 over K, up to rounding; ``scale`` are standard deviations.
     """
 
     weight: np.ndarray
@@ -50,14 +51,14 @@ class GaussianMixtures(Components):
 
     @cached_property
     def mean(self):
-        """(draws, rows, targets)."""
+        """Mean of every draw, (draws, rows, targets)."""
         return (self.weight * self.location).sum(-1)
 
     @cached_property
     def variance(self):
-        """By the law of total variance, (draws, rows, targets)."""
-        apart = self.location - self.mean[..., None]
-        return (self.weight * (np.square(self.scale) + np.square(apart))).sum(-1)
+        """Variance of every draw, (draws, rows, targets)."""
+        deviation = self.location - self.mean[..., None]
+        return (self.weight * (np.square(self.scale) + np.square(deviation))).sum(-1)
 
     def log_density_per_target(self, y):
         """log sum_k weight_k N(y; location_k, scale_k^2)."""
@@ -70,7 +71,7 @@ class GaussianMixtures(Components):
         return (self.weight * ndtr((y[..., None] - self.location) / self.scale)).sum(-1)
 
     def quantile(self, level):
-        """Of every draw by itself, by Newton's method as for a mixture of draws."""
+        """Quantile of every draw, by Newton's method as for a mixture of draws."""
         shape = self.weight.shape[:-1]
         columns = [
             np.moveaxis(values, -1, 0).reshape(-1, 1, int(np.prod(shape)))
@@ -81,24 +82,24 @@ class GaussianMixtures(Components):
         return mixture_quantile(mean, variance, level, weight).reshape(shape)
 
     def sample(self, random):
-        """Of each one Gaussian, and a value of it."""
-        which = labels_at(self.weight, random.random(self.weight.shape[:-1]))
+        """Sample y from every draw: first a Gaussian, then a value of it."""
+        component = labels_at(self.weight, random.random(self.weight.shape[:-1]))
         location, scale = (
-            np.take_along_axis(values, which[..., None], axis=-1)[..., 0]
+            np.take_along_axis(values, component[..., None], axis=-1)[..., 0]
             for values in (self.location, self.scale)
         )
         return location + scale * random.standard_normal(scale.shape, scale.dtype)
 
     def rescaled(self, shift, factor):
-        """Of shift + factor y."""
+        """Distributions of shift + factor y."""
         shift, factor = (np.asarray(values)[..., None] for values in (shift, factor))
         return GaussianMixtures(
             self.weight, self.location * factor + shift, self.scale * factor
         )
 
     @cached_property
-    def _of_all_draws(self):
-        """Mean, variance and weight of one mixture, (draws K, rows, targets) each."""
+    def _flattened(self):
+        """Mean, variance and weight of all Gaussians, (draws K, rows, targets) each."""
         shape = -1, *self.weight.shape[1:3]
         location, scale, weight = (
             np.moveaxis(values, -1, 1).reshape(shape)
@@ -107,21 +108,21 @@ class GaussianMixtures(Components):
         return location, np.square(scale), weight / self.n_draws
 
     def mixture_cdf(self, y):
-        """Of one weighted mixture of Gaussians."""
-        mean, variance, weight = self._of_all_draws
+        """P(Y <= y) of the mixture of all draws."""
+        mean, variance, weight = self._flattened
         return mixture_cdf(mean, variance, y, weight)
 
     def mixture_quantile(self, level):
-        """Of one weighted mixture of Gaussians."""
-        mean, variance, weight = self._of_all_draws
+        """Quantile of the mixture of all draws."""
+        mean, variance, weight = self._flattened
         return mixture_quantile(mean, variance, level, weight)
 
     def mixture_crps(self, y):
-        """The closed form of one weighted mixture of Gaussians [Grimit et al. 2006]."""
-        return gaussian_mixture_crps(y, *self._of_all_draws)
+        """CRPS of the mixture of all draws, in closed form [Grimit et al. 2006]."""
+        return gaussian_mixture_crps(y, *self._flattened)
 
     def nodes(self, n):
-        """Gauss-Hermite of every Gaussian, weighted as these."""
+        """Gauss-Hermite nodes of every Gaussian, times the weights of the Gaussians."""
         points, weights = np.polynomial.hermite_e.hermegauss(n)
         values = self.location + np.multiply.outer(points, self.scale)
         weights = np.multiply.outer(weights / weights.sum(), self.weight)
@@ -133,7 +134,7 @@ class GaussianMixtures(Components):
 
 @dataclass(frozen=True)
 class Mixture(Precision):
-    """See the module.
+    """A Gaussian mixture per row and target (see the module docstring).
 
     n_components : K, at least 2
     """
@@ -147,22 +148,22 @@ class Mixture(Precision):
     def __post_init__(self):
         n = self.n_components
         if isinstance(n, bool) or not isinstance(n, Integral):
-            raise TypeError(f"`n_components` must be a whole number; got {n!r}.")
+            raise TypeError(f"`n_components` must be an integer; got {n!r}.")
         if n < 2:
             raise ValueError(
-                f"`n_components` must be at least 2; got {n}. One Gaussian is "
+                f"`n_components` must be >= 2; got {n}. For one Gaussian, use "
                 "likelihood='heteroscedastic'."
             )
-        # A plain number, whatever a grid holds: the description is kept.
+        # A plain int for ``describe``; parameter grids may contain NumPy types.
         object.__setattr__(self, "n_components", int(n))
 
     @property
     def n_outputs(self):
-        """Outputs of the network: logits, then locations, then s, by target."""
+        """Outputs of the network: all logits, then all locations, then all s."""
         return 3 * self.n_targets * self.n_components
 
     def init(self, tau, statistics=None):
-        """Centres at even levels of a standard normal, (members, K)."""
+        """Initial parameters; the centres, (members, K), are normal quantiles."""
         levels = (torch.arange(self.n_components).to(tau) + 0.5) / self.n_components
         centres = torch.special.ndtri(levels).repeat(len(tau), 1)
         return super().init(tau) | {"centres": centres}
@@ -191,18 +192,18 @@ class Mixture(Precision):
 
     @property
     def predictive_params(self):
-        """A variance that is added to that of every Gaussian, where tau is learned."""
+        """The log of the variance added to every Gaussian, if tau is learned."""
         return ("log_added",) if self.learned else ()
 
     def predictive_log_tau(self, params):
-        """Of the level with what is added."""
+        """Log precision of predictions, including the added variance."""
         log_tau = self.log_tau(params)
         if "log_added" not in params:
             return log_tau
         return -torch.logaddexp(-log_tau, params["log_added"].unsqueeze(1))
 
     def components(self, params, outputs):
-        """Weights, locations and scales, (draws, members, rows, targets, K)."""
+        """Weights, locations and scales, (draws, members, rows, targets, K) each."""
         log_weight, location, log_tau = self.split(params, outputs)
         log_variance = -log_tau
         if "log_added" in params:
@@ -220,35 +221,45 @@ class Mixture(Precision):
         return fields.permute(2, 3, 0, 1, 5, 4)
 
     def fit_predictive_params(self, draws, weights):
-        """draws : of ``held_out_draws``, (rows, 3, draws, K, targets)"""
+        """Estimate the added variance on held-out rows.
+
+        draws : results of ``held_out_draws``, (rows, 3, draws, K, targets)
+        """
         densities, log_added = [], []
-        for of_target in draws.transpose(4, 1, 2, 3, 0):
-            density = partial(_log_density_widened, of_target)
-            added = _likeliest_added(density, of_target, weights)
-            densities.append(without_outliers(density(added), weights, OUTLIER))
-            log_added.append(added)
+        for target_draws in draws.transpose(4, 1, 2, 3, 0):
+            density = partial(_log_density_widened, target_draws)
+            estimate = _fit_log_added(density, target_draws, weights)
+            densities.append(without_outliers(density(estimate), weights, OUTLIER_NATS))
+            log_added.append(estimate)
         return np.stack(densities, axis=1), {"log_added": np.array(log_added)}
 
 
-def _likeliest_added(density, draws: np.ndarray, weights: np.ndarray) -> float:
-    """Log of the variance under which rows are the likeliest.
+def _fit_log_added(density, draws: np.ndarray, weights: np.ndarray) -> float:
+    """Log of the added variance that maximises the density of the rows.
 
-    At most the mean square of the residuals.
+    It is at most the mean square of the residuals.
     """
     weight, residual, _ = draws
-    of_mean = (weight * residual).sum(1).mean(0)
-    least = SMALLEST_NOISE**2
-    most = max(np.average(np.square(of_mean), weights=weights), least)
-    bound = least_density(density(math.log(least)), weights, OUTLIER)
+    mean_residual = (weight * residual).sum(1).mean(0)
+    min_variance = SMALLEST_NOISE**2
+    max_variance = max(
+        np.average(np.square(mean_residual), weights=weights), min_variance
+    )
+    bound = least_density(density(math.log(min_variance)), weights, OUTLIER_NATS)
 
     def loss(log_added):
         return -(weights @ np.maximum(density(log_added), bound))
 
-    return round(minimise_on_grid(loss, math.log(least), math.log(most)), 3)
+    return round(
+        minimise_on_grid(loss, math.log(min_variance), math.log(max_variance)), 3
+    )
 
 
 def _log_density_widened(draws: np.ndarray, log_added: float) -> np.ndarray:
-    """Of every row (3, draws, K, rows), with a variance added to every Gaussian."""
+    """Log density of every row, with a variance added to every Gaussian.
+
+    draws : (3, draws, K, rows)
+    """
     weight, residual, scale = draws
     variance = np.square(scale) + np.exp(log_added)
     density = -0.5 * (np.square(residual) / variance + np.log(variance)) - HALF_LOG_2PI

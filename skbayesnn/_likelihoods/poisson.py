@@ -1,9 +1,9 @@
 """Poisson likelihood of counts with a log link: y ~ Poisson(exp(f + offset)).
 
-The offset is the log of the training rows' mean count, so that f starts and is shrunk
-towards the mean, as that of a standardised target. tau tempers the likelihood, as it
-does for classes; predictions have no tau. [McCullagh & Nelder 1989, "Generalized linear
-models", ch. 6]
+The offset is the log of the mean count of the training rows. So f starts at the mean
+and is shrunk towards it, as for a standardised target. The likelihood is tempered by
+tau; predictions do not use tau. [McCullagh & Nelder 1989, "Generalized linear models",
+ch. 6]
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from skbayesnn._distributions.components import NO_OTHER_UNITS, Components
 from skbayesnn._distributions.quantiles import integer_quantile
 from skbayesnn._likelihoods.base import Tempered, check_same_shape
 
-# f + offset counts as the nearest of these outside: rates of 1e-13 to 1e13, whose
-# squares (Adam's) do not overflow in float32, however far from the data.
+# f + offset is clipped to these bounds, rates of 1e-13 to 1e13. Their squares, which
+# Adam computes, do not overflow in float32.
 LOG_RATE_BOUNDS = (-30.0, 30.0)
-# So that no mean lies outside of them.
+# Largest count in y, so that the mean is within these bounds.
 LARGEST_COUNT = 1e12
-# A target without any event starts at half an event in all rows, one of mean weight.
-FEWEST_EVENTS = 0.5
+# For a target without events, half an event of mean weight is assumed.
+MIN_EVENTS = 0.5
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Counts(Components):
 
     @property
     def variance(self):
-        """The rate."""
+        """The rate, which is mean and variance."""
         return self.rate
 
     def log_density_per_target(self, y):
-        """log P(Y = y), -inf where y is no count."""
+        """log P(Y = y), -inf if y is not a count."""
         rate, count = self.rate.astype(np.float64), _count(y)
         log_p = xlogy(count, rate) - rate - gammaln(count + 1)
         return np.where(count == y, log_p, -np.inf)
@@ -55,37 +55,37 @@ class Counts(Components):
         return np.where(y < 0, 0.0, share)
 
     def quantile(self, level):
-        """The smallest count that reaches the level, of every draw by itself."""
+        """Quantile of every draw, the smallest count whose cdf reaches the level."""
         rate = self.rate.astype(np.float64)
-        # Bernstein's bounds of the two tails, equal to the level or to what is left.
+        # Bernstein's bounds of the two tails, at the level and at 1 - level.
         below, above = -np.log(level), -np.log1p(-level)
         low = rate - np.sqrt(2 * below * rate)
         high = rate + above / 3 + np.sqrt(np.square(above / 3) + 2 * above * rate)
         return integer_quantile(self.cdf, level, np.maximum(low, 0), high)
 
     def sample(self, random):
-        """Counts."""
+        """Sample counts from every draw."""
         return random.poisson(self.rate).astype(self.rate.dtype)
 
     def rescaled(self, shift, factor):
-        """Refused."""
+        """Raise an error: counts have no other units."""
         raise TypeError(NO_OTHER_UNITS)
 
     def mixture_quantile(self, level):
-        """Between those of the lowest and of the highest rate."""
+        """Quantile of the mixture, between those of the lowest and highest rates."""
         level = np.broadcast_to(level, self.rate.shape[1:])
-        ends = Counts(np.stack([self.rate.min(0), self.rate.max(0)]))
-        return integer_quantile(self.mixture_cdf, level, *ends.quantile(level))
+        extremes = Counts(np.stack([self.rate.min(0), self.rate.max(0)]))
+        return integer_quantile(self.mixture_cdf, level, *extremes.quantile(level))
 
 
 def _count(y):
-    """The count at or below y, within those whose probability can be computed."""
+    """The largest count <= y, clipped to the range in which pdtr is accurate."""
     return np.floor(np.clip(y, 0, 1e18))
 
 
 @dataclass(frozen=True)
 class Poisson(Tempered):
-    """Counts, whose variance is their mean."""
+    """Poisson distribution of counts; its variance equals its mean."""
 
     name = "poisson"
     standardizes_y = False
@@ -100,27 +100,30 @@ class Poisson(Tempered):
 
     @classmethod
     def check_y(cls, y):
-        """Whole numbers from 0 on."""
-        wrong = (y < 0) | (y != np.floor(y)) | (y > LARGEST_COUNT)
-        if wrong.any():
+        """Check that y contains integers from 0 to 1e12."""
+        invalid = (y < 0) | (y != np.floor(y)) | (y > LARGEST_COUNT)
+        if invalid.any():
             raise ValueError(
-                "`y` must hold whole numbers from 0 to 1e12 for likelihood='poisson'; "
-                f"got {y[wrong][0]:g} in row {np.flatnonzero(wrong.any(1))[0]}. Give "
-                "counts, or take 'gaussian' or 'student_t' for other numbers."
+                "`y` must contain integers from 0 to 1e12 for likelihood='poisson'; "
+                f"got {y[invalid][0]:g} in row {np.flatnonzero(invalid.any(1))[0]}. "
+                "Use 'gaussian' or 'student_t' if y does not contain counts."
             )
 
     def statistics(self, y, weights):
         """Log of the weighted mean of y, (targets,)."""
-        events = np.maximum(weights @ y, FEWEST_EVENTS * weights.mean())
+        events = np.maximum(weights @ y, MIN_EVENTS * weights.mean())
         return np.log(events / weights.sum())
 
     def init(self, tau, statistics=None):
-        """tau : (members, 1 or targets), the inverse temperature."""
+        """Initial parameters; tau is the inverse temperature, (members, 1 or targets).
+
+        statistics : results of ``statistics``, (members, targets)
+        """
         assert statistics is not None, "the offset is the log of the mean of y"
         return super().init(tau) | {"offset": statistics}
 
     def log_rate(self, params, outputs):
-        """f + offset within the bounds, (..., members, rows, targets)."""
+        """f + offset, clipped to the bounds, (..., members, rows, targets)."""
         return (outputs + params["offset"].unsqueeze(1)).clamp(*LOG_RATE_BOUNDS)
 
     def log_density(self, params, outputs, y):

@@ -1,9 +1,9 @@
 """Student's t likelihood: noise with outliers, one precision per target.
 
-y = f + s t, with t of ``df`` degrees of freedom. tau stays 1 / variance, so the squared
-scale is s^2 = (df - 2) / (df tau). A residual pulls on f with a bounded force: rows far
-out count less the farther they are [Lange, Little & Taylor 1989, "Robust statistical
-modeling using the t distribution", JASA].
+y = f + s t, where t has ``df`` degrees of freedom. tau is 1 / variance, so the squared
+scale is s^2 = (df - 2) / (df tau). The gradient of a residual is bounded, so the
+influence of outliers decreases with their distance [Lange, Little & Taylor 1989,
+"Robust statistical modeling using the t distribution", JASA].
 """
 
 import math
@@ -20,27 +20,28 @@ from skbayesnn._distributions.crps import spread_levels, weighted_sample_crps
 from skbayesnn._distributions.map_factor import log_mean_exp, median
 from skbayesnn._likelihoods.base import SMALLEST_NOISE, Precision, check_same_shape
 
-# Learned degrees of freedom start here, and count as the nearest of the bounds outside:
-# from noise whose variance is just finite to what cannot be told from a Gaussian.
+# Initial value and bounds of learned degrees of freedom: from a variance that is just
+# finite to noise that is practically Gaussian. Values are clipped to the bounds.
 START_DF = 5.0
 DF_BOUNDS = (2.1, 200.0)
-# Those that rows held out may tell: from where the noise's std is 1.7 scales (at 2.1,
-# where the training may end, 4.6); where that is looked for from; and the rate of their
-# prior, whose shape is 2.
-HELD_OUT_DF, STARTS_DF, DF_RATE = (3.0, 200.0), (4.0, 30.0), 0.1
-# The largest variance that is looked at, in mean squares of the residuals.
-LARGEST_VARIANCE = 10.0
-# Given ones: above 2 also in float32, and small enough for differences of lgamma.
-FEWEST_DF, MOST_DF = 2.001, 1e6
-# Quantiles that stand for a mixture in its CRPS, all draws together, and of each draw.
-N_POINTS, FEWEST_OF_A_DRAW = 1000, 5
-# SciPy's quantile is wrong in sign below levels of about 1e-200.
-SMALLEST_LEVEL = 1e-100
+# Estimate on held-out rows: bounds (at df = 3 the std is 1.7 scales; at 2.1, the bound
+# in the training, 4.6), initial values of the optimisation, and the rate of the gamma
+# prior with shape 2.
+HELD_OUT_DF_BOUNDS, STARTS_DF, DF_RATE = (3.0, 200.0), (4.0, 30.0), 0.1
+# Upper bound of the variance, in units of the mean square of the residuals.
+MAX_VARIANCE_RATIO = 10.0
+# Bounds of a given df: above 2 also in float32, and not too large for differences of
+# lgamma.
+MIN_DF, MAX_DF = 2.001, 1e6
+# Quantiles that represent a mixture in its CRPS, in total and at least per draw.
+N_POINTS, MIN_POINTS_PER_DRAW = 1000, 5
+# SciPy's quantile has the wrong sign below levels of about 1e-200.
+MIN_LEVEL = 1e-100
 
 
 @dataclass(frozen=True)
 class StudentTs(Components):
-    """mean + scale t, arrays of shape (draws, rows, targets)."""
+    """Distributions of mean + scale t, arrays of shape (draws, rows, targets)."""
 
     mean: np.ndarray
     scale: np.ndarray
@@ -56,50 +57,52 @@ class StudentTs(Components):
         df = self.df.astype(np.float64)
         constant = gammaln(0.5 * (df + 1)) - gammaln(0.5 * df)
         constant -= 0.5 * np.log(np.pi * df) + np.log(self.scale)
-        return constant - 0.5 * (df + 1) * np.log1p(np.square(self._t_of(y)) / df)
+        return constant - 0.5 * (df + 1) * np.log1p(
+            np.square(self._standardised(y)) / df
+        )
 
     def cdf(self, y):
         """P(Y <= y)."""
-        return stdtr(self.df.astype(np.float64), self._t_of(y))
+        return stdtr(self.df.astype(np.float64), self._standardised(y))
 
     def quantile(self, level):
-        """Of every draw by itself."""
+        """Quantile of every draw."""
         df = self.df.astype(np.float64)
-        return self.mean + self.scale * stdtrit(df, np.maximum(level, SMALLEST_LEVEL))
+        return self.mean + self.scale * stdtrit(df, np.maximum(level, MIN_LEVEL))
 
     def sample(self, random):
-        """Means with noise."""
+        """Sample y from every draw."""
         noise = random.standard_t(self.df).astype(self.mean.dtype)
         return self.mean + self.scale * noise
 
     def rescaled(self, shift, factor):
-        """Of shift + factor y."""
+        """Distributions of shift + factor y."""
         return StudentTs(self.mean * factor + shift, self.scale * factor, self.df)
 
     def mixture_crps(self, y):
-        """Of quantiles of the draws, whose levels interlace.
+        """CRPS of the mixture, from quantiles of the draws at interlaced levels.
 
-        The mixture's own would take many times as long. Draws that say the same are
-        as good as one with all the levels.
+        Quantiles of the mixture would take many times as long. If all draws are equal,
+        this is the CRPS of one draw at all levels.
         """
-        n_each = max(FEWEST_OF_A_DRAW, math.ceil(N_POINTS / self.n_draws))
-        n = n_each * self.n_draws
+        n_per_draw = max(MIN_POINTS_PER_DRAW, math.ceil(N_POINTS / self.n_draws))
+        n = n_per_draw * self.n_draws
         levels, weights = (
-            values.reshape(n_each, self.n_draws) for values in spread_levels(n)
+            values.reshape(n_per_draw, self.n_draws) for values in spread_levels(n)
         )
-        points = [self.quantile(of_draws[:, None, None]) for of_draws in levels]
+        points = [self.quantile(draw_levels[:, None, None]) for draw_levels in levels]
         weights = weights / (self.n_draws * weights.sum(0))
         return weighted_sample_crps(y, np.concatenate(points), weights.ravel())
 
-    def _t_of(self, y):
+    def _standardised(self, y):
         return (y - self.mean.astype(np.float64)) / self.scale
 
 
 @dataclass(frozen=True)
 class StudentT(Precision):
-    """Noise that is the same for all rows.
+    """Student's t noise with the same scale for all rows.
 
-    df : degrees of freedom, given, or None: learned, one per target
+    df : degrees of freedom; None: learned, one value per target
     """
 
     name = "student_t"
@@ -112,14 +115,14 @@ class StudentT(Precision):
         if self.df is None:
             return
         if isinstance(self.df, bool) or not isinstance(self.df, Real):
-            raise TypeError(f"`df` must be a number or None; got {self.df!r}.")
-        if not FEWEST_DF <= self.df <= MOST_DF:
+            raise TypeError(f"`df` must be a float or None; got {self.df!r}.")
+        if not MIN_DF <= self.df <= MAX_DF:
             raise ValueError(
-                f"`df` must be in [{FEWEST_DF:g}, {MOST_DF:g}], where the noise has a "
-                f"variance and can be told from Gaussian; got {self.df!r}. Without "
-                "outliers there is likelihood='gaussian'."
+                f"`df` must be in [{MIN_DF:g}, {MAX_DF:g}], where the noise has a "
+                f"variance and differs from Gaussian noise; got {self.df!r}. Use "
+                "likelihood='gaussian' for data without outliers."
             )
-        # A plain number, whatever a grid holds: the description is kept.
+        # A plain float for ``describe``; parameter grids may contain NumPy types.
         object.__setattr__(self, "df", float(self.df))
 
     @property
@@ -133,7 +136,7 @@ class StudentT(Precision):
         return super().trainable + (("log_df",) if self.df is None else ())
 
     def init(self, tau, statistics=None):
-        """tau : (members, targets), the given precision, or where learning starts."""
+        """Initial parameters, with tau (members, targets) given or learned."""
         params = super().init(tau)
         if self.df is None:
             params["log_df"] = torch.full_like(tau, math.log(START_DF))
@@ -141,23 +144,23 @@ class StudentT(Precision):
 
     @property
     def predictive_params(self):
-        """Precision and degrees of freedom, those that are learned."""
+        """Names of the precision and the degrees of freedom, if they are learned."""
         return tuple(f"predictive_{name}" for name in self.trainable)
 
     def predictive_log_tau(self, params):
-        """That of rows held out, where it was made anew."""
+        """Log precision of predictions, estimated on held-out rows if available."""
         if "predictive_log_tau" in params:
             return params["predictive_log_tau"].unsqueeze(1)
         return self.log_tau(params)
 
     def degrees_of_freedom(self, params):
-        """(members, 1, targets), or a number as a float64 tensor where it is given."""
+        """df in the training, (members, 1, targets), or a float64 scalar if given."""
         if self.df is not None:
             return torch.tensor(self.df, dtype=torch.float64)
         return params["log_df"].unsqueeze(1).clamp(*map(math.log, DF_BOUNDS)).exp()
 
     def predictive_degrees_of_freedom(self, params):
-        """Those of rows held out, where they were made anew."""
+        """df of predictions, estimated on held-out rows if available."""
         if "predictive_log_df" in params:
             return params["predictive_log_df"].unsqueeze(1).exp()
         return self.degrees_of_freedom(params)
@@ -187,60 +190,68 @@ class StudentT(Precision):
         return torch.stack([y - mean, scale, df]).permute(2, 3, 0, 1, 4)
 
     def fit_predictive_params(self, draws, weights):
-        """draws : residuals, scales and dfs, (rows, 3, draws, targets)"""
-        densities, estimates = [], []
-        for of_target in draws.transpose(3, 1, 2, 0):
-            density, log_noise = self._likeliest_of_target(of_target, weights)
-            densities.append(density)
-            estimates.append(log_noise)
-        log_df, log_variance = np.transpose(estimates)
-        known = {"predictive_log_tau": -log_variance, "predictive_log_df": log_df}
-        noise = {name: known[name] for name in self.predictive_params}
-        return np.stack(densities, axis=1), noise
+        """Estimate precision and degrees of freedom on held-out rows.
 
-    def _likeliest_of_target(self, draws, weights):
-        """Log density of every row; logs of degrees of freedom and variance.
+        draws : residuals, scales and dfs, (rows, 3, draws, targets)
+        """
+        densities, estimates = [], []
+        for target_draws in draws.transpose(3, 1, 2, 0):
+            density, log_params = self._fit_target(target_draws, weights)
+            densities.append(density)
+            estimates.append(log_params)
+        log_df, log_variance = np.transpose(estimates)
+        estimated = {"predictive_log_tau": -log_variance, "predictive_log_df": log_df}
+        params = {name: estimated[name] for name in self.predictive_params}
+        return np.stack(densities, axis=1), params
+
+    def _fit_target(self, draws, weights):
+        """Estimate the logs of degrees of freedom and variance of one target.
 
         draws : (3, draws, rows)
+        returns : log density of every row, (rows,); (log df, log variance)
         """
         residual, scale, df = draws
         squares = np.square(residual)
-        # What is given is as it was trained, the same for all rows.
+        # Given parameters are the same for all draws and rows.
         scale, df = scale[0, :1], df[0, :1]
         dfs, variances = df, np.square(scale) * df / (df - 2)
         if self.df is None:
-            dfs = np.array(HELD_OUT_DF)
+            dfs = np.array(HELD_OUT_DF_BOUNDS)
         if self.learned:
-            most = np.average(squares.mean(0), weights=weights)
-            least = SMALLEST_NOISE**2
-            variances = np.array([least, LARGEST_VARIANCE * max(most, least)])
+            mean_square = np.average(squares.mean(0), weights=weights)
+            min_variance = SMALLEST_NOISE**2
+            variances = np.array(
+                [min_variance, MAX_VARIANCE_RATIO * max(mean_square, min_variance)]
+            )
 
-        def density(log_noise):
-            return _log_density_of_mixture(squares, *np.exp(log_noise))
+        def density(log_params):
+            return _log_density_of_mixture(squares, *np.exp(log_params))
 
-        def loss(log_noise):
-            prior = log_noise[0] - DF_RATE * np.exp(log_noise[0])
-            return -(weights @ density(log_noise) + prior) / weights.sum()
+        def loss(log_params):
+            prior = log_params[0] - DF_RATE * np.exp(log_params[0])
+            return -(weights @ density(log_params) + prior) / weights.sum()
 
-        nearest = 2 * max(median(squares.min(0), weights), variances[0])
-        usual = 2 * max(median(np.square(residual.mean(0)), weights), variances[0])
+        closest_draw = 2 * max(median(squares.min(0), weights), variances[0])
+        mean_of_draws = 2 * max(
+            median(np.square(residual.mean(0)), weights), variances[0]
+        )
         starts = np.log(
             [
-                (STARTS_DF[0], nearest),
-                (STARTS_DF[0], usual),
+                (STARTS_DF[0], closest_draw),
+                (STARTS_DF[0], mean_of_draws),
                 (STARTS_DF[1], variances[-1]),
             ]
         )
-        bounds = [(one[0], one[-1]) for one in (np.log(dfs), np.log(variances))]
+        bounds = [(v[0], v[-1]) for v in (np.log(dfs), np.log(variances))]
         lower, upper = np.transpose(bounds)
         fits = [
             minimize(loss, start.clip(lower, upper), bounds=bounds, method="L-BFGS-B")
             for start in starts
         ]
-        best = min(fits, key=lambda one: one.fun)
-        # What is given stays exact.
-        log_noise = np.where(lower == upper, lower, np.round(best.x, 3))
-        return density(log_noise), log_noise
+        best = min(fits, key=lambda fit: fit.fun)
+        # Given parameters are not rounded.
+        log_params = np.where(lower == upper, lower, np.round(best.x, 3))
+        return density(log_params), log_params
 
 
 def _log_density_of_mixture(

@@ -1,8 +1,8 @@
-"""How affine maps are wired into a network, one file each, and their table."""
+"""Network architectures, one file each, and the table of their names."""
 
 from typing import Any
 
-from skbayesnn._networks.base import Keep, Network, NetworkPullback, StartNormal
+from skbayesnn._networks.base import InitialNormal, Keep, Network, NetworkPullback
 from skbayesnn._networks.convolutional import Convolutional
 from skbayesnn._networks.mlp import MLP
 from skbayesnn._networks.recurrent import Recurrent
@@ -14,19 +14,19 @@ NETWORKS: dict[str, type[Network]] = {
 }
 
 
-def network_from(about: dict[str, Any]) -> Network:
-    """The network that has described itself so."""
-    return NETWORKS[about["name"]].from_description(about)
+def network_from(description: dict[str, Any]) -> Network:
+    """Construct a network from its ``describe()``."""
+    return NETWORKS[description["name"]].from_description(description)
 
 
 __all__ = [
     "MLP",
     "NETWORKS",
     "Convolutional",
+    "InitialNormal",
     "Keep",
     "Network",
     "NetworkPullback",
     "Recurrent",
-    "StartNormal",
     "network_from",
 ]

@@ -1,4 +1,4 @@
-"""Functions of the units between affine maps, and their gradients by hand."""
+"""Activation functions and their gradients, written without autograd."""
 
 import math
 from collections.abc import Callable
@@ -11,26 +11,25 @@ from skbayesnn._families import Needed
 
 
 class Activation(NamedTuple):
-    """A function of the units, its gradient, and its start scale.
+    """An activation function, its gradient, and the scale of initial weights.
 
-    ``pullback`` takes the gradient and the function's values, or its inputs where
-    ``of_inputs``, since values of a function that is not monotone do not tell them; it
-    works in place.
-    ``needed`` says at which values it looks at the gradient, ``smooth`` whether the
-    function is without kinks.
+    ``pullback`` takes the gradient and the function's values; it works in place. If
+    ``pullback_of_inputs``, it takes the function's inputs instead: a function that is
+    not monotone cannot be inverted. ``needed`` defines at which values the pullback
+    uses the gradient. ``smooth`` is True if the function has no kinks.
     """
 
     function: Callable[[torch.Tensor], torch.Tensor]
     in_place: Callable[[torch.Tensor], torch.Tensor]
     pullback: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-    gain: float  # of the variance of the weights behind it
+    gain: float  # initial variance of the next map's weights, times its inputs
     needed: Needed = Needed.ALL
     smooth: bool = True
-    of_inputs: bool = False
+    pullback_of_inputs: bool = False
 
-    def passed(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The values, and what the pullback takes; x may be overwritten."""
-        if self.of_inputs:
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the values, and the tensor for the pullback; x may be overwritten."""
+        if self.pullback_of_inputs:
             return self.function(x), x
         values = self.in_place(x)
         return values, values
@@ -60,20 +59,20 @@ ACTIVATIONS = {
         1.0,
     ),
     "erf": Activation(torch.erf, torch.erf_, lambda g, h: _erf_back(g, h), 1.0),
-    # x / (1 + exp(-x)), a relu without a kink; it falls before it rises. The start
-    # scale is relu's, with which it was compared.
+    # x / (1 + exp(-x)), a smooth relu that is not monotone. The initial scale is
+    # relu's, with which it was compared.
     "silu": Activation(
         functional.silu,
         lambda x: functional.silu(x, inplace=True),
         lambda g, x: _aten.silu_backward.grad_input(g, x, grad_input=g),
         2.0,
-        of_inputs=True,
+        pullback_of_inputs=True,
     ),
     "identity": Activation(lambda x: x, lambda x: x, lambda g, h: g, 1.0),
 }
 
 
 def _erf_back(gradient: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """2 / sqrt(pi) exp(-x^2), of x = erfinv(values); 0 where these are 1."""
+    """Gradient * 2 / sqrt(pi) exp(-x^2), x = erfinv(values); 0 where |values| = 1."""
     slope = values.erfinv().square_().neg_().exp_()
     return gradient.mul_(slope.mul_(2 / math.sqrt(math.pi)))

@@ -1,8 +1,8 @@
-"""What a network is: affine maps, each with a variational family, wired together.
+"""Base class of networks: affine maps, each with a variational family.
 
-Its parameters are a list of groups, one for every affine map, each with a family and
-a keep probability and a prior of its own. How the maps are wired is the network's own
-matter: the engine trains, draws and stores groups.
+The parameters are a list of groups, one per affine map. Each group has its own family,
+keep probability and prior. The engine trains, samples and stores groups; only the
+network defines how the maps are connected.
 """
 
 import math
@@ -19,42 +19,43 @@ from skbayesnn._priors import Prior
 
 # Per group (members,): the probability that an input is kept.
 Keep = Sequence[torch.Tensor]
-# Gradient of the outputs -> gradients of the parameters of every group.
+# Function from the gradient of the outputs to the gradients of every group.
 NetworkPullback = Callable[[torch.Tensor], list[Params]]
 
 
-class StartNormal(Protocol):
-    """Source of start values: standard normal numbers of the members' seeds."""
+class InitialNormal(Protocol):
+    """Source of standard normal numbers for initial weights, by the members' seeds."""
 
     def __call__(self, group: int, *shape: int) -> torch.Tensor:
-        """(members, \\*shape); the same group gets the same numbers again."""
+        """Return numbers (members, \\*shape), always the same for the same group."""
 
 
 class SparseInputs(Protocol):
-    """Inputs of some rows that are mostly zero, and are never made dense.
+    """Sparse inputs, which are never converted to a dense array.
 
-    ``shape`` is (1, rows, inputs), ``split`` that of a tensor.
+    ``shape`` is (1, rows, inputs); ``split`` works as for a tensor.
     """
 
     shape: tuple[int, int, int]
 
     def times(self, weight: torch.Tensor) -> torch.Tensor:
-        """x W of drawn weights, (draws, members, rows, outputs).
+        """The product x W, (draws, members, rows, outputs).
 
         weight : (draws, members, inputs, outputs)
         """
 
     def split(self, size: int, dim: int) -> "Sequence[SparseInputs]":
-        """Parts of so many rows."""
+        """Split into parts of ``size`` rows."""
 
 
 class Network(ABC):
-    """Affine maps and their families; a frozen dataclass of plain values.
+    """Affine maps and their families.
 
-    Two programs share a network if theirs are equal.
+    Subclasses are frozen dataclasses of plain values. Models can be trained in one
+    program if their networks are equal.
     """
 
-    # Of every group of parameters.
+    # Family of every parameter group.
     families: tuple[Family, ...]
     # Whether ``apply`` also takes ``SparseInputs``.
     takes_sparse: ClassVar[bool] = False
@@ -66,39 +67,40 @@ class Network(ABC):
 
     @property
     def prior_fan_ins(self) -> tuple[int, ...]:
-        """Inputs of every map as they count in ``length_scale="fan_in"``."""
+        """Number of inputs of every map that ``length_scale="fan_in"`` uses."""
         return self.fan_ins
 
     @property
     @abstractmethod
     def n_weights(self) -> int:
-        """Weights and biases of one member, without what families learn beside."""
+        """Number of weights and biases of one member, without other parameters."""
 
     @property
     @abstractmethod
     def n_units(self) -> int:
-        """Numbers that one row takes in all layers together, its inputs included."""
+        """Units of all layers together, including the inputs (values per row)."""
 
     @property
     @abstractmethod
     def widest(self) -> int:
-        """Numbers that one row takes in the widest layer, the inputs included."""
+        """Units of the widest layer, including the inputs (values per row)."""
 
     @property
     @abstractmethod
     def peak_activation_size(self) -> int:
-        """Numbers of one row that ``apply`` holds at once, its inputs apart."""
+        """Values per row that ``apply`` holds at once, without the inputs."""
 
     @property
     def jacobian_size(self) -> int:
-        """Numbers that ``tangent_kernel`` holds of a row and output."""
+        """Values per row and output that ``tangent_kernel`` holds at once."""
         return self.n_weights
 
     @property
     def input_groups(self) -> tuple[tuple[int, ...], int] | None:
-        """A shape of a row of inputs, and the axis along which they are of one kind.
+        """Groups of inputs that are standardised together.
 
-        None: each is of its own kind.
+        A shape of a row of inputs, and the axis along which they form a group. None:
+        each input is its own group.
         """
         return None
 
@@ -119,60 +121,62 @@ class Network(ABC):
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Plain values that ``from_description`` makes the same network of."""
+        """Plain values from which ``from_description`` constructs an equal network."""
 
     @classmethod
     @abstractmethod
-    def from_description(cls, about: dict[str, Any]) -> "Network":
-        """Undo ``describe``; other keys are not looked at."""
+    def from_description(cls, description: dict[str, Any]) -> "Network":
+        """Inverse of ``describe``; other keys are ignored."""
 
     @abstractmethod
-    def init(self, normal: StartNormal, keep: Keep) -> list[Params]:
-        """Start values of every group."""
+    def init(self, normal: InitialNormal, keep: Keep) -> list[Params]:
+        """Initial parameters of every group."""
 
     @abstractmethod
     def vjp(
-        self, layers: list[Params], keep: Keep, x: torch.Tensor, noise: RandomSource
+        self, layers: list[Params], keep: Keep, x: torch.Tensor, random: RandomSource
     ) -> tuple[torch.Tensor, NetworkPullback]:
-        """One stochastic pass, noise per row, and its pullback to the parameters.
+        """One stochastic forward pass with weights per row, and its pullback.
 
-        To be called without autograd; x may be overwritten.
+        Call it without autograd. x may be overwritten.
 
         x : (members or 1, rows, inputs)
-        returns : outputs (members, rows, outputs), and what takes their gradient to
-            those of every group
+        returns : outputs (members, rows, outputs), and the function from their gradient
+            to the gradients of every group
         """
 
     @abstractmethod
     def apply(self, weights: list[Draw], x: torch.Tensor) -> torch.Tensor:
-        """Drawn networks on the same rows; no gradients, x is not changed.
+        """Outputs for drawn weights, without gradients. x is not changed.
 
-        weights : of every group
+        weights : draws of every group
         x : (members or 1, rows, inputs)
-        returns : (draws, members, rows, outputs), or one draw or member that stands
-            for all
+        returns : (draws, members, rows, outputs); the first two axes may have length 1
+            if all draws or members are equal
         """
 
     def with_families(self, families: tuple[Family, ...]) -> "Network":
         """The same maps with other families."""
         return replace(cast(Any, self), families=families)
 
-    def draw(self, layers: list[Params], keep: Keep, noise: RandomSource) -> list[Draw]:
-        """Weights (draws, members, inputs, outputs) and biases of every group.
+    def draw(
+        self, layers: list[Params], keep: Keep, random: RandomSource
+    ) -> list[Draw]:
+        """Sample weights (draws, members, inputs, outputs) and biases of every group.
 
-        Groups without randomness have one draw, which stands for all.
+        Deterministic groups return one draw, which represents all.
         """
         groups = zip(self.families, layers, keep, strict=True)
-        return [family.draw(params, p, noise) for family, params, p in groups]
+        return [family.draw(params, p, random) for family, params, p in groups]
 
-    def drawn(
-        self, layers: list[Params], keep: Keep, noise: RandomSource, n_draws: int
+    def sample_network(
+        self, layers: list[Params], keep: Keep, random: RandomSource, n_draws: int
     ) -> Callable[[torch.Tensor], torch.Tensor]:
-        """``apply`` of ``draw``, from noise of so many draws."""
-        return partial(self.apply, self.draw(layers, keep, noise))
+        """Sample ``n_draws`` networks; return a function of x as ``apply``."""
+        return partial(self.apply, self.draw(layers, keep, random))
 
     def shares_draws(self, layers: list[Params], keep: Keep, n_draws: int) -> bool:
-        """Whether ``drawn`` is quickest for many draws and few rows at a time."""
+        """Whether ``sample_network`` is fastest for many draws and few rows at once."""
         return False
 
     @abstractmethod
@@ -183,22 +187,24 @@ class Network(ABC):
         x: torch.Tensor,
         outputs: slice,
     ) -> torch.Tensor:
-        """Covariance of some outputs over rows, if the weights varied a little.
+        """Covariance of outputs over rows for small variations of the weights.
 
-        To first order about one draw: J V J^T, of every member.
+        To first order about one draw, J V J^T for every member.
 
-        weights : of every group (1, members, inputs, outputs), and biases
-        variances : of every group's weights and biases, (members,) each
+        weights : one draw of every group, (1, members, inputs, outputs), and biases
+        variances : variances of every group's weights and biases, (members,) each
         x : (members or 1, rows, inputs)
+        outputs : the outputs to include
         returns : (members, outputs * rows, outputs * rows)
         """
 
     def log_density(
         self, layers: list[Params], keep: Keep, weights: list[Draw]
     ) -> torch.Tensor:
-        """log q of a draw of all weights and biases, nats; for families that have one.
+        """log q of all weights and biases, nats, for families that have a density.
 
-        weights : of every group (members, inputs, outputs) and (members, outputs)
+        weights : one draw of every group, (members, inputs, outputs) and
+            (members, outputs)
         returns : (members,)
         """
         groups = zip(self.families, layers, keep, weights, strict=True)
@@ -210,27 +216,27 @@ class Network(ABC):
         layers: list[Params],
         keep: Keep,
         prior: Sequence[Prior],
-        noise: RandomSource,
+        random: RandomSource,
     ) -> torch.Tensor:
         """KL(q || p) of all weights and biases, (members,), nats.
 
-        prior : of every group
+        prior : prior of every group
         """
         groups = zip(self.families, layers, keep, prior, strict=True)
         terms = [
-            family.kl(params, p, of_group, noise)
-            for family, params, p, of_group in groups
+            family.kl(params, p, group_prior, random)
+            for family, params, p, group_prior in groups
         ]
         return torch.stack(terms).sum(0)
 
     def kl_constant(
         self, layers: list[Params], keep: Keep, prior: Sequence[Prior]
     ) -> torch.Tensor:
-        """What ``kl`` leaves out of what depends on rates or priors, (members,)."""
+        """Terms that depend on rates or priors but are not in ``kl``, (members,)."""
         groups = zip(self.families, layers, keep, prior, strict=True)
         terms = [
-            family.kl_constant(params, p, of_group)
-            for family, params, p, of_group in groups
+            family.kl_constant(params, p, group_prior)
+            for family, params, p, group_prior in groups
         ]
         return torch.stack(terms).sum(0)
 
@@ -239,52 +245,52 @@ class Network(ABC):
         layers: list[Params],
         keep: Keep,
         prior: Sequence[Prior],
-        noise: RandomSource,
+        random: RandomSource,
     ) -> list[Params]:
-        """Gradients of ``kl``, summed over members, of every group's parameters."""
+        """Gradients of ``kl``, summed over members, for every group's parameters."""
         groups = zip(self.families, layers, keep, prior, strict=True)
         return [
-            family.kl_gradient(params, p, of_group, noise)
-            for family, params, p, of_group in groups
+            family.kl_gradient(params, p, group_prior, random)
+            for family, params, p, group_prior in groups
         ]
 
     def learned_keep(self, layers: list[Params], keep: Keep) -> list[torch.Tensor]:
-        """p = 1 - dropout of every group, (members,), learned where a family does."""
+        """Keep probability of every group, (members,), as learned or given."""
         groups = zip(self.families, layers, keep, strict=True)
         return [family.keep_of(params, p) for family, params, p in groups]
 
     def with_constants_of(
-        self, layers: list[Params], others: list[Params]
+        self, layers: list[Params], sources: list[Params]
     ) -> list[Params]:
-        """The parameters, but what families hold constant is that of others."""
-        groups = zip(self.families, layers, others, strict=True)
+        """Replace the families' constants in ``layers`` by those in ``source``."""
+        groups = zip(self.families, layers, sources, strict=True)
         return [
-            params | {name: of_other[name] for name in family.constants}
-            for family, params, of_other in groups
+            params | {name: source[name] for name in family.constants}
+            for family, params, source in groups
         ]
 
 
-def start_values(
+def initial_params(
     families: Sequence[Family],
     fan_ins: Sequence[int],
     fan_outs: Sequence[int],
     gains: Sequence[float],
-    normal: StartNormal,
+    normal: InitialNormal,
     keep: Keep,
 ) -> list[Params]:
-    """Of maps with weights of variance gain / inputs.
+    """Initial parameters of all groups, with weight variances gain / inputs.
 
-    A row of numbers beside those of the weights starts the biases, so that units bend
-    at different places; those of the outputs, the last map, start at zero.
+    Biases are random, so that units have their kinks at different inputs. The biases of
+    the last map, which returns the outputs, are zero.
     """
-    layers = []
+    params = []
     last = len(families) - 1
     for i, (family, n_in, n_out) in enumerate(
         zip(families, fan_ins, fan_outs, strict=True)
     ):
         scale = math.sqrt(gains[i] / n_in)
         bias_std = math.sqrt(1 / (3 * n_in)) if i < last else 0.0
-        numbers = normal(i, n_in + 1, n_out)
-        mean, bias = numbers[:, :-1] * scale, numbers[:, -1] * bias_std
-        layers.append(family.init(mean, scale, bias, keep[i]))
-    return layers
+        values = normal(i, n_in + 1, n_out)
+        mean, bias = values[:, :-1] * scale, values[:, -1] * bias_std
+        params.append(family.init(mean, scale, bias, keep[i]))
+    return params

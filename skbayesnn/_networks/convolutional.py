@@ -1,8 +1,8 @@
 """Convolutions, then a perceptron [Gal16 3.4.1], over the members axis.
 
-A kernel is the weights of a map from the patches of an image to its channels: it has a
-family as any map does, and one draw serves all places of the image. Masks, of the
-families that have some, are placed on the image, on units or on whole channels.
+A kernel is the weights of an affine map from image patches to channels. It has a family
+as any map, and one draw is used at all positions of the image. Dropout masks are
+applied to the image, per unit or per channel.
 """
 
 import math
@@ -17,32 +17,32 @@ from torch.nn import functional
 
 from skbayesnn._families import Draw, Family, Params, describe_family, family_from
 from skbayesnn._networks.activations import ACTIVATIONS
-from skbayesnn._networks.base import Keep, Network, StartNormal, start_values
+from skbayesnn._networks.base import InitialNormal, Keep, Network, initial_params
 from skbayesnn._networks.wired import AutogradNetwork, affine
 
 
 @dataclass(frozen=True)
 class Convolutional(AutogradNetwork):
-    """Convolution, activation and pooling in turn, then layers of linear maps.
+    """Blocks of convolution, activation and max pooling, then linear layers.
 
-    Convolutions keep the size of their image, with zeros around it.
+    Convolutions pad with zeros and keep the size of the image.
 
     Parameters
     ----------
     image_shape : tuple of int
         Channels, height and width of the inputs.
     channels, kernel_sizes, pools : tuple of int
-        Of every convolution: channels that it makes, height and width of the patches,
-        and of the squares whose largest value is kept.
+        Output channels of every convolution, height and width of its kernel, and of the
+        squares that are pooled.
     hidden : tuple of int
-        Units of the layers behind.
+        Units of the hidden linear layers.
     n_outputs : int
     activation : str
         A key of ``ACTIVATIONS``.
     mask_per : {"unit", "channel"}
-        What has a mask of its own behind a convolution.
+        Whether each unit or each channel after a convolution has its own mask.
     families : tuple of Family
-        Of every map.
+        Variational family of every map.
     """
 
     image_shape: tuple[int, int, int]
@@ -57,7 +57,7 @@ class Convolutional(AutogradNetwork):
 
     @property
     def images(self) -> list[tuple[int, int, int]]:
-        """Channels, height and width: of the inputs, and behind every convolution."""
+        """Channels, height and width of the inputs, and after every convolution."""
         shapes = [self.image_shape]
         for n_channels, pool in zip(self.channels, self.pools, strict=True):
             _, height, width = shapes[-1]
@@ -66,12 +66,12 @@ class Convolutional(AutogradNetwork):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Inputs and outputs of the linear maps."""
+        """Inputs and units of the linear layers."""
         return math.prod(self.images[-1]), *self.hidden, self.n_outputs
 
     @property
     def fan_ins(self) -> tuple[int, ...]:
-        """Numbers of a patch; inputs of the linear maps."""
+        """Values per patch of every convolution; inputs of every linear map."""
         before = self.image_shape[0], *self.channels
         patches = zip(before, self.kernel_sizes, strict=False)
         return *(n * k * k for n, k in patches), *self.sizes[:-1]
@@ -90,54 +90,58 @@ class Convolutional(AutogradNetwork):
 
     @property
     def input_groups(self) -> tuple[tuple[int, ...], int]:
-        """All pixels of a channel."""
+        """Groups of inputs: the pixels of each channel."""
         n_channels, height, width = self.image_shape
         return (n_channels, height * width), 1
 
     @property
     def smooth(self) -> bool:
-        """With a smooth activation, and nothing pooled: the largest has kinks."""
+        """Whether the activation is smooth and nothing is pooled; maxima have kinks."""
         return max(self.pools) == 1 and ACTIVATIONS[self.activation].smooth
 
     @property
     def n_units(self) -> int:
-        """Of the images, before and after they are pooled, and of all layers."""
+        """Units of all images, before and after pooling, and of all layers."""
         pooled = sum(map(math.prod, self.images[:-1]))
-        return pooled + sum(self._convolved) + sum(self.sizes)
+        return pooled + sum(self._convolved_sizes) + sum(self.sizes)
 
     @property
     def widest(self) -> int:
         """Units of the largest image or layer."""
-        return max(math.prod(self.image_shape), *self._convolved, *self.sizes)
+        return max(math.prod(self.image_shape), *self._convolved_sizes, *self.sizes)
 
     @property
     def peak_activation_size(self) -> int:
-        """An image before and after it is convolved, and as it is copied there."""
+        """An image before and after its convolution, with a copy of each."""
         seen = map(math.prod, self.images[:-1])
-        steps = [2 * a + 2 * b for a, b in zip(seen, self._convolved, strict=True)]
+        steps = [
+            2 * a + 2 * b for a, b in zip(seen, self._convolved_sizes, strict=True)
+        ]
         return max(*steps, *(a + b for a, b in pairwise(self.sizes)))
 
     @property
-    def _convolved(self) -> list[int]:
-        """Numbers of the images before they are pooled."""
+    def _convolved_sizes(self) -> list[int]:
+        """Units of the convolutions' outputs before pooling."""
         return [
             n * height * width
             for n, (_, height, width) in zip(self.channels, self.images, strict=False)
         ]
 
     def with_families(self, families: tuple[Family, ...]) -> Network:
-        """Masks are placed on the image itself unit by unit, then as they should be."""
-        placed = []
+        """Replace the families, with masks per unit on the inputs, then as required."""
+        with_masks = []
         for i, family in enumerate(families):
             if i < len(self.channels):
                 shape = self.images[i]
                 per_channel = i > 0 and self.mask_per == "channel"
-                family = family.placed((shape[0], 1, 1) if per_channel else shape)
-            placed.append(family)
-        return super().with_families(tuple(placed))
+                family = family.with_mask_shape(
+                    (shape[0], 1, 1) if per_channel else shape
+                )
+            with_masks.append(family)
+        return super().with_families(tuple(with_masks))
 
     def describe(self) -> dict[str, Any]:
-        """Sizes and names."""
+        """Plain values from which ``from_description`` constructs an equal network."""
         return {
             "name": "convolutional",
             "image_shape": list(self.image_shape),
@@ -152,46 +156,46 @@ class Convolutional(AutogradNetwork):
         }
 
     @classmethod
-    def from_description(cls, about: dict[str, Any]) -> "Convolutional":
-        """Undo ``describe``."""
+    def from_description(cls, description: dict[str, Any]) -> "Convolutional":
+        """Inverse of ``describe``."""
         lists = ("image_shape", "channels", "kernel_sizes", "pools", "hidden")
         return cls(
-            **{name: tuple(about[name]) for name in lists},
-            n_outputs=about["n_outputs"],
-            activation=about["activation"],
-            mask_per=about["mask_per"],
-            families=tuple(family_from(each) for each in about["families"]),
+            **{name: tuple(description[name]) for name in lists},
+            n_outputs=description["n_outputs"],
+            activation=description["activation"],
+            mask_per=description["mask_per"],
+            families=tuple(family_from(family) for family in description["families"]),
         )
 
-    def init(self, normal: StartNormal, keep: Keep) -> list[Params]:
-        """Start values of every map (He et al. 2015, arXiv 1502.01852, eq. 10)."""
+    def init(self, normal: InitialNormal, keep: Keep) -> list[Params]:
+        """Initial values of every map (He et al. 2015, arXiv 1502.01852, eq. 10)."""
         gain = ACTIVATIONS[self.activation].gain
         gains = *(gain for _ in self.fan_ins[1:]), 1.0
-        return start_values(
+        return initial_params(
             self.families, self.fan_ins, self.fan_outs, gains, normal, keep
         )
 
     def outputs(self, maps: Sequence[Draw], x: torch.Tensor) -> torch.Tensor:
-        """Images are (rows, networks, channels, height, width)."""
+        """Outputs; images have the shape (rows, networks, channels, height, width)."""
         activate = ACTIVATIONS[self.activation].function
         n = len(self.channels)
         h = x.transpose(0, 1).unflatten(2, self.image_shape)
         for map_, size, pool in zip(
             maps[:n], self.kernel_sizes, self.pools, strict=True
         ):
-            h = activate(_convolved(h, map_, size))
-            h = _pooled(h, pool)
+            h = activate(_convolve(h, map_, size))
+            h = _max_pool(h, pool)
         h = h.flatten(2).transpose(0, 1)
         for i, map_ in enumerate(maps[n:]):
             h = affine(activate(h) if i else h, map_)
         return h
 
 
-def _pooled(h: torch.Tensor, size: int) -> torch.Tensor:
-    """The largest values of squares, images (rows, networks, ...) as above.
+def _max_pool(h: torch.Tensor, size: int) -> torch.Tensor:
+    """Max pooling of images (rows, networks, channels, height, width).
 
-    Without gradients by slices of the image, which takes a quarter of the time of
-    torch's own function.
+    Without gradients, slices of the image are compared, which takes a quarter of the
+    time of torch's function.
     """
     if size == 1:
         return h
@@ -204,26 +208,26 @@ def _pooled(h: torch.Tensor, size: int) -> torch.Tensor:
     return h
 
 
-def _convolved(h: torch.Tensor, map_: Draw, size: int) -> torch.Tensor:
-    """Images (rows, networks or 1, ...) -> images of the channels that the map makes.
+def _convolve(h: torch.Tensor, map_: Draw, size: int) -> torch.Tensor:
+    """Convolve images (rows, networks or 1, channels, height, width).
 
-    Where all networks see the same images, or have the same kernels, it is a single
-    convolution, and one in groups otherwise.
+    If all networks have the same images or the same kernels, this is an ordinary
+    convolution, else a grouped one.
     """
     weight, bias, *masks = map_
     for mask in masks:
         h = h * mask.transpose(0, 1)
-    n_rows, n_seen, n_channels = h.shape[:3]
+    n_rows, n_images, n_channels = h.shape[:3]
     n_kernels = len(weight)
     kernels = weight.mT.reshape(-1, n_channels, size, size)
-    # Groups of one convolution, where not all see the same or have the same kernels.
-    groups = 1 if 1 in (n_seen, n_kernels) else n_seen
+
+    groups = 1 if 1 in (n_images, n_kernels) else n_images
     images = h.reshape(-1, groups * n_channels, *h.shape[3:])
-    found = functional.conv2d(
+    outputs = functional.conv2d(
         images,
         kernels,
         bias.expand(n_kernels, -1).flatten(),
         padding="same",
         groups=groups,
     )
-    return found.view(n_rows, max(n_seen, n_kernels), -1, *h.shape[3:])
+    return outputs.view(n_rows, max(n_images, n_kernels), -1, *h.shape[3:])

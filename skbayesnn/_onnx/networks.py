@@ -63,7 +63,7 @@ def _drawn(posterior: Posterior, n_draws: int):
     network = posterior.network
     assert isinstance(network, MLP)
     placed = [
-        family.placed((n_inputs,))
+        family.with_mask_shape((n_inputs,))
         for family, n_inputs in zip(network.families, network.fan_ins, strict=True)
     ]
     apart = network.with_families(tuple(placed))

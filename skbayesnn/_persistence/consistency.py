@@ -49,7 +49,7 @@ def of_network(model: BayesianNetwork) -> None:
     described = _fitted.description_of(posterior.network, likelihood)
     agree("what the network is", repr(described), repr(model.network_))
     network = posterior.network
-    without = tuple(family.placed(None) for family in network.families)
+    without = tuple(family.with_mask_shape(None) for family in network.families)
     agree("where masks are placed", network, network.with_families(without))
     _check_groups(posterior, model.parameters_)
     if hasattr(model, "replay_"):

@@ -211,5 +211,5 @@ def test_shortest_interval_takes_the_sharper_mode():
 
 
 def test_unknown_kind_of_interval():
-    with pytest.raises(ValueError, match="`kind` must be among 'equal_tailed'"):
+    with pytest.raises(ValueError, match="`kind` must be one of 'equal_tailed'"):
         intervals(None, (3, 1), [0.9], "hdi")

@@ -349,7 +349,7 @@ PARAMETERS = [
         "`tau` must be a number or 'auto'; got 'automatic'",
     ),
     ({"tau": None}, TypeError, "`tau` must be a number; got None"),
-    ({"tau": [1.0, 2.0]}, ValueError, "must be a number; got 2 numbers"),
+    ({"tau": [1.0, 2.0]}, ValueError, "must be a number; got 2 values"),
     (
         {"length_scale": -1},
         ValueError,
@@ -544,7 +544,7 @@ def test_batch_size_above_the_number_of_rows(data, small, kind):
 def test_device_that_is_absent(data, refused, kind, device, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     message = (
-        r"`device` must be present on this machine; got 'cuda.*, but torch sees no "
+        r"`device` must be available on this computer; got 'cuda.*, but torch finds no "
         r"CUDA GPU. Use device='cpu' or device='auto'"
     )
     refused(kind, data.X, target(kind, data), ValueError, message, device=device)
@@ -553,7 +553,7 @@ def test_device_that_is_absent(data, refused, kind, device, monkeypatch):
 def test_number_of_a_device_that_is_absent(data, refused, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    message = "got 'cuda:2', but torch sees 2 CUDA GPUs"
+    message = "got 'cuda:2', but torch finds 2 CUDA GPUs"
     refused(MCDropoutRegressor, data.X, data.y, ValueError, message, device="cuda:2")
 
 
@@ -890,7 +890,7 @@ def test_weights_of_classes(data, refused, weight):
         data.X,
         data.labels,
         ValueError,
-        "`class_weight` must be finite and not negative",
+        "`class_weight` must be finite and >= 0",
         class_weight={"low": weight, "mid": 1.0, "top": 1.0},
     )
 

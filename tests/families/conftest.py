@@ -23,7 +23,7 @@ class GivenNoise:
         self._used = 0
 
     @property
-    def of_weights(self):
+    def shared_by_rows(self):
         return self
 
     def normal(self, *shape):
@@ -52,7 +52,7 @@ class SampledNoise:
         self._random, self._lead = random, lead
 
     @property
-    def of_weights(self):
+    def shared_by_rows(self):
         return self
 
     def normal(self, *shape):

@@ -154,8 +154,8 @@ def _prior(kind, normal, dtype):
     if kind == "anchored":
         fields |= {
             "bias_length_scale": of_member(0.7, 2.0, 0.4),
-            "numbers": normal(MEMBERS, INPUTS, OUTPUTS),
-            "bias_numbers": normal(MEMBERS, OUTPUTS),
+            "normal": normal(MEMBERS, INPUTS, OUTPUTS),
+            "bias_normal": normal(MEMBERS, OUTPUTS),
         }
     if kind == "previous":
         fields = {
@@ -179,7 +179,7 @@ class ManyDraws:
         self._seeds, self._n_draws, self._place = seeds, n_draws, 0
 
     @property
-    def of_weights(self):
+    def shared_by_rows(self):
         return self
 
     def _source(self):
@@ -637,7 +637,7 @@ def test_log_alpha_stays_within_its_bounds(setting):
 @pytest.mark.parametrize("family", VARIANTS, ids=label)
 def test_options_are_plain_values(family):
     """Name and options are all there is to a family: fitted estimators keep these."""
-    for one in (family, family.placed((3, 2))):
+    for one in (family, family.with_mask_shape((3, 2))):
         about = json.loads(json.dumps(describe_family(one)))
         again = family_from(about)
         assert again == one

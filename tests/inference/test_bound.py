@@ -68,12 +68,12 @@ def test_it_is_the_closed_form_within_its_error(engine, seed, weighted, n_rows):
 
 
 def test_rows_of_large_tables_stand_for_all(engine, seed, monkeypatch):
-    monkeypatch.setattr(module, "_FEWEST_UNITS", 100)
-    monkeypatch.setattr(module, "_MOST_UNITS", 500)
+    monkeypatch.setattr(module, "_MIN_UNITS", 100)
+    monkeypatch.setattr(module, "_MAX_UNITS", 500)
     plan, members, rows = parts(engine, seed, n_members=100, hidden=(), n_rows=400)
     posterior = engine.start(plan, members)
     found = asked(plan, members, rows, posterior)
-    used = module._Draws.of(plan, 400, 3).rows
+    used = module._DrawCounts.of(plan, 400, 3).rows
     assert len(used) < 100 and len(set(used)) == len(used)
     distance = (found.nll - expected_nll(rows, posterior)) / found.nll_error
     # The same rows for all members: they are off together.
@@ -142,7 +142,7 @@ def test_member_among_others_has_the_bound_that_it_has_alone(
             # Rounding of batched products, grown by the training.
             close = {"rtol": 1e-6, "atol": 1e-12, "err_msg": name}
             np.testing.assert_allclose(getattr(alone, name)[0], values[i], **close)
-    monkeypatch.setattr(module, "_NUMBERS", 100)
+    monkeypatch.setattr(module, "_MAX_VALUES", 100)
     in_parts = engine.train(plan, members, rows, bounded=True).bound
     # Smaller chunks of rows have other noise.
     error = np.hypot(in_parts.nll_error, together.nll_error)
@@ -183,13 +183,13 @@ def test_cost_is_a_share_of_the_training(engine):
     plan = engine.plan(family=Bernoulli(), hidden=(50, 50), n_batches=10)
     for n_rows in (20, 1000, 50_000, 10**6):
         for n_epochs in (1, 30, 3000):
-            draws = module._Draws.of(plan, n_rows, n_epochs)
+            draws = module._DrawCounts.of(plan, n_rows, n_epochs)
             n_values = len(draws.rows) * draws.n_passes * draws.n_copies
             n_trained = n_rows * n_epochs
             n_units = plan.network.n_units
-            assert n_values * n_units <= module._MOST_UNITS
-            least = max(n_rows, module._FEWEST_UNITS // n_units)
-            of_steps = module._UNITS_OF_STEP * n_epochs * plan.n_batches / n_units
+            assert n_values * n_units <= module._MAX_UNITS
+            least = max(n_rows, module._MIN_UNITS // n_units)
+            of_steps = module._STEP_UNITS * n_epochs * plan.n_batches / n_units
             assert n_values <= max(least, 0.015 * (3.1 * n_trained + of_steps) + 1)
             if n_rows * n_epochs > 1000:
                 assert n_values >= min(n_rows, 1000)

@@ -125,7 +125,7 @@ def test_noise_is_that_of_the_step_that_comes(rows, seed):
     def requests(noise):
         return [
             noise.bernoulli(keep, 4, 3),
-            noise.of_weights.normal(5, 3),
+            noise.shared_by_rows.normal(5, 3),
             noise.uniform(4, 2),
             noise.bernoulli(keep, 4, 6),
         ]

@@ -26,7 +26,7 @@ def _by_row(plan, seeds, rows, seed, epoch):
     perturbation = RowPerturbation(plan, seeds, rows, 0)
     noise = TrainingRandom(seeds, torch.device("cpu"), torch.float64)
     noise.start_epoch(epoch, N_BATCHES)
-    batches = list(Batches(rows, plan, perturbation).of_epoch(noise))
+    batches = list(Batches(rows, plan, perturbation).epoch_batches(noise))
     assert len(batches) == N_BATCHES
     x, _, weights, on_y = (
         None if parts[0] is None else torch.cat(parts, dim=1)
@@ -64,7 +64,7 @@ def test_noise_on_y_is_that_of_a_mean_of_so_many_rows(engine, seed):
     order = torch.tensor([[2, 0, 1]])
     [found] = perturbation.batches([Batch(*rows.take(order))], order, 3)
     expected = normal[[2, 0, 1]] / np.sqrt([[0.25], [1.0], [4.0]])
-    np.testing.assert_allclose(found.noise_on_y[0], expected)
+    np.testing.assert_allclose(found.y_perturbation[0], expected)
     np.testing.assert_array_equal(found.weights, weights[:, [2, 0, 1]])
 
 
@@ -78,7 +78,7 @@ def test_random_weights_have_the_mean_and_variance_of_so_many_rows(engine, seed)
     perturbation = RowPerturbation(plan, seed + np.arange(n_members), rows, 0)
     order = torch.arange(3).unsqueeze(0)
     [found] = perturbation.batches([Batch(*rows.take(order))], order, 3)
-    assert found.noise_on_y is None
+    assert found.y_perturbation is None
     given = torch.tensor([1.0, 4.0, 0.25], dtype=torch.float64)
     # Six standard errors; a gamma variable's variance is its shape, its fourth moment
     # 3 w^2 + 6 w.
@@ -93,7 +93,7 @@ def test_slope_is_that_of_noise_on_y(plan, engine, seed):
     likelihood = plan.likelihood
     if not likelihood.gaussian_targets:
         with pytest.raises(NotImplementedError, match="no Gaussian noise"):
-            likelihood.noise_slope({}, torch.zeros(1), torch.zeros(1))
+            likelihood.perturbation_slope({}, torch.zeros(1), torch.zeros(1))
         return
     generator = torch.Generator().manual_seed(seed)
 
@@ -114,6 +114,6 @@ def test_slope_is_that_of_noise_on_y(plan, engine, seed):
         ]
 
     difference = (slope(noisy) - slope(y))[..., :TARGETS]
-    found = likelihood.noise_slope(params, outputs, noise).detach()
+    found = likelihood.perturbation_slope(params, outputs, noise).detach()
     torch.testing.assert_close(found[..., :TARGETS], difference)
     assert not found[..., TARGETS:].any()

@@ -118,7 +118,7 @@ def test_few_rows_are_asked_of_a_large_network(seed, monkeypatch):
         lambda rows, most: asked.append(most) or some_rows(rows, most),
     )
     units = COLUMNS + TARGETS
-    monkeypatch.setattr(residual_variance, "_UNITS", 50 * units * (ROWS // 2))
+    monkeypatch.setattr(residual_variance, "_MAX_UNITS", 50 * units * (ROWS // 2))
     model.fit(X, Y, sample_weight=weights)
     assert asked[0] == ROWS // 2
     assert np.isfinite(model.noise_std_).all()

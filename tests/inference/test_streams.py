@@ -56,7 +56,7 @@ def test_split_mix_is_the_one_of_the_paper(seed, device):
         9817491932198370423,
     ]
     streams = _streams(SplitMix, [seed, seed + 1], device)
-    starts = streams._starts.cpu().numpy().view(np.uint64).ravel()
+    starts = streams._states.cpu().numpy().view(np.uint64).ravel()
     words = torch.cat([streams.words(5), streams.words(2)], dim=1).cpu().numpy()
     expected = [_split_mix(int(start), 7) for start in starts]
     np.testing.assert_array_equal(words.view(np.uint64), expected)

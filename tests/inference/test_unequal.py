@@ -170,7 +170,7 @@ def test_noise_of_weights_is_not_padded(seed):
         np.array([seed, seed, seed + 1]), n_rows, 2, torch.device("cpu"), torch.float64
     )
     noise.start_epoch(0)
-    assert (noise.of_weights.normal(2, 5) != 0).all()
+    assert (noise.shared_by_rows.normal(2, 5) != 0).all()
     for per_row in (1, 4):
         found = noise.normal(3 * per_row, 5)
         assert (found[[0, 2]] != 0).all() and (found[1, : 2 * per_row] != 0).all()

@@ -106,7 +106,7 @@ def test_no_output_overflows(f, dtype):
 @pytest.mark.parametrize("wrong", [-1.0, 0.5, 1e13])
 def test_what_is_no_count_is_refused(wrong):
     y = np.array([[0.0, 1.0], [2.0, wrong]])
-    with pytest.raises(ValueError, match=r"from 0 .*got .* in row 1\. Give"):
+    with pytest.raises(ValueError, match=r"from 0 .*got .* in row 1\. Use"):
         Poisson.check_y(y)
     Poisson.check_y(y[:1])
 

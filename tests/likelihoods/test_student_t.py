@@ -103,7 +103,7 @@ def test_df_without_a_variance_is_refused(df):
 
 @pytest.mark.parametrize("df", ["3", True, [3]])
 def test_df_that_is_no_number_is_refused(df):
-    with pytest.raises(TypeError, match="`df` must be a number or None; got"):
+    with pytest.raises(TypeError, match="`df` must be a float or None; got"):
         StudentT(TARGETS, True, df)
 
 

@@ -366,7 +366,7 @@ def test_kinds_of_paths(data, kind):
         ),
         ({"scoring": lambda *_: {"a": 1.0}}, ValueError, "one number"),
         ({"random_state": "no"}, ValueError, "'no'"),
-        ({"device": "cuda:77"}, ValueError, "^`device` must be present"),
+        ({"device": "cuda:77"}, ValueError, "^`device` must be available"),
     ],
 )
 def test_errors(data, parameters, error, message):

@@ -48,7 +48,7 @@ def test_outputs_are_those_of_a_product_per_draw(monkeypatch, families, kept, se
     def noise():
         return DrawRandom(seeds, draws, CPU, F64)
 
-    found = network.drawn(layers, keep, noise(), DRAWS)(x)
+    found = network.sample_network(layers, keep, noise(), DRAWS)(x)
     expected = network.apply(network.draw(layers, keep, noise()), x)
     assert found.shape == (DRAWS, MEMBERS, ROWS, SIZES[-1])
     # Sums of at most nine terms of size one, in another order.
@@ -64,7 +64,7 @@ def test_all_activations(monkeypatch, activation, seed):
     own = np.random.default_rng(seed).normal(size=(MEMBERS, ROWS, SIZES[0]))
     x = torch.as_tensor(own)
     noise = DrawRandom(seeds, range(DRAWS), CPU, F64)
-    drawn = network.drawn(layers, keep, noise, DRAWS)
+    drawn = network.sample_network(layers, keep, noise, DRAWS)
     found, again = drawn(x), drawn(x)
     assert torch.equal(found, again) and torch.equal(x, torch.as_tensor(own))
     noise = DrawRandom(seeds, range(DRAWS), CPU, F64)
@@ -89,8 +89,8 @@ def test_huge_inputs_cost_no_digits(monkeypatch, activation, size, dtype, seed):
     def noise():
         return DrawRandom(seeds, range(DRAWS), CPU, dtype)
 
-    found = network.drawn(layers, keep, noise(), DRAWS)(x)
-    alone = network.drawn(layers, keep, noise(), DRAWS)(x[:, 2:3])
+    found = network.sample_network(layers, keep, noise(), DRAWS)(x)
+    alone = network.sample_network(layers, keep, noise(), DRAWS)(x[:, 2:3])
     expected = network.apply(network.draw(layers, keep, noise()), x)
     # Of float32 and inputs of 100: 100 times its rounding, of sums of nine terms.
     relative = 1e-3 if dtype is torch.float32 else 1e-9

@@ -191,7 +191,7 @@ def test_a_pass_and_its_pullback_are_those_of_the_layers(network, seed, lead):
     ]
     noise = _noise(seed)
     held = [
-        family.held(own, p, noise, ROWS)
+        family.training_draw(own, p, noise, ROWS)
         for family, own, p in zip(network.families, leaves, keep, strict=True)
     ]
 
@@ -294,7 +294,7 @@ def test_some_networks_at_a_time_are_all_of_them(
 
     whole = step()
     at_once = together * ROWS * network.widest
-    monkeypatch.setattr("skbayesnn._networks.wired._NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr("skbayesnn._networks.wired._MAX_VALUES", at_once)
     for value, expected in zip(step(), whole, strict=True):
         torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-14)
 
@@ -329,7 +329,7 @@ def test_entropy_counts_the_masks_that_are_placed(family, seed):
         kl = family.kl(params, keep, prior, None)
         return kl + family.kl_constant(params, keep, prior), params
 
-    placed, params = total(family.placed((3, 5, 2)), 9, 0.0)
+    placed, params = total(family.with_mask_shape((3, 5, 2)), 9, 0.0)
     as_inputs, _ = total(family, 30, 0.0)
     normaliser = prior.weight.log_scale(params["mean"])
     of_30 = normaliser * 30 / 9
@@ -410,7 +410,7 @@ def test_kernel_is_that_of_autograd(wiring, seed, rows_of_members, monkeypatch):
     ]
     expected = tangent_kernel(network, weights, variances, x, slice(OUTPUTS))
     # Some rows after the others, and the last of them fewer.
-    monkeypatch.setattr("skbayesnn._networks.wired._ROWS_AT_ONCE", ROWS - 1)
+    monkeypatch.setattr("skbayesnn._networks.wired._MAX_ROWS", ROWS - 1)
     with torch.no_grad():
         found = network.tangent_kernel(weights, variances, x, slice(OUTPUTS))
         last = network.tangent_kernel(weights, variances, x, slice(1, OUTPUTS))
