@@ -87,8 +87,8 @@ def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
 def _differences(printed, shown):
     """Lines of an output that differ from those shown by more than other rounding.
 
-    Processors and versions of torch round differently, by which a training ends
-    elsewhere: values may differ by a tenth, or by two units of their last digit.
+    Processors and versions of torch round differently, and a training then ends with
+    other weights: values may differ by a tenth, or by two units of their last digit.
     """
     if len(printed.splitlines()) != len(shown.splitlines()):
         return [printed]
@@ -133,3 +133,23 @@ def _anchors(file):
         re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
         for heading in headings
     }
+
+
+def test_cited_pages_and_sections_exist():
+    """Comments and docstrings cite pages, scripts and sections that exist."""
+    broken = []
+    for file in (
+        file
+        for folder in ("skbayesnn", "tests", "examples", "benchmarks")
+        for file in (ROOT / folder).rglob("*.py")
+    ):
+        lines = file.read_text(encoding="utf-8").splitlines()
+        text = " ".join(line.strip().removeprefix("#").strip() for line in lines)
+        for path in re.findall(r"(?<![\w/])((?:docs|benchmarks)/\w+\.(?:md|py))", text):
+            if not (ROOT / path).exists():
+                broken.append((_name(file), path))
+        for section in re.findall(r'docs/defaults\.md, "([^"]+)"', text):
+            anchor = re.sub(r"[^\w\- ]", "", section.lower()).replace(" ", "-")
+            if anchor not in _anchors(ROOT / "docs" / "defaults.md"):
+                broken.append((_name(file), section))
+    assert not broken
