@@ -8,7 +8,8 @@ from scipy.optimize import minimize_scalar
 
 # A density that is zero to rounding, nats: what one row can cost.
 LOWEST = -1e4
-# The std of the logarithm of a factor before any row is seen: benchmarks/STUDY.md.
+# The std of the logarithm of a factor before any row is seen: docs/defaults.md,
+# "Observation noise".
 PRIOR_STD = 0.5
 
 

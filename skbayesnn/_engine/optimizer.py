@@ -9,7 +9,7 @@ from skbayesnn._engine.posterior import Posterior
 from skbayesnn._families import Params
 
 # Decay of the two moments. With 0.999 the second one follows too slowly where noise is
-# small and learned: single steps undo hundreds (benchmarks/STUDY.md).
+# small and learned: single steps undo hundreds (docs/defaults.md, "Optimiser").
 BETA_1, BETA_2 = 0.9, 0.99
 # Added to the root of the second moment.
 EPSILON = 1e-8

@@ -54,7 +54,8 @@ from skbayesnn._likelihoods.base import (
 # ---- a variance of predictions that differs from that of the training
 
 # The range of factors on the standard deviation, and by how many nats a row is an
-# outlier: more than for a mixture of networks, which has tails (benchmarks/STUDY.md).
+# outlier: more than for a mixture of networks, which has tails (docs/defaults.md,
+# "Observation noise").
 FACTORS, OUTLIER = (1e-4, 1e4), 30.0
 
 

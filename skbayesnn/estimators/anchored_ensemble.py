@@ -12,8 +12,9 @@ from skbayesnn.estimators._classification import BayesianClassifier
 from skbayesnn.estimators._job import VariationalSpec
 from skbayesnn.estimators._regression import BayesianRegressor
 
-# Standard deviations before any data (benchmarks/STUDY.md): of what a column adds to a
-# unit where it is the only one, and of the sum over many columns, at least.
+# Standard deviations before any data (docs/defaults.md, "Anchored ensembles"): of what
+# a column adds to a unit where it is the only one, and of the sum over many columns, at
+# least.
 ONE_COLUMN_STD, FIRST_STD = 3.0, 0.5
 
 

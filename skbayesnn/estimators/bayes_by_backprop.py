@@ -295,7 +295,10 @@ y_mean_, y_scale_
         self._store(locals())
 
     def _hidden_layer_sizes(self, total_weight, fitted=None):
-        """As wide as the data outweigh the KL: benchmarks/STUDY.md."""
+        """As wide as the data outweigh the KL.
+
+        See docs/defaults.md, "Width".
+        """
         sizes = self.hidden_layer_sizes
         if not isinstance(sizes, str):
             return sizes
@@ -443,7 +446,10 @@ x_mean_, x_scale_
 
     @property
     def _selects_epochs_below(self):
-        """None: its posterior does not over-fit with time (benchmarks/STUDY.md)."""
+        """None: its posterior does not over-fit with time.
+
+        See docs/defaults.md, "Training length".
+        """
         return 0
 
     def partial_fit(

@@ -354,16 +354,24 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
 
     @property
     def _selects_epochs_below(self):
-        """Rates that are learned over-fit noise with time: benchmarks/STUDY.md."""
+        """Rates that are learned over-fit noise with time.
+
+        See docs/defaults.md, "Training length".
+        """
         return math.inf if self._learns_rates else 0
 
     def _auto_length_scale(self, fan_ins, total_weight):
-        """So that few rows are fitted at all: benchmarks/STUDY.md."""
+        """So that few rows are fitted at all.
+
+        See docs/defaults.md, "Prior length scale".
+        """
         root = math.sqrt(total_weight)
         return np.minimum(np.sqrt(fan_ins), max(min(4.0, root / 2), root / 3))
 
     def _length_scales_to_try(self, fan_ins, total_weight):
-        """Wide priors have the shape of y that has little noise: benchmarks/STUDY.md.
+        """Wide priors have the shape of y that has little noise.
+
+        See docs/defaults.md, "Prior length scale".
 
         A tau that is given, or searched, does what choosing the scale would:
         `weight_decay_` goes with l^2 / tau.
@@ -500,7 +508,10 @@ x_scale_
 
     @property
     def _steps_per_sqrt_n(self):
-        """A rate that is learned is soon too low for classes: benchmarks/STUDY.md."""
+        """A rate that is learned is soon too low for classes.
+
+        See docs/defaults.md, "Training length".
+        """
         return 20 if self._learns_rates else 40
 
     @property

@@ -248,7 +248,10 @@ y_mean_, y_scale_
 
     @property
     def _selects_epochs_below(self):
-        """With a prior without a scale noise is over-fitted: benchmarks/STUDY.md."""
+        """With a prior without a scale noise is over-fitted.
+
+        See docs/defaults.md, "Training length".
+        """
         return math.inf if self._learns_rates else 0
 
 
@@ -344,7 +347,10 @@ x_mean_, x_scale_
 
     @property
     def _steps_per_sqrt_n(self):
-        """With a prior without a scale classes are over-fitted: benchmarks/STUDY.md."""
+        """With a prior without a scale classes are over-fitted.
+
+        See docs/defaults.md, "Training length".
+        """
         return 20
 
     @property
