@@ -65,6 +65,7 @@ def generators():
     np.random.set_state(state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", WITH_CODE, ids=_name)
 @pytest.mark.usefixtures("tables", "generators")
 def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
