@@ -25,11 +25,9 @@ BENCHMARKS := default_speed fit_speed family_speed network_speed predict_speed s
 .NOTPARALLEL:
 .PHONY: demo test test-seeds test-floor lint bench clean help
 
-demo: $(VENV)/.extra-demo ## run examples/plot_stacking.py and examples/quickstart.py
+demo: $(VENV)/.extra-demo ## run examples/plot_stacking.py: less than a minute
 	@echo "demo: examples/plot_stacking.py"
 	@$(BIN)/python examples/plot_stacking.py
-	@echo "demo: examples/quickstart.py"
-	@$(BIN)/python examples/quickstart.py
 
 test: $(VENV)/.extra-test ## run the tests and the doctests (ARGS="-k name" goes to pytest)
 	@echo "test: pytest"

@@ -50,7 +50,7 @@ def candidates(name: str, most: int | None, quick: bool):
     methods = forgery.QUICK if quick else list(forgery.CALLS)
     expected = forgery.predictions(skbayesnn.loads(content), X, methods)
     random = np.random.default_rng(SEED)
-    places = list(forgery.places(*forgery.archive.unpacked(content), random))
+    places = list(forgery.places(*forgery.file_format.unpacked(content), random))
     found = [(place, value) for place in places for value in forgery.VALUES]
     if most is not None and most < len(found):
         chosen = np.sort(random.choice(len(found), most, replace=False))

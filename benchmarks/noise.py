@@ -1,4 +1,4 @@
-"""Is a learned noise the noise? As trained, and as it is made anew after the training.
+"""Is a learned noise the noise? As trained, and as estimated after it.
 
 It is made of rows that others than the network have seen, where these also choose its
 prior length scale, and of the network's own residuals elsewhere.
@@ -31,7 +31,7 @@ NETWORKS = {
 
 
 def as_trained(model) -> tuple[float, float]:
-    """The noise's std as trained, and as made anew, in y's units."""
+    """The noise's std as trained, and as estimated afterwards, in y's units."""
     variances = np.exp(-model.parameters_["likelihood/log_tau"][:, 0])
     return np.sqrt(variances.mean()) * float(model.y_scale_[0]), float(model.noise_std_)
 
@@ -101,7 +101,7 @@ def on_tables(options) -> list[list]:
 
 
 def losses(model, X, y):
-    """Excess loss and coverage, by the noise as trained and as made anew."""
+    """Excess loss and coverage, for the noise as trained and as estimated."""
     squares = (y - model.predict(X)) ** 2
     epistemic = model.predict_uncertainty(X, "epistemic")
     best = 0.5 + 0.5 * np.log(squares.mean())
@@ -121,11 +121,11 @@ def main() -> None:
     options = parser.parse_args()
     header = ["columns", "rate"]
     for n_rows in options.rows:
-        header += [f"{n_rows:,} rows: trained", "anew", "in 90 %"]
+        header += [f"{n_rows:,} rows: trained", "estimated", "in 90 %"]
     print(environment())
     print(table(header, where_it_is_known(options)))
-    header = ["network", "rows", "trained", "anew"]
-    header += ["trained: in 90 %", "anew: in 90 %"]
+    header = ["network", "rows", "trained", "estimated"]
+    header += ["trained: in 90 %", "estimated: in 90 %"]
     print(table(header, on_tables(options)))
 
 

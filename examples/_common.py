@@ -1,8 +1,8 @@
-"""What the examples share: where data and pictures are, and how large they run.
+"""What the examples share: folders of data and pictures, and sizes.
 
-With ``SKBAYESNN_EXAMPLES=short`` in the environment they take the smaller of their
-sizes: every line runs, in seconds, but the numbers and pictures mean nothing. These
-pictures have a folder of their own.
+With ``SKBAYESNN_EXAMPLES=short`` in the environment they use the smaller of their
+sizes: every line runs, in seconds, but results and pictures mean nothing. These
+pictures have their own folder.
 """
 
 import os
@@ -21,12 +21,12 @@ OUTPUT = ROOT / "examples" / "output" / ("short" if SHORT else "")
 
 
 def size(full, short):
-    """What an example runs with: ``full``, unless it is to be short."""
+    """``full``, or ``short`` if examples run in their short form."""
     return short if SHORT else full
 
 
 def save(figure, name):
-    """Write a picture and say where it is."""
+    """Write a picture and print its path."""
     OUTPUT.mkdir(parents=True, exist_ok=True)
     figure.savefig(OUTPUT / name, dpi=size(130, short=40))
     plt.close(figure)

@@ -18,7 +18,7 @@ COVERAGE = 0.9
 
 
 def all_hours(file):
-    """14 columns of weather, time of day and season; y, with gaps; time stamps.
+    """14 columns of weather, time of day and season; y, with missing values; times.
 
     y is in micrograms per cubic metre.
     """
@@ -39,7 +39,7 @@ def all_hours(file):
 
 
 def on_log_scale(model):
-    """A model that learns log(1 + y); what is asked of it is in y's units."""
+    """A model that learns log(1 + y); its predictions are in the units of y."""
     return TransformedTargetRegressor(model, func=np.log1p, inverse_func=np.expm1)
 
 
@@ -59,7 +59,7 @@ def scored(model, X, y):
 
 
 def log_normal(mean, std, y):
-    """The same where log(1 + y) is normal; mean, std : (n,), of the log."""
+    """The scores if log(1 + y) is normal; mean, std : (n,), of the log."""
     log_y = np.log1p(y)
     z = (log_y - mean) / std
     mean_of_1_plus_y = np.exp(mean + std**2 / 2)
@@ -78,7 +78,7 @@ def log_normal(mean, std, y):
     }
 
 
-def print_table(found, y, digits=1):
+def print_table(results, y, digits=1):
     """Mean of every score over the seeds, and half its range."""
     inside = f"{COVERAGE:.0%} covers"
     scores = {
@@ -90,10 +90,10 @@ def print_table(found, y, digits=1):
         "seconds": lambda of: of["seconds"],
     }
     places = {"log density": 3, inside: 3, "seconds": 1}
-    n_seeds = max(map(len, found.values()))
+    n_seeds = max(map(len, results.values()))
     print(f"\nMean of {n_seeds} seeds \N{PLUS-MINUS SIGN} half their range")
     print(f"{'':<17}", *[f"{score:>16}" for score in scores])
-    for name, of_seeds in found.items():
+    for name, of_seeds in results.items():
         cells = []
         for score, of in scores.items():
             values = [of(one) for one in of_seeds]
@@ -124,5 +124,5 @@ def draw_hours(axes, of, y, when, color):
 
 
 def some_rows(of, rows):
-    """Of what ``scored`` gives, these rows."""
+    """Some rows of what ``scored`` returns."""
     return {name: value[rows] for name, value in of.items() if np.ndim(value)}

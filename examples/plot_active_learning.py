@@ -1,21 +1,20 @@
 """Do labels chosen by mutual information teach more than labels at random?
 
 A network starts with two labelled images of every digit. In each round it is fitted
-anew and the labels of ten more images are bought, as in [Gal, Islam & Ghahramani
-2017]: at random, those with the largest mutual information between label and weights
-(BALD), or those with the largest entropy. Seeds have their own images and networks;
-all strategies of a seed start with the same images.
+again, and ten more images are labelled [Gal, Islam & Ghahramani 2017]: at random, or
+the images with the largest mutual information between label and weights (BALD), or with
+the largest entropy. Every seed has its own images and networks; all strategies of a
+seed start with the same images.
 
-With MC dropout they teach less: images of large mutual information stay behind random
-ones with nearly every seed, to the end. With variational dropout they are behind at
-first, and ahead with all four seeds from 120 labels on. Entropy, the simpler measure,
-is the best of the three with both from 100 labels on, and in the end ahead of random
-with all four seeds. The ten images of a round are rated one by one, so that they may
-all teach the same thing.
+With MC dropout, BALD is worse than random with nearly every seed, to the end. With
+variational dropout it is worse at first and better with all four seeds from 120 labels
+on. Entropy, the simpler measure, is the best of the three with both networks from 100
+labels on, and better than random with all four seeds at the end. The ten images of a
+round are rated separately, so they may all teach the same.
 
-This loop needs no other package. The strategies of scikit-activeml run on the same
+The loop needs no other package. The strategies of scikit-activeml accept the same
 estimators, see tests/test_active_learning.py. Writes
-examples/output/active_learning.png and prints the numbers.
+examples/output/active_learning.png and prints the accuracies.
 """
 
 import warnings
@@ -28,7 +27,7 @@ from sklearn.model_selection import train_test_split
 
 from skbayesnn import MCDropoutClassifier, VariationalDropoutClassifier
 
-# Colours that colour-blind people can tell apart (Okabe & Ito).
+# Colours that colour-blind people can distinguish (Okabe & Ito).
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 
 SEEDS = size((0, 1, 2, 3), short=(0, 1))
@@ -38,7 +37,7 @@ MODELS = {
     "MC dropout": MCDropoutClassifier,
     "variational dropout": VariationalDropoutClassifier,
 }
-# Measure that is looked for, and colour.
+# Measure to maximise, and colour.
 STRATEGIES = {
     "random": (None, GREY),
     "mutual information": ("mutual_information", ORANGE),
@@ -104,7 +103,7 @@ def learn(X, y, kind, measure, seed):
 
 
 def print_table(accuracy, n_labels):
-    """Mean accuracy over the seeds, and who is ahead of random."""
+    """Mean accuracy over the seeds, and for how many seeds it is above random."""
     print(
         f"Digits: accuracy on 540 test images, mean of {len(SEEDS)} seeds; in brackets"
     )
@@ -113,10 +112,10 @@ def print_table(accuracy, n_labels):
         print(f"\n{model}")
         print(f"{'labels':<20}", *[f"{n:>10}" for n in n_labels[::2]])
         for strategy in STRATEGIES:
-            found = accuracy[model, strategy]
-            ahead = (found > accuracy[model, "random"]).sum(0)
+            results = accuracy[model, strategy]
+            ahead = (results > accuracy[model, "random"]).sum(0)
             cells = [
-                f"{m:.3f} ({a})" for m, a in zip(found.mean(0), ahead, strict=True)
+                f"{m:.3f} ({a})" for m, a in zip(results.mean(0), ahead, strict=True)
             ]
             print(f"{strategy:<20}", *[f"{cell:>10}" for cell in cells[::2]])
 
@@ -128,10 +127,10 @@ def plot(accuracy, n_labels):
     )
     for axes, model in zip(all_axes, MODELS, strict=True):
         for strategy, (_, color) in STRATEGIES.items():
-            found = accuracy[model, strategy]
+            results = accuracy[model, strategy]
             band = {"color": color, "alpha": 0.15, "lw": 0}
-            axes.fill_between(n_labels, found.min(0), found.max(0), **band)
-            axes.plot(n_labels, found.mean(0), color=color, label=strategy)
+            axes.fill_between(n_labels, results.min(0), results.max(0), **band)
+            axes.plot(n_labels, results.mean(0), color=color, label=strategy)
         axes.set(title=model, xlabel="labelled images")
         axes.grid(color="#EEEEEE")
     all_axes[0].set_ylabel(f"accuracy: mean, least and largest of {len(SEEDS)} seeds")

@@ -1,26 +1,24 @@
-"""Thompson sampling: what is it worth to know what one does not know?
+"""Thompson sampling: what is it worth to know what is not known?
 
-A contextual bandit as the mushrooms of [Blundell et al. 2015, section 5.3], with a
-table that comes with scikit-learn: a tumour's thirty measurements are seen, and it is
-treated or left alone. To treat one that is malignant is worth 5, one that is benign -35
-or 5 by the toss of a coin; to leave it is worth 0. What would have come of the other
-choice is not told. Regret is what an oracle would have got, on average, and the agent
-has not.
+A contextual bandit like the mushrooms of [Blundell et al. 2015, section 5.3], with a
+table of scikit-learn. The agent sees thirty measurements of a tumour and treats it or
+leaves it. Treating a malignant one is worth 5; treating a benign one is worth -35 or 5
+with equal probability; leaving one is worth 0. The reward of the other choice is not
+observed. Regret is the expected reward of an oracle minus that of the agent.
 
-Agents learn the reward of a row of measurements that is treated (to leave it is worth 0
-for certain), with a network that is fitted anew whenever what is known has grown by a
-tenth. One draws a function from its posterior, and does what is best under it (Thompson
-sampling, ``sample_f``); epsilon-greedy does what is best on average, but one time in
-twenty, or never, what a coin says. The paper saw that Bayes by Backprop explores longer
-and has far less regret in the end.
+Agents learn the reward of treating, with a network that is fitted again whenever the
+number of treated tumours has grown by a tenth. Thompson sampling draws one function
+from the posterior (``sample_f``) and acts as if it were true. Epsilon-greedy takes the
+better choice on average, but acts at random once in twenty times, or never (greedy). In
+the paper Bayes by Backprop explores longer and has far less regret in the end.
 
-Seen here: with MC dropout Thompson sampling has three fifths of the regret of
-epsilon-greedy, and no less than greedy, which does not get stuck here: a straight line
-tells most tumours apart, and every treatment says more. Bayes by Backprop and the
-anchored ensemble explore longer, as in the paper; in the end their regret grows most
-slowly, but after 3,000 tumours it is still twice as much.
+With MC dropout, Thompson sampling has three fifths of the regret of epsilon-greedy, and
+no less than greedy, which does not get stuck here: a straight line separates most
+tumours, and every treatment adds information. Bayes by Backprop and the anchored
+ensemble explore longer, as in the paper. At the end their regret grows most slowly, but
+after 3,000 tumours it is still twice as large.
 
-Writes examples/output/bandit.png and prints the numbers.
+Writes examples/output/bandit.png and prints the regret.
 """
 
 import warnings
@@ -33,7 +31,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skbayesnn import AnchoredEnsembleRegressor, BBBRegressor, MCDropoutRegressor
 
-# Colours that colour-blind people can tell apart (Okabe & Ito).
+# Colours that colour-blind people can distinguish (Okabe & Ito).
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 PINK = "#CC79A7"
 
@@ -42,12 +40,12 @@ N_STEPS = size(3000, short=60)
 FIRST, GROWTH = 20, 1.1
 COMMON = {"max_iter": size(60, short=3), "batch_size": 64, "standardize": False}
 GOOD, BAD, P_BAD = 5.0, -35.0, 0.5
-# A reward is worth so much in the units of the networks.
+# Rewards are divided by this for the networks.
 UNIT = 20.0
 
 
 def network(kind, seed, **options):
-    """Of one hidden layer; rewards have noise of about 13 / 20."""
+    """A network of one hidden layer; rewards have noise of about 13 / 20."""
     return kind((50,), random_state=seed, **COMMON | options)
 
 
@@ -99,20 +97,20 @@ def play(X, benign, kind, share, seed):
             treated.append(step)
         regret[step] = max(worth[step], 0) - treat * worth[step]
         if treat and len(treated) >= due:
-            known = np.array(treated)
-            model = network(kind, seed).fit(X[rows[known]], reward[known] / UNIT)
+            observed = np.array(treated)
+            model = network(kind, seed).fit(X[rows[observed]], reward[observed] / UNIT)
             due = max(len(treated) + 1, GROWTH * len(treated))
     return regret.cumsum()
 
 
 def print_table(regret):
-    """At a few steps, mean over the seeds, and the range in the end."""
+    """Mean over the seeds at a few steps, and the range at the end."""
     steps = [N_STEPS // 10, N_STEPS // 3, N_STEPS]
     print(f"Cumulative regret, mean of {len(SEEDS)} seeds; in brackets the range")
     print(f"{'step':<30}", *[f"{step:>8}" for step in steps])
-    for name, found in regret.items():
-        cells = [f"{found[:, step - 1].mean():8.0f}" for step in steps]
-        last = found[:, -1]
+    for name, results in regret.items():
+        cells = [f"{results[:, step - 1].mean():8.0f}" for step in steps]
+        last = results[:, -1]
         print(f"{name:<30}", *cells, f"  ({last.min():.0f} to {last.max():.0f})")
 
 
@@ -120,11 +118,11 @@ def plot(regret):
     """Mean over the seeds with a band from the lowest to the highest."""
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
     steps = np.arange(1, N_STEPS + 1)
-    for name, found in regret.items():
+    for name, results in regret.items():
         color = AGENTS[name][0]
         band = {"color": color, "alpha": 0.15, "lw": 0}
-        axes.fill_between(steps, found.min(0), found.max(0), **band)
-        axes.plot(steps, found.mean(0), color=color, label=name)
+        axes.fill_between(steps, results.min(0), results.max(0), **band)
+        axes.plot(steps, results.mean(0), color=color, label=name)
     axes.set(xlabel="tumours seen", ylabel="cumulative regret")
     axes.grid(color="#EEEEEE")
     axes.legend(frameon=False, loc="upper left")

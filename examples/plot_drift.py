@@ -1,18 +1,17 @@
-"""A model in use over weeks, a sensor that drifts: when is it seen, and which is it?
+"""A sensor drifts while a model is in use: when is it detected, and which one is it?
 
-A network is fitted to the first rows of a made-up plant with ten sensors, five of which
-matter (Friedman 1991), and then asked for predictions week by week. From the sixth week
-on the fourth sensor reads a little more each week. No y is known in use, so that errors
-cannot raise an alarm. What can is how much the networks of an anchored ensemble
-disagree: `DriftMonitor` knows from out-of-fold rows how much they do where nothing has
-drifted. Permutation importance of that uncertainty then says which sensor it is.
+An anchored ensemble is fitted to rows of a synthetic plant with ten sensors, five of
+which matter (Friedman 1991). It then predicts week by week. From the sixth week on the
+fourth sensor reads a little more each week. y is unknown in use, so errors cannot raise
+an alarm. The disagreement of the networks can: `DriftMonitor` compares it with that on
+out-of-fold training rows. Permutation importance of this uncertainty names the sensor.
 
-The alarm rings in the fifth week of the drift, when the sensor is 1.5 of its standard
-deviations off, and names it. Errors, which nobody sees, are three times what they were
-by then, since this sensor matters most, and at the end five times. Single rows are told
-late: it is all rows of a week together that show small drift.
+The alarm rings in the fifth week of the drift, when the sensor is off by 1.5 standard
+deviations, and names it. By then the errors, which nobody sees, are three times as
+large as before, since this sensor matters most; at the end they are five times as
+large. Single rows are flagged late: small drift shows in all rows of a week together.
 
-Writes examples/output/drift.png and prints the numbers.
+Writes examples/output/drift.png and prints a line per week.
 """
 
 import matplotlib.pyplot as plt
@@ -24,17 +23,17 @@ from sklearn.datasets import make_friedman1
 from skbayesnn import AnchoredEnsembleRegressor
 from skbayesnn.inspection import DriftMonitor, uncertainty_importance
 
-# Colours that colour-blind people can tell apart (Okabe & Ito).
+# Colours that colour-blind people can distinguish (Okabe & Ito).
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
 
 REFERENCE, PER_WEEK, WEEKS = size((600, 100, 14), short=(60, 20, 8))
-SENSOR, FIRST, STEP = 3, 5, 0.3  # by so many of its standard deviations a week
-# Of p-values: one false alarm in some twenty years of weeks.
+SENSOR, FIRST, STEP = 3, 5, 0.3  # standard deviations per week
+# Threshold of p-values: one false alarm in about twenty years of weeks.
 ALARM = 1e-3
 
 
 def main():
-    """Fit, watch, and say what has happened."""
+    """Fit, monitor every week, and print what happened."""
     n_rows = REFERENCE + WEEKS * PER_WEEK
     X, y = make_friedman1(n_rows, noise=1.0, random_state=0)
     X_fit, y_fit = X[:REFERENCE], y[:REFERENCE]
@@ -50,7 +49,7 @@ def main():
         seen[:, SENSOR] += drift * X_fit[:, SENSOR].std()
         error = model.predict(seen) - y[rows]
         p_value = monitor.p_value(seen)
-        told = (monitor.predict(seen) == -1).mean()
+        flagged = (monitor.predict(seen) == -1).mean()
         importance = uncertainty_importance(
             model, seen, background=X_fit, random_state=0
         )
@@ -59,7 +58,7 @@ def main():
         cause = importance.importances_mean.argmax()
         print(
             f"week {week + 1:>2}: drift {drift:.1f} sd, RMSE {rmse:.2f}, "
-            f"p {p_value:.0e}, rows told {told:.0%}"
+            f"p {p_value:.0e}, rows flagged {flagged:.0%}"
             + (f": ALARM, sensor {cause + 1}" if p_value < ALARM else "")
         )
     plot(weeks)
@@ -79,7 +78,7 @@ def plot(weeks):
     alarm.set(ylabel="-log10 p", title="alarm (orange), without knowing any y")
     error.plot(number, rmse, "o-", color=BLUE)
     error.set(ylabel="RMSE", ylim=(0, None), title="error, which nobody sees in use")
-    of_columns = np.array([one.importances_mean for one in importance]).T
+    of_columns = np.array([result.importances_mean for result in importance]).T
     for column, values in enumerate(of_columns):
         mark = column == SENSOR
         cause.plot(

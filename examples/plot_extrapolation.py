@@ -1,19 +1,19 @@
-"""What do models say beyond their rows? Concrete older than any that was measured.
+"""What do models predict for concrete older than any in training?
 
-Strength of 1,030 samples of concrete by their mix and age [Yeh 1998]. The models see
-those of up to four weeks. Shown is one mix that was measured up to nine months: the
-line is the predictive mean, the dark band what the model does not know (90 %), the
-light one the whole predictive, noise included. Printed is how many of all older
-samples the 90 % intervals hold, and whether the error is larger where the model says
-that it does not know (rank correlation).
+Strength of 1,030 samples of concrete by mix and age [Yeh 1998]. The models are trained
+on samples of up to four weeks. The picture shows one mix that was measured up to nine
+months: the predictive mean, the epistemic band (dark, 90 %) and the whole predictive
+interval with noise (light). The table has the coverage of the 90 % intervals on all
+older samples, and the rank correlation of the error with the epistemic standard
+deviation.
 
-Nobody can know what comes after four weeks, so that an honest band opens. That of MC
-dropout opens too little: it holds 72 % of the older samples. The networks of the stack
-go on along straight lines, which part: its band holds nearly all of them, and is wide
-where its mean is wrong (a correlation of .8). The anchored ensemble stays about where
-it was, with the widest band. The Gaussian process falls back on the mean of y, and its
-band is that of its prior. A wide band is no forecast: if old concrete is to be
-predicted, the logarithm of the age as a column does more than any posterior.
+Nothing in the data determines what happens after four weeks, so an honest band must
+widen. The band of MC dropout widens too little: it covers 72 % of the older samples.
+The networks of the stack continue along different straight lines: its band covers
+nearly all samples and is wide where its mean is wrong (correlation .8). The anchored
+ensemble stays near its last value, with the widest band. The Gaussian process returns
+to the mean of y, with the band of its prior. A wide band is not a forecast: to predict
+old concrete, the logarithm of the age as a column helps more than any posterior.
 
 Reads ``uci/concrete`` of the data folder, writes examples/output/extrapolation.png.
 """
@@ -53,7 +53,7 @@ def main():
     """Fit to young concrete, print, and draw one mix."""
     file = DATA / "uci" / "concrete" / "concrete.npz"
     if not file.is_file():
-        print(f"Skipped: this example reads {file.name}, and there is none. Set the")
+        print(f"Skipped: this example reads {file.name}, which is missing. Set the")
         print("environment variable SKBAYESNN_DATA to the folder that holds uci/.")
         sys.exit(0)
     with np.load(file) as arrays:
@@ -90,7 +90,7 @@ def main():
 
 
 def of_network(model):
-    """Rows -> a function that says mean, epistemic and total std."""
+    """Return a fit function; it returns mean, epistemic and total std of rows."""
 
     def fit(X, y):
         fitted = model.fit(X, y)
@@ -105,7 +105,7 @@ def of_network(model):
 
 
 def gaussian_process(X, y):
-    """The same of scikit-learn's, its noise taken off for the epistemic part."""
+    """Fit a Gaussian process; epistemic is its total std without the noise."""
     kernel = ConstantKernel() * RBF(np.ones(X.shape[1])) + WhiteKernel()
     process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
     model = make_pipeline(StandardScaler(), process).fit(X, y)

@@ -1,24 +1,27 @@
-"""Which networks, and which ensembles of them, know of a gap in one dimension?
+"""Which networks and ensembles detect a gap in the data, in one dimension?
 
-Rows of two curves with noise, and nothing in the middle: one curve rises through the
-gap, the other has a hump there of which the rows show only the feet. A posterior that
-knows the gap is less sure there than in the data, and its band holds the curve. A
-Gaussian process does both, for both curves. `plot_posteriors.py` shows single networks
-of every family; here one network and five of each method stand beside each other.
+Noisy rows of two curves, without rows in the middle. One curve rises through the gap;
+the other has a hump there, of which the rows show only the beginning. A posterior that
+detects the gap is less certain there than in the data, and its band contains the curve.
+A Gaussian process achieves both, for both curves. `plot_posteriors.py` shows single
+networks of every family; this example compares one and five networks of each method.
 
-Of single networks only Bayes by Backprop knows a gap, and only the first one. Five of
-them know both, though the hump escapes their band. One network of MC dropout is as
-sure in the gap as in the data, and five are no better, since they have the same band:
-it holds the first curve by being wide everywhere. Nor do five networks of variational
-dropout know a gap. Five networks without a posterior (MAP) have by far the largest
-ratio, since they agree so well on the data; in the gap they part, but not enough to
-hold either curve for half of it. Hence two numbers: a ratio alone does not say that a
-band can be trusted. The anchored ensemble, ten networks that are pulled to their own
-draws from a prior, knows both gaps as well as the Gaussian process does. The stack of
-all defaults parts in both, but its band does not hold the hump. All of this holds for
-rows and networks of three seeds.
+- Of single networks, only Bayes by Backprop detects a gap, and only the first one. Five
+  of them detect both, but their band misses the hump.
+- One network of MC dropout is as certain in the gap as in the data. Five have the same
+  band; it contains the first curve because it is wide everywhere.
+- Five networks of variational dropout do not detect a gap either.
+- Five networks without a posterior (MAP) have by far the largest ratio of uncertainty
+  in the gap to uncertainty in the data, since they agree so well on the data. But their
+  band contains either curve in less than half of the gap: the ratio alone does not show
+  whether a band can be trusted.
+- The anchored ensemble, ten networks tied to their own draws from a prior, detects both
+  gaps as well as the Gaussian process does.
+- The stack with its defaults is less certain in both gaps, but its band misses the
+  hump.
 
-Writes examples/output/gap.png and prints the numbers.
+All of this holds for rows and networks of three seeds. Writes examples/output/gap.png
+and prints the ratios.
 """
 
 import matplotlib.pyplot as plt
@@ -37,7 +40,7 @@ from skbayesnn import (
     VariationalDropoutRegressor,
 )
 
-# Colours that colour-blind people can tell apart (Okabe & Ito).
+# Colours that colour-blind people can distinguish (Okabe & Ito).
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 
 SEEDS = size((0, 1, 2), short=(0,))
@@ -76,7 +79,7 @@ def steep(x):
 
 
 def humped(x):
-    """A curve with a hump in the gap, of which the data show only the feet."""
+    """A curve with a hump in the gap; the data show only where it begins."""
     return np.cos(2.2 * x) + 0.2 * x
 
 
@@ -94,13 +97,13 @@ def main():
         "and range of the seeds; holds: share of the gap where the curve is within two"
     )
     print("of it")
-    found = {}
+    results = {}
     for curve in CURVES:
         columns = ("data", "gap", "ratio", "from", "to", "holds", "noise")
         print(f"\n{CURVES[curve]:<32}", *[f"{n:>7}" for n in columns])
         for name, (kind, options) in MODELS.items():
             of_seeds = [fitted(kind, options, curve, seed, grid) for seed in SEEDS]
-            found[curve, name] = of_seeds[0]
+            results[curve, name] = of_seeds[0]
             data, gap, ratio, holds, noise = (
                 np.array([of[key] for of in of_seeds])
                 for key in ("data", "gap", "ratio", "holds", "noise")
@@ -110,7 +113,7 @@ def main():
                 f" {np.median(ratio):>7.2f} {ratio.min():>7.2f} {ratio.max():>7.2f}"
                 f" {holds.mean():>7.0%} {noise.mean():>7.3f}"
             )
-    plot(found, grid)
+    plot(results, grid)
 
 
 def rows(curve, seed):
@@ -122,7 +125,7 @@ def rows(curve, seed):
 
 
 def fitted(kind, options, curve, seed, grid):
-    """What a model makes of a curve: mean and bands on the grid, and the numbers."""
+    """Fit a model to a curve: mean and bands on the grid, and the scores."""
     X, y = rows(curve, seed)
     if kind is None:
         of = gaussian_process(X, y, grid, seed)
@@ -139,7 +142,7 @@ def fitted(kind, options, curve, seed, grid):
 
 
 def gaussian_process(X, y, grid, seed):
-    """The same bands of a Gaussian process whose length scale is learned."""
+    """The same bands for a Gaussian process with a learned length scale."""
     kernel = ConstantKernel() * RBF() + WhiteKernel(NOISE**2)
     model = GaussianProcessRegressor(
         kernel, normalize_y=True, n_restarts_optimizer=2, random_state=seed
@@ -150,12 +153,12 @@ def gaussian_process(X, y, grid, seed):
     return {"mean": mean, "total": total, "epistemic": epistemic, "noise": noise}
 
 
-def plot(found, grid):
+def plot(results, grid):
     """A small picture of every model and curve, first seed: two rows a curve."""
     figure, all_axes = plt.subplots(
         4, 5, figsize=(16, 11.5), sharex=True, sharey="row", layout="constrained"
     )
-    for axes, ((curve, name), of) in zip(all_axes.flat, found.items(), strict=True):
+    for axes, ((curve, name), of) in zip(all_axes.flat, results.items(), strict=True):
         axes.axvspan(-INNER, INNER, color="#F0F0F0", lw=0)
         for kind, color, alpha in (("total", BLUE, 0.25), ("epistemic", ORANGE, 0.5)):
             lower, upper = of["mean"] - 2 * of[kind], of["mean"] + 2 * of[kind]
@@ -164,8 +167,8 @@ def plot(found, grid):
         axes.plot(X[:, 0], y, ".", color=GREY, ms=3)
         axes.plot(grid, of["mean"], color=BLUE, lw=1.5)
         axes.plot(grid, curve(grid), color="black", ls=":", lw=1.2)
-        says = f"gap / data {of['ratio']:.1f}, holds {of['holds']:.0%}"
-        axes.set_title(f"{name}\n{says}", fontsize=10)
+        scores = f"gap / data {of['ratio']:.1f}, holds {of['holds']:.0%}"
+        axes.set_title(f"{name}\n{scores}", fontsize=10)
         axes.set(xlim=(-SHOWN, SHOWN), ylim=(-2.4, 2.4))
     for axes, curve in zip(all_axes[:, 0], np.repeat(list(CURVES), 2), strict=True):
         axes.set_ylabel(f"y {CURVES[curve]}")

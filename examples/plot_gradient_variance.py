@@ -1,24 +1,24 @@
-"""How noisy are the gradients that variational inference follows, and what helps?
+"""How noisy are the gradients of variational inference, and what helps?
 
-Left: the three estimators of the gradient of E f(x), x ~ N(mu, sigma^2)
-[Gal 2016, thesis, 3.1]. Each has the lowest variance of d/dsigma for some f: the
-characteristic function for polynomials and exp, the path-wise derivative for sin(x),
-a bump and a smooth ReLU, the score function for sin(10 x), which oscillates quickly.
-For d/dmu the path-wise and the characteristic function are the same estimator.
+Left: the three estimators of the gradient of E f(x), x ~ N(mu, sigma^2) [Gal 2016,
+thesis, 3.1]. Each has the lowest variance of d/dsigma for some f: the characteristic
+function for polynomials and exp; the path-wise derivative for sin(x), a bump and a
+smooth ReLU; the score function for sin(10 x), which oscillates quickly. For d/dmu the
+path-wise and the characteristic function are the same estimator.
 
-Right: one layer of Bayes by Backprop, gradients of a batch's mean loss. Where all
-rows share a draw of the weights their gradients are correlated, and the variance
-stops falling at that covariance; with local reparameterisation each row has noise of
-its own and the variance falls as 1 / rows [Kingma, Salimans & Welling 2015, sections
-2.2 and 2.3]. For the weights' spread (rho) it is smaller with one row already. The
-variance is over noise and rows; the rows' part falls as 1 / rows in both.
+Right: one layer of Bayes by Backprop, gradients of the mean loss of a batch. If all
+rows share a draw of the weights, their gradients are correlated, and the variance stops
+falling at that covariance. With local reparameterisation every row has its own noise,
+and the variance falls as 1 / rows [Kingma, Salimans & Welling 2015, sections 2.2 and
+2.3]. For the spread of the weights (rho) it is smaller already with one row. The
+variance is over noise and rows; the part of the rows falls as 1 / rows in both cases.
 
-Printed besides: table 1 of that paper, for a network of two hidden layers on digits,
-when it has hardly learned and later. There as here, local reparameterisation has the
-variance of a draw for every row, or less, at the cost of one for all rows, which has
-twice as much at first, and four to six times as much after 100 epochs.
+The program also prints table 1 of that paper, for a network of two hidden layers on
+digits, early in training and later. As in the paper, local reparameterisation has the
+variance of a draw per row, or less, at the cost of one draw for all rows. The latter
+has twice as much variance at first, and four to six times as much after 100 epochs.
 
-Writes examples/output/gradient_variance.png and prints the numbers.
+Writes examples/output/gradient_variance.png and prints the variances.
 """
 
 import matplotlib.pyplot as plt
@@ -39,7 +39,7 @@ from skbayesnn.gradient_estimators import (
     score_function,
 )
 
-# Colours that colour-blind people can tell apart (Okabe & Ito).
+# Colours that colour-blind people can distinguish (Okabe & Ito).
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 CPU = torch.device("cpu")
 
@@ -97,30 +97,30 @@ def variances_of_functions():
     generator = torch.Generator().manual_seed(0)
     normal = torch.randn(DRAWS, generator=generator, dtype=torch.float64)
     mu, sigma = torch.tensor([0.0, 1.0], dtype=torch.float64)
-    found = {"mu": {}, "sigma": {}}
+    results = {"mu": {}, "sigma": {}}
     for function, f in FUNCTIONS.items():
         estimates = {
             name: estimator(f, mu, sigma, normal)
             for name, (estimator, _, _) in ESTIMATORS.items()
         }
-        for i, parameter in enumerate(found):
-            found[parameter][function] = {
+        for i, parameter in enumerate(results):
+            results[parameter][function] = {
                 name: both[i].var().item() for name, both in estimates.items()
             }
-    return found
+    return results
 
 
-def print_functions(found):
+def print_functions(results):
     """Which estimator is lowest for which function."""
     print(f"Variance of one estimate of the gradient of E f(x), x ~ N(0, 1), {DRAWS:,}")
     print("draws; the lowest of each row is named")
-    for parameter, functions in found.items():
+    for parameter, functions in results.items():
         print(f"\n{'d/d' + parameter:<14}", *[f"{name:>24}" for name in ESTIMATORS])
         for function, variances in functions.items():
             numbers = [f"{value:>24.3g}" for value in variances.values()]
             plain = function.replace("$", "")
             print(f"{plain:<14}", *numbers, f"  {' = '.join(lowest(variances))}")
-    winners = {name for v in found["sigma"].values() for name in lowest(v)}
+    winners = {name for v in results["sigma"].values() for name in lowest(v)}
     assert winners == set(ESTIMATORS), "one estimator is never the best"
 
 
@@ -130,12 +130,12 @@ def lowest(variances):
     return [name for name, value in variances.items() if value == least]
 
 
-def plot_functions(axes, found):
+def plot_functions(axes, results):
     """A row for every function, a mark for every estimator."""
     floor = 0.02  # Where an estimator without any variance is drawn.
     labels, positions = [], []
     place = 0.0
-    for parameter, functions in found.items():
+    for parameter, functions in results.items():
         header = rf"$\bf{{d/d\{parameter}}}$"
         axes.text(
             -0.02, place, header, transform=axes.get_yaxis_transform(), ha="right"
@@ -215,31 +215,31 @@ class Layer:
 
     def variances(self, family):
         """{parameter: variance for every batch size}, mean over the weights."""
-        found = {name: [] for name in PARAMETERS}
+        results = {name: [] for name in PARAMETERS}
         for epoch, n_rows in enumerate(BATCH_SIZES):
             gradients = self.gradients(family, n_rows, epoch)
-            for name in found:
-                found[name].append(gradients[name].var(0).mean().item())
-        return {name: np.array(values) for name, values in found.items()}
+            for name in results:
+                results[name].append(gradients[name].var(0).mean().item())
+        return {name: np.array(values) for name, values in results.items()}
 
     def covariance(self, family, half=64):
-        """Of two rows of a batch, (value, standard error), mean over the weights.
+        """Covariance of two rows: (value, standard error), mean over the weights.
 
         Measured between the means over the batch's two halves: their rows are
         independent, and more of them leave less noise in the result.
         """
         first = self.gradients(family, 2 * half, 100, slice(0, half))
         second = self.gradients(family, 2 * half, 100, slice(half, None))
-        found = {}
+        results = {}
         for name in PARAMETERS:
             products = (first[name] - first[name].mean(0)) * second[name]
             of_repetitions = products.flatten(1).mean(1)
             error = of_repetitions.std() / REPETITIONS**0.5
-            found[name] = of_repetitions.mean().item(), error.item()
-        return found
+            results[name] = of_repetitions.mean().item(), error.item()
+        return results
 
     def noise_share(self, family):
-        """Of the variance at one row, what two draws of noise differ by."""
+        """Share of the variance at one row that is due to the noise."""
         first = self.gradients(family, 1, 200, rows_of=200)
         second = self.gradients(family, 1, 201, rows_of=200)
         return {
@@ -285,7 +285,7 @@ class Layer:
 
 
 def variances_in_training(epochs):
-    """{family: (variance in the first layer, in the last)} after so many epochs."""
+    """{family: (variance in the first layer, in the last)} after n epochs."""
     X, y = load_digits(return_X_y=True)
     X = X[:, X.std(0) > 0]
     X = ((X - X.mean()) / X.std()).astype(np.float32)
@@ -294,12 +294,12 @@ def variances_in_training(epochs):
     q = _fitted.posterior_of(model, CPU, torch.float32)
     rows = torch.as_tensor(X), torch.nn.functional.one_hot(torch.as_tensor(y)).float()
     one = MeanField(shared_draw=True)
-    found = {
+    results = {
         name: of_batch(q, rows, family, BATCH) for name, (family, _) in FAMILIES.items()
     }
-    # Rows of a batch with a draw each are so many batches of one row.
+    # A batch of n rows with a draw each is n batches of one row.
     alone = of_batch(q, rows, one, 1)
-    return {"one draw for every row": tuple(v / BATCH for v in alone)} | found
+    return {"one draw for every row": tuple(v / BATCH for v in alone)} | results
 
 
 def of_batch(q, rows, family, n_rows):
@@ -320,29 +320,29 @@ def of_batch(q, rows, family, n_rows):
     return tuple(own["mean"].var(0).mean().item() for own in (first, last))
 
 
-def print_trained(found):
+def print_trained(results):
     """A line for every way to draw, a column for every layer and length of training."""
     print(
         f"\nVariance of d/d mean, batches of {BATCH} digits, two hidden layers of 100,"
     )
     print("mean over the weights of a layer")
-    columns = [(e, place) for e in found for place in ("first", "last")]
+    columns = [(e, place) for e in results for place in ("first", "last")]
     print(f"{'':<26}", *[f"{f'{e} epochs, {place}':>18}" for e, place in columns])
-    for name in found[TRAINED[0]]:
-        values = [value for of_epochs in found.values() for value in of_epochs[name]]
+    for name in results[TRAINED[0]]:
+        values = [value for of_epochs in results.values() for value in of_epochs[name]]
         print(f"{name:<26}", *[f"{value:>18.3g}" for value in values])
 
 
 def slope(variances, smallest):
-    """Of log variance against log rows, from ``smallest`` rows on."""
+    """Slope of log variance against log rows, from ``smallest`` rows on."""
     rows = np.array(BATCH_SIZES)
     used = rows >= smallest
     return np.polyfit(np.log(rows[used]), np.log(variances[used]), 1)[0]
 
 
-def print_batches(found, floors, shares):
+def print_batches(results, floors, shares):
     """Variance against batch size, and what is made of it."""
-    columns = [(family, name) for family in found for name in PARAMETERS]
+    columns = [(family, name) for family in results for name in PARAMETERS]
     print(
         f"\nVariance of the gradient of a batch's mean loss, {REPETITIONS} repetitions,"
     )
@@ -350,15 +350,17 @@ def print_batches(found, floors, shares):
     print(f"{'':<22}", *[f"{family:>25}" for family, _ in columns])
     print(f"{'rows':<22}", *[f"{'d/d' + name:>25}" for _, name in columns])
     for i, n_rows in enumerate(BATCH_SIZES):
-        print(f"{n_rows:<22}", *[f"{found[f][name][i]:>25.3g}" for f, name in columns])
+        print(
+            f"{n_rows:<22}", *[f"{results[f][name][i]:>25.3g}" for f, name in columns]
+        )
     lines = {
         "covariance of two rows": lambda f, name: floors[f][name][0],
         "its standard error": lambda f, name: floors[f][name][1],
         "noise's share, 1 row": lambda f, name: shares[f][name],
-        "slope, all": lambda f, name: slope(found[f][name], 1),
-        "slope, 128 rows on": lambda f, name: slope(found[f][name], 128),
+        "slope, all": lambda f, name: slope(results[f][name], 1),
+        "slope, 128 rows on": lambda f, name: slope(results[f][name], 128),
         "off the formula, most": lambda f, name: off(
-            found[f][name],
+            results[f][name],
             floors[f][name][0] if FAMILIES[f][0].shared_draw else 0.0,
         ),
     }
@@ -377,12 +379,12 @@ def off(variances, covariance):
     return abs(variances / formula(variances[0], covariance) - 1).max()
 
 
-def plot_batches(axes, found, floors):
+def plot_batches(axes, results, floors):
     """Variance against rows, the covariances, and a guide to 1 / rows."""
     rows = np.array(BATCH_SIZES)
     for family, (q, color) in FAMILIES.items():
         for name, (symbol, marker, fill) in PARAMETERS.items():
-            values = found[family][name]
+            values = results[family][name]
             style = {"marker": marker, "fillstyle": fill, "color": color}
             axes.plot(rows, values, lw=1.2, ms=6, **style)
             axes.annotate(
@@ -396,7 +398,7 @@ def plot_batches(axes, found, floors):
             if q.shared_draw:
                 floor = np.full(len(rows), floors[family][name][0])
                 axes.plot(rows, floor, color=GREY, ls="--", lw=1, zorder=0)
-    guide = 0.25 * found["local reparameterisation"]["rho"][0] / rows
+    guide = 0.25 * results["local reparameterisation"]["rho"][0] / rows
     axes.plot(rows[:8], guide[:8], color=GREY, ls=":", lw=1.2)
     handles = [
         Line2D([], [], color=GREY, ls="--", lw=1, label="covariance of two rows"),

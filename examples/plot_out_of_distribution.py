@@ -1,22 +1,22 @@
-"""Does a network know letters from the digits it was trained on?
+"""Does a network distinguish letters from the digits that it was trained on?
 
-Networks with dropout learn the digits of MNIST; then test digits and the letters of
-notMNIST are ranked by each of the five measures of uncertainty. AUROC is the share of
-pairs of a letter and a digit in which the letter is found less certain. Beside them
-stands a baseline without a network: how far an image's mean pixel is from that of all
-training images.
+Networks with dropout learn the digits of MNIST. Test digits and letters of notMNIST are
+then ranked by each of the five measures of uncertainty. AUROC is the share of pairs of
+a letter and a digit in which the letter is the more uncertain one. A baseline without a
+network ranks images by the distance of their mean pixel from the mean of the training
+images.
 
-The measures rank well, and yet brightness alone ranks better than any of them, with
-each of three seeds, since letters are far brighter than digits: on these data a high
-AUROC proves little. Among the letters that are as bright as digits every measure is
-clearly ahead of brightness. Mutual information is the best measure for all letters;
-for those as bright as digits, with one network, it is no better than the entropy.
-Five networks are a little better than one.
+The measures rank well. Yet brightness alone ranks better than any of them, with each of
+three seeds, since letters are far brighter than digits: on these data a high AUROC
+proves little. Among letters as bright as digits every measure is clearly better than
+brightness. Mutual information is the best measure for all letters; for letters as
+bright as digits, with one network, it is no better than the entropy. Five networks are
+slightly better than one.
 
-Where MNIST and notMNIST are not at hand, scikit-learn's digits from 0 to 4 are known,
-from 5 to 9 unknown: there brightness is of no use, and the measures rank well.
+Without MNIST and notMNIST the example uses scikit-learn's digits: 0 to 4 are known, 5
+to 9 unknown. There brightness is useless, and the measures rank well.
 
-Writes examples/output/out_of_distribution.png and prints the numbers.
+Writes examples/output/out_of_distribution.png and prints the AUROC.
 """
 
 import matplotlib.pyplot as plt
@@ -31,7 +31,7 @@ from sklearn.pipeline import make_pipeline
 from skbayesnn import MCDropoutClassifier, predict_uncertainty
 from skbayesnn.metrics import ood_auroc
 
-# Colours that colour-blind people can tell apart (Okabe & Ito).
+# Colours that colour-blind people can distinguish (Okabe & Ito).
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 GREY = "#666666"
 
@@ -64,7 +64,7 @@ def main():
         "those as bright as training": as_bright,
     }
     print(f"{len(X_train)} training images; {len(known)} test images of {names[0]}")
-    print(f"against {len(unknown)} of {names[1]}, of which {as_bright.sum()} are as")
+    print(f"against {len(unknown)} of {names[1]}, {as_bright.sum()} are as")
     print("bright as the middle 98 % of the training images")
 
     scores = {}
@@ -83,7 +83,7 @@ def main():
             model = make_pipeline(VarianceThreshold(), network).fit(X_train, y_train)
             measures = predict_uncertainty(model, rows, "all")
             scores[name, seed] = measures | {BASELINE: distance}
-    found = {
+    results = {
         (group, name, score): [
             ood_auroc(of[score][: len(known)], of[score][len(known) :][kept])
             for of in (scores[name, seed] for seed in SEEDS)
@@ -92,8 +92,8 @@ def main():
         for name in NETWORKS
         for score in SCORES
     }
-    print_table(found, groups)
-    plot(scores["one network", 0], len(known), found, groups, names)
+    print_table(results, groups)
+    plot(scores["one network", 0], len(known), results, groups, names)
 
 
 def images():
@@ -122,7 +122,7 @@ def flat(pixels):
     return pixels.reshape(len(pixels), -1).astype(np.float32)
 
 
-def print_table(found, groups):
+def print_table(results, groups):
     """Mean AUROC over the seeds."""
     print(f"\nAUROC, mean of {len(SEEDS)} seeds \N{PLUS-MINUS SIGN} half their range")
     print(f"{'':<19}", *[f"{group:>32}" for group in groups])
@@ -131,13 +131,13 @@ def print_table(found, groups):
         cells = []
         for group in groups:
             for name in NETWORKS:
-                values = found[group, name, score]
+                values = results[group, name, score]
                 half = np.ptp(values) / 2
                 cells.append(f"{np.mean(values):.3f} \N{PLUS-MINUS SIGN} {half:.3f}")
         print(f"{score:<19}", *[f"{cell:>15}" for cell in cells])
 
 
-def plot(scores, n_known, found, groups, names):
+def plot(scores, n_known, results, groups, names):
     """Histograms of the scores of one network; AUROC of all."""
     figure = plt.figure(figsize=(14, 6), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=[1.6, 1])
@@ -161,7 +161,7 @@ def plot(scores, n_known, found, groups, names):
     marks = dict(zip(groups, ("full", "none"), strict=True))
     shifts = dict(zip(NETWORKS, (-0.13, 0.13), strict=True))
     colors = dict(zip(NETWORKS, (GREEN, PINK), strict=True))
-    for (group, name, score), values in found.items():
+    for (group, name, score), values in results.items():
         # The baseline knows no networks.
         place = SCORES.index(score) + (shifts[name] if score in MEASURES else 0)
         color = colors[name] if score in MEASURES else GREY
@@ -179,12 +179,12 @@ def plot(scores, n_known, found, groups, names):
         yticklabels=[score.replace("_", " ") for score in SCORES],
         ylim=(len(SCORES) - 0.5, -0.5),
         xlabel=f"AUROC of {names[1]} against {names[0]}; {len(SEEDS)} seeds",
-        title="Does a score tell them apart?",
+        title="Does a score separate them?",
     )
     axes.axvline(0.5, color=GREY, lw=1, ls=":")
     axes.grid(axis="x", color="#EEEEEE", zorder=-1)
     right.legend(handles=handles, frameon=False, loc="outside lower center", ncols=2)
-    figure.suptitle(f"Trained on {names[0]}, asked about {names[1]}")
+    figure.suptitle(f"Trained on {names[0]}, predictions for {names[1]}")
     save(figure, "out_of_distribution.png")
 
 

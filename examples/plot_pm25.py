@@ -1,29 +1,28 @@
 """Fine dust in Beijing from the weather: MC dropout, the stack, or a Gaussian process?
 
-All see the same 14 columns of weather, time of day and season, learn log(1 + PM2.5) on
-2010 to 2013 and are asked for 2014: rows are split by time, since neighbouring hours
-are nearly copies of each other; every third hour is kept. No column holds earlier
-values of the target: see plot_recurrent.py. The dropout rate is chosen on 2013 by a
-network that has seen the years before; the Gaussian process has its length scales from
-its evidence lower bound. The stack has all of its defaults, and a third of these hours,
-for time; the random features of the Gaussian process that dropout approximates have one
-length scale, their default. Scores are in micrograms per cubic metre, of the whole
-predictive behind the log.
+All models see the same 14 columns of weather, time of day and season, learn log(1 +
+PM2.5) on 2010 to 2013 and predict 2014. Rows are split by time, since neighbouring
+hours are nearly copies of each other; every third hour is kept. No column contains
+earlier values of the target: see plot_recurrent.py. The dropout rate is chosen on 2013
+by a network trained on the years before. The length scales of the Gaussian process
+maximise its evidence lower bound. The stack has its defaults, and a third of these
+hours, to save time. The random features of the Gaussian process that dropout
+approximates have one length scale, their default. Scores are in micrograms per cubic
+metre, of the whole predictive distribution after the inverse of the log.
 
-The stack of a third of the hours has the lowest error of the mean and the lowest CRPS,
-by one to four per cent, with each of three seeds, and the highest mean log density, by
-a hundredth of a nat; that takes it over forty times what MC dropout takes. Its
-intervals are the narrowest and hold a little less than they promise. Between the others
-it is a draw. Half of the variance of y in 2014 is explained, and the log densities are
-equal; MC dropout has the lower error of the mean, the Gaussian processes the lower
-CRPS, by one or two per cent, with each of three seeds.
-Hours outside of their interval come in runs: all models take neighbouring errors for
+The stack has the lowest error of the mean and the lowest CRPS, by one to four per cent,
+with each of three seeds, and the highest mean log density, by a hundredth of a nat; it
+takes over forty times as long as MC dropout. Its intervals are the narrowest and cover
+slightly less than 90 %. The others are about equal. They explain half of the variance
+of y in 2014 and have equal log densities; MC dropout has the lower error of the mean,
+the Gaussian processes the lower CRPS, by one or two per cent, with each of three seeds.
+Hours outside their interval come in runs: all models treat neighbouring errors as
 independent. For scale, the last line of the table is one log-normal distribution for
 all hours.
 
 Needs pandas and the data (folder pm25 in SKBAYESNN_DATA), and gpytorch for the Gaussian
 process, which is left out without it. Writes examples/output/pm25.png and prints the
-numbers.
+scores.
 """
 
 import sys
@@ -59,7 +58,7 @@ try:
 except ImportError:
     gpytorch = None
 
-# Colours that colour-blind people can tell apart (Okabe & Ito).
+# Colours that colour-blind people can distinguish (Okabe & Ito).
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 
 SEEDS = size((0, 1, 2), short=(0,))
@@ -76,7 +75,7 @@ def main():
     """Choose the rate, fit all models with three seeds, print and draw."""
     file = DATA / "pm25" / "beijing_pm25.csv.gz"
     if not file.is_file():
-        print(f"Skipped: this example reads {file.name}, and there is none. Set the")
+        print(f"Skipped: this example reads {file.name}, which is missing. Set the")
         print("environment variable SKBAYESNN_DATA to the folder that holds pm25/.")
         sys.exit(0)
     X, y, when = hours(file)
@@ -100,9 +99,9 @@ def main():
         print("(pip install gpytorch).")
     else:
         models["Gaussian process"] = lambda seed: gaussian_process(*data, seed)
-    found = {name: [fit(seed) for seed in SEEDS] for name, fit in models.items()}
-    print_table(found | {"no columns": [climate(*data)]}, y[test])
-    plot(found, y[test], when[test])
+    results = {name: [fit(seed) for seed in SEEDS] for name, fit in models.items()}
+    print_table(results | {"no columns": [climate(*data)]}, y[test])
+    plot(results, y[test], when[test])
 
 
 def hours(file):
@@ -131,7 +130,7 @@ def chosen_rate(X, y, year):
 
 
 def timed(model, X, y, X_test, y_test):
-    """What a model says of the test's rows, and how long it takes to fit."""
+    """Scores on the test rows, and seconds of the fit."""
     start = time.process_time()
     model.fit(X, y)
     seconds = time.process_time() - start
@@ -139,7 +138,7 @@ def timed(model, X, y, X_test, y_test):
 
 
 def stack(X, y, X_test, y_test, seed):
-    """The same of the default stack, of fewer hours: its candidates take their time."""
+    """The same for the default stack, on fewer hours, to save time."""
     model = BayesianStackingRegressor(max_iter=STACK_ITER, random_state=seed)
     kept = slice(None, None, STACK_EVERY)
     return timed(on_log_scale(model), X[kept], y[kept], X_test, y_test)
@@ -154,7 +153,7 @@ def random_features(seed):
 
 @torch.random.fork_rng(devices=[])
 def gaussian_process(X, y, X_test, y_test, seed):
-    """The same of a sparse variational Gaussian process [Hensman et al. 2013]."""
+    """The same for a sparse variational Gaussian process [Hensman et al. 2013]."""
     start = time.process_time()
     torch.manual_seed(seed)
     scaler = StandardScaler().fit(X)
@@ -216,18 +215,18 @@ def sparse_model(inducing):
 
 
 def climate(X, y, X_test, y_test):
-    """The same of one normal distribution of log(1 + y) for all hours."""
+    """The same for one normal distribution of log(1 + y) for all hours."""
     log_y = np.log1p(y)
     ones = np.ones(len(y_test))
     return log_normal(log_y.mean() * ones, log_y.std() * ones, y_test) | {"seconds": 0}
 
 
-def plot(found, y, when):
+def plot(results, y, when):
     """The first two weeks of 2014: medians, intervals and what was measured."""
     figure, all_axes = plt.subplots(
-        len(found),
+        len(results),
         1,
-        figsize=(11, 3.5 * len(found)),
+        figsize=(11, 3.5 * len(results)),
         sharex=True,
         sharey=True,
         squeeze=False,
@@ -235,7 +234,7 @@ def plot(found, y, when):
     )
     shown = when < when[0] + np.timedelta64(SHOWN_DAYS, "D")
     for axes, (name, of_seeds), color in zip(
-        all_axes[:, 0], found.items(), (BLUE, GREEN, PINK, ORANGE), strict=False
+        all_axes[:, 0], results.items(), (BLUE, GREEN, PINK, ORANGE), strict=False
     ):
         of = of_seeds[0]
         inside = draw_hours(axes, some_rows(of, shown), y[shown], when[shown], color)

@@ -1,23 +1,25 @@
-"""What does each posterior know of the gap between two clouds of data?
+"""What does each posterior know about the gap between two clouds of data?
 
-Every family of the package, and two networks without a posterior, fitted to the same
-rows of a curve with noise. Nothing was seen in the middle: a posterior should be less
-sure there than in the data.
+Every family of the package, and two networks without a posterior, are fitted to the
+same noisy rows of a curve. There are no rows in the middle: a posterior should be less
+certain there than in the data.
 
-Bayes by Backprop is, under both priors: its epistemic standard deviation is twice as
-large in the gap, where it holds the curve. Fixed rates of dropout on units (Bernoulli,
-Gaussian, the spike and slab) and dropconnect hold it too, but by bands that are wide
-everywhere and a noise that is learned too large: the spread of their masks cannot
-shrink where data are many. All variational dropout is too sure in the gap, also type A
-under the log-uniform prior, whose narrow band widens a little. So, in part, are
-additive noise, surer there than in the data, and learned rates. MAP and maximum
-likelihood have no epistemic band. Beyond the data no band holds the curve.
+- Bayes by Backprop is, under both priors: its epistemic standard deviation is twice as
+  large in the gap, and its band contains the curve.
+- Fixed rates of dropout on units (Bernoulli, Gaussian, spike and slab) and DropConnect
+  contain the curve, too, but with bands that are wide everywhere and a learned noise
+  that is too large: the spread of their masks cannot shrink where data are many.
+- Variational dropout is too certain in the gap, also type A under the log-uniform
+  prior, whose narrow band widens a little. So, in part, are additive noise, which is
+  more certain there than in the data, and learned rates.
+- MAP and maximum likelihood have no epistemic band.
+- Beyond the data no band contains the curve.
 
-It depends on the data, too. Where the curve turns in the gap, in a hump that the rows
-do not show, nothing is more than a little less sure, and no band holds the curve (last
-two columns of the table; not in the picture).
+The answer depends on the data. If the curve has a hump in the gap, which the rows do
+not show, every posterior is at most slightly less certain, and no band contains the
+curve (last two columns of the table; not in the picture).
 
-Writes examples/output/posteriors.png and prints the numbers.
+Writes examples/output/posteriors.png and prints the table.
 """
 
 import time
@@ -30,7 +32,7 @@ from matplotlib.patches import Patch
 
 from skbayesnn import BBBRegressor, MCDropoutRegressor, VariationalDropoutRegressor
 
-# Colours that colour-blind people can tell apart (Okabe & Ito).
+# Colours that colour-blind people can distinguish (Okabe & Ito).
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 
 ROWS, NOISE = 120, 0.1
@@ -78,7 +80,7 @@ MODELS = {
     "MAP": (MCDropoutRegressor, {"dropout": 0}),
     "Maximum likelihood": (MCDropoutRegressor, {"dropout": 0, "length_scale": 0}),
 }
-# Row and column of every picture; the legend is beside the second row.
+# Row and column of every picture; the legend is next to the second row.
 PLACES = (
     [(0, i) for i in range(5)] + [(1, i) for i in range(3)] + [(2, i) for i in range(5)]
 )
@@ -94,11 +96,11 @@ def main():
     print("within two of it. The last two columns: the same for a curve with a hump.\n")
     columns = ("RMSE", "data", "gap", "ratio", "holds", "noise", "seconds")
     print(f"{'':<26}", *[f"{name:>7}" for name in (*columns, "ratio", "holds")])
-    found = {}
+    results = {}
     for name, (kind, options) in MODELS.items():
         model = kind(**SHARED | options)
         start = time.perf_counter()
-        found[name] = of = fitted(model, steep, grid)
+        results[name] = of = fitted(model, steep, grid)
         seconds = time.perf_counter() - start
         hump = fitted(model, humped, grid)
         print(
@@ -106,7 +108,7 @@ def main():
             f" {of['ratio']:>7.2f} {of['holds']:>7.0%} {of['noise']:>7.3f}"
             f" {seconds:>7.1f} {hump['ratio']:>7.2f} {hump['holds']:>7.0%}"
         )
-    plot(found, grid)
+    plot(results, grid)
 
 
 def steep(x):
@@ -115,7 +117,7 @@ def steep(x):
 
 
 def humped(x):
-    """A curve with a hump in the gap, of which the data show only the feet."""
+    """A curve with a hump in the gap; the data show only where it begins."""
     return np.cos(2.2 * x) + 0.2 * x
 
 
@@ -128,7 +130,7 @@ def rows(curve):
 
 
 def fitted(model, curve, grid):
-    """What a model makes of a curve: mean and bands on the grid, and the numbers."""
+    """Fit a model to a curve: mean and bands on the grid, and the scores."""
     model.fit(*rows(curve))
     X = grid[:, None].astype(np.float32)
     mean, parts = model.predict(X), model.predict_uncertainty(X, kind="all")
@@ -146,13 +148,13 @@ def fitted(model, curve, grid):
     }
 
 
-def plot(found, grid):
+def plot(results, grid):
     """A small picture of every family, on the same axes."""
     figure, all_axes = plt.subplots(
         3, 5, figsize=(14, 8), sharex=True, sharey=True, layout="constrained"
     )
     X, y = rows(steep)
-    for (name, of), place in zip(found.items(), PLACES, strict=True):
+    for (name, of), place in zip(results.items(), PLACES, strict=True):
         axes = all_axes[place]
         axes.axvspan(-INNER, INNER, color="#F0F0F0", lw=0)
         for kind, color, alpha in (("total", BLUE, 0.25), ("epistemic", ORANGE, 0.5)):
@@ -161,10 +163,10 @@ def plot(found, grid):
         axes.plot(grid, steep(grid), color="black", ls=":", lw=1)
         axes.plot(grid, of["mean"], color=BLUE, lw=1.5)
         axes.plot(X[:, 0], y, ".", color=GREY, ms=3)
-        says = (
+        scores = (
             f"gap / data {of['ratio']:.1f}" if of["data"] > 0 else "no epistemic part"
         )
-        axes.set_title(f"{name}\n{says}", fontsize=10)
+        axes.set_title(f"{name}\n{scores}", fontsize=10)
         axes.set(xlim=(-SHOWN, SHOWN), ylim=(-2.4, 2.4))
         axes.label_outer()
     for axes in all_axes[1, 3:]:

@@ -1,25 +1,25 @@
-"""How many weights can go, and which posterior says best which ones?
+"""How many weights can be removed, and which posterior ranks them best?
 
-Left: the error of test images against the share of weights that is left, on
-scikit-learn's digits. Bayes by Backprop drops those of the least signal to noise
-[Blundell et al. 2015, section 5.1: on MNIST three quarters for nothing, 95 % for .1 %,
-98 % for .15 % in error, with 1,200 units a layer]; variational dropout of type A, with
-a variance for every weight, drops those that are mostly noise [Molchanov et al. 2017:
-98 % for nothing]; and MC dropout, with no opinion, those of the smallest size.
+Left: the test error against the share of weights that is left, on scikit-learn's
+digits. Bayes by Backprop removes the weights with the lowest signal to noise [Blundell
+et al. 2015, section 5.1: on MNIST three quarters at no cost, 95 % for .1 %, 98 % for
+.15 % of error, with 1,200 units a layer]. Variational dropout of type A, with a
+variance for every weight, removes weights that are mostly noise [Molchanov et al. 2017:
+98 % at no cost]. MC dropout has no such order and removes the smallest weights.
 
-Right: the error against the width of both hidden layers, of variational dropout of both
-types, Gaussian and Bernoulli dropout at one half, and no noise at all. [Kingma et al.
-2015, figure 1] saw on MNIST that the types are as good as, or better than, Gaussian
+Right: the error against the width of both hidden layers, for variational dropout of
+both types, Gaussian and Bernoulli dropout at one half, and no noise. [Kingma et al.
+2015, figure 1] results on MNIST that the types are as good as, or better than, Gaussian
 dropout at given rates, type A most of all in small networks.
 
-Seen here: three quarters of the weights go for nothing by either order, nine tenths for
-one point of error. Below that noise knows best: variational dropout starts with more
-error, and keeps it down to 1.3 % of the weights, where its own threshold puts it; with
-5 % left signal to noise has a third of the error of size. On the right, type B is the
-best at every width, half a point to a point below no noise; type A, which prunes
-itself, is behind it, and dropout at one half wants wide layers.
+Results: three quarters of the weights can be removed at no cost in either order, nine
+tenths for one point of error. Below that, the learned noise ranks best: variational
+dropout starts with more error and keeps it down to 1.3 % of the weights, its own
+threshold; with 5 % left, signal to noise has a third of the error of size. On the
+right, type B is the best at every width, half a point to a point below no noise. Type
+A, which prunes during training, is worse, and dropout at one half needs wide layers.
 
-Writes examples/output/pruning.png and prints the numbers.
+Writes examples/output/pruning.png and prints the errors.
 """
 
 import warnings
@@ -33,7 +33,7 @@ from sklearn.model_selection import train_test_split
 
 from skbayesnn import BBBClassifier, MCDropoutClassifier, VariationalDropoutClassifier
 
-# Colours that colour-blind people can tell apart (Okabe & Ito).
+# Colours that colour-blind people can distinguish (Okabe & Ito).
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 PINK = "#CC79A7"
 
@@ -66,7 +66,7 @@ def digits(seed):
 
 
 def options(seed, width):
-    """What all networks have in common."""
+    """Settings that all networks share."""
     return {
         "hidden_layer_sizes": (width, width),
         "standardize": False,
@@ -81,11 +81,13 @@ def options(seed, width):
 
 def pruned(data):
     """By method: (share of weights left, error), each (seeds, steps)."""
-    found = {name: [] for name in ("signal to noise", "noise of every weight", "size")}
+    results = {
+        name: [] for name in ("signal to noise", "noise of every weight", "size")
+    }
     for seed, (X, X_test, y, y_test) in zip(SEEDS, data, strict=True):
         common = options(seed, WIDTH)
         bbb = BBBClassifier(**common).fit(X, y)
-        found["signal to noise"].append(
+        results["signal to noise"].append(
             [
                 (1 - share, error(clone_fitted(bbb).prune(share), X_test, y_test))
                 for share in SHARES
@@ -95,17 +97,17 @@ def pruned(data):
             noise="independent", alpha_per="weight", **common
         ).fit(X, y)
         steps = [clone_fitted(sparse).prune(threshold) for threshold in THRESHOLDS]
-        found["noise of every weight"].append(
+        results["noise of every weight"].append(
             [(left_of(one, sparse), error(one, X_test, y_test)) for one in steps]
         )
         plain = MCDropoutClassifier(**common).fit(X, y)
-        found["size"].append(
+        results["size"].append(
             [
                 (1 - share, error(without_smallest(plain, share), X_test, y_test))
                 for share in SHARES
             ]
         )
-    return {name: np.moveaxis(np.array(v), 2, 0) for name, v in found.items()}
+    return {name: np.moveaxis(np.array(v), 2, 0) for name, v in results.items()}
 
 
 def clone_fitted(model):
@@ -144,11 +146,11 @@ def without_smallest(model, share):
     return model
 
 
-def print_pruned(found):
+def print_pruned(results):
     """Mean over the seeds."""
     print(f"Digits, two layers of {WIDTH}: error of test images in %, by the share of")
     print(f"weights that is left; mean of {len(SEEDS)} seeds")
-    for name, (left, errors) in found.items():
+    for name, (left, errors) in results.items():
         print(f"\n{name}")
         print("left  ", *[f"{100 * v:6.1f}" for v in left.mean(0)])
         print("error ", *[f"{v:6.1f}" for v in errors.mean(0)])
@@ -194,11 +196,11 @@ def by_width(data):
     }
 
 
-def print_widths(found):
+def print_widths(results):
     """Mean over the seeds."""
     print("\nError of test images in %, by the width of both hidden layers")
     print(f"{'':<22}", *[f"{width:>5}" for width in WIDTHS])
-    for name, errors in found.items():
+    for name, errors in results.items():
         print(f"{name:<22}", *[f"{v:5.1f}" for v in errors.mean(0)])
 
 

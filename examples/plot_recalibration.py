@@ -1,15 +1,16 @@
-"""Do the intervals hold what they promise, before and after recalibration?
+"""Do the intervals have their nominal coverage, before and after recalibration?
 
-The noise of these data is skewed and grows with the first feature, and the network is
-told a precision that is much too large, `tau = 100 / y.var()`: its intervals are too
-narrow. On the training rows that each fold leaves out, `CalibratedUncertaintyRegressor`
-finds one factor for the spread (`"scale"`) or a map of all levels (`"isotonic"`), and
-`ConformalRegressor` how many standard deviations an interval must reach. Top: nominal
-against observed coverage of the central intervals on test rows, and the histogram of
-F(y), which is flat where the predictive is right. One factor cannot mend a wrong shape:
-the likeliest one follows the tails, and the intervals of the middle come out too wide.
-The map mends both. Bottom: the intervals of 80 test rows, sorted by their prediction;
-crosses lie outside.
+The noise of these data is skewed and grows with the first feature. The network is given
+a precision that is much too large, `tau = 100 / y.var()`: its intervals are too narrow.
+On out-of-fold training rows, `CalibratedUncertaintyRegressor` estimates one factor for
+the spread (`"scale"`) or a map of all levels (`"isotonic"`), and `ConformalRegressor`
+estimates how many standard deviations an interval needs.
+
+Top: nominal and observed coverage of the central intervals on test rows, and the
+histogram of F(y), which is flat if the predictive distribution is right. One factor
+cannot repair a wrong shape: the most likely factor follows the tails, and the central
+intervals become too wide. The map repairs both. Bottom: the intervals of 80 test rows,
+sorted by their prediction; crosses are outside.
 
 Writes examples/output/recalibration.png and prints coverages, log density and CRPS.
 """
@@ -29,7 +30,7 @@ from skbayesnn import (
 from skbayesnn.metrics import interval_coverage, interval_width
 from skbayesnn.plotting import CalibrationCurveDisplay, PredictionIntervalDisplay
 
-# Colours that colour-blind people can tell apart (Okabe & Ito).
+# Colours that colour-blind people can distinguish (Okabe & Ito).
 COLORS = {"raw": "#D55E00", "scale": "#0072B2", "isotonic": "#009E73"}
 ROWS, MAX_ITER = size(1000, short=200), size("auto", short=10)
 COVERAGES = (0.5, 0.8, 0.9, 0.95)

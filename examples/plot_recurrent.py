@@ -1,27 +1,26 @@
-"""Windows of a series: a recurrent network, or a perceptron on the same numbers?
+"""Windows of a series: a recurrent network, or a perceptron on the same columns?
 
 Gal & Ghahramani (2016), "A theoretically grounded application of dropout in recurrent
-neural networks", hold one draw of the weights through all steps of a sequence: a unit
-of the inputs or of the state that is dropped is dropped at every step. They find that
-it keeps recurrent networks from over-fitting, in models of language and of film
-reviews. Here the same network is asked for distributions. Both kinds of network see the
-last 24 steps and say what is measured six steps later: of noisy oscillators, each with
-a period, phase and damping of its own, and of the fine dust in Beijing, from its own
-past, the weather, time of day and season; fitted to 2010 to 2013, asked for 2014.
+neural networks", keep one draw of the weights for all steps of a sequence: a unit of
+the inputs or of the state that is dropped is dropped at every step. They find that this
+prevents over-fitting in models of language and of film reviews. Here the same network
+predicts distributions. Both kinds of network see the last 24 steps and predict the
+value six steps later: of noisy oscillators, each with its own period, phase and
+damping, and of the fine dust in Beijing, from its past, the weather, time of day and
+season. The dust models are fitted to 2010 to 2013 and predict 2014.
 
-The recurrent network has the better CRPS, by three per cent of the oscillators and by
-five of the dust (seven, if the perceptron is left at its defaults), with each of three
-seeds; the 90 % intervals of all hold 88 to 90 % of the targets. It has to be given the
-number of epochs: with twice as many the networks are even, since the recurrent one has
-over-fitted. Length scales of one, for all maps, were the best of those tried; the
-default has that of the state's map, which alone makes the most of the difference. Of
-the oscillators hardly any dropout is best; of the
-dust it is 5 %, and a noise that depends on the window. To train it takes ten times as
-long as the perceptron on the oscillators, and as long on the dust, where that has 360
-columns and six times the epochs.
+The recurrent network has the lower CRPS, by three per cent for the oscillators and by
+five for the dust (seven, if the perceptron keeps its defaults), with each of three
+seeds. The 90 % intervals of all cover 88 to 90 % of the targets. The number of epochs
+must be given: with twice as many the networks are equal, since the recurrent one has
+over-fitted. Length scales of one for all maps were the best of those tried; by default
+the map of the state has this value, which alone makes most of the difference. Hardly
+any dropout is best for the oscillators; for the dust 5 %, and a noise that depends on
+the window. Training takes ten times as long as the perceptron on the oscillators, and
+as long on the dust, where the perceptron has 360 columns and six times the epochs.
 
 Needs pandas and the data (folder pm25 in SKBAYESNN_DATA) for the second part. Writes
-examples/output/recurrent.png and recurrent_pm25.png, and prints the numbers.
+examples/output/recurrent.png and recurrent_pm25.png, and prints the scores.
 """
 
 import time
@@ -46,11 +45,11 @@ from skbayesnn import MCDropoutRegressor
 from skbayesnn.metrics import interval_coverage
 from skbayesnn.networks import RecurrentNet
 
-# Colours that colour-blind people can tell apart (Okabe & Ito).
+# Colours that colour-blind people can distinguish (Okabe & Ito).
 BLUE, ORANGE = "#0072B2", "#D55E00"
 
 SEEDS = size((0, 1, 2), short=(0,))
-# Steps that are seen, and how far behind the last of them the target is.
+# Steps in a window, and how many steps after the last one the target is.
 STEPS, AHEAD = 24, 6
 
 SEQUENCES, NOISE = size(2000, short=60), 0.1
@@ -94,9 +93,9 @@ def main():
         f"Oscillators: {SEQUENCES} windows of {STEPS} steps, the target {AHEAD} steps"
     )
     print(f"ahead; {FRESH} fresh ones; noise {NOISE}, in the target too")
-    found = {name: fitted(same, of, data) for name, of in OSCILLATORS.items()}
-    print_table(found, fresh_y, digits=4)
-    plot_oscillators(found, fresh, fresh_y, fresh_clean)
+    results = {name: fitted(same, of, data) for name, of in OSCILLATORS.items()}
+    print_table(results, fresh_y, digits=4)
+    plot_oscillators(results, fresh, fresh_y, fresh_clean)
 
     file = DATA / "pm25" / "beijing_pm25.csv.gz"
     if not file.is_file():
@@ -112,10 +111,10 @@ def main():
     print(
         f"{STEPS} hours of {windows.shape[2]} columns, the target {AHEAD} hours ahead"
     )
-    found = {name: fitted(on_log_scale, of, data) for name, of in PM25.items()}
-    found["as now"] = [as_now(*data)]
-    print_table(found, y[~train], digits=1)
-    plot_month(found, y[~train], when[~train])
+    results = {name: fitted(on_log_scale, of, data) for name, of in PM25.items()}
+    results["as now"] = [as_now(*data)]
+    print_table(results, y[~train], digits=1)
+    plot_month(results, y[~train], when[~train])
 
 
 def same(model):
@@ -151,7 +150,7 @@ def hours(file):
 
 
 def fitted(kind, options, data):
-    """What a network says of fresh windows, each a flat row: of every seed."""
+    """Scores on fresh windows, each a flat row, for every seed."""
     X, y, X_fresh, fresh_y = data
     of_seeds = []
     for seed in SEEDS:
@@ -166,15 +165,15 @@ def fitted(kind, options, data):
 
 
 def as_now(windows, y, fresh, fresh_y):
-    """The same without a network: log(1 + y) is normal, about its last value."""
+    """Scores without a network: log(1 + y) is normal around its last value."""
     last, fresh_last = (of[:, -1, -1].astype(float) for of in (windows, fresh))
     change = np.log1p(y) - last
     std = np.full(len(fresh_y), change.std())
     return log_normal(fresh_last + change.mean(), std, fresh_y) | {"seconds": 0}
 
 
-def plot_oscillators(found, windows, y, clean):
-    """Six fresh windows, and what both networks say of their target."""
+def plot_oscillators(results, windows, y, clean):
+    """Six fresh windows, and the predictions of both networks."""
     figure, all_axes = plt.subplots(
         2, 3, figsize=(13, 6.5), sharex=True, sharey=True, layout="constrained"
     )
@@ -185,7 +184,7 @@ def plot_oscillators(found, windows, y, clean):
             ("recurrent", BLUE, -0.7),
             ("perceptron", ORANGE, 0.7),
         ):
-            of = found[name][0]
+            of = results[name][0]
             ends = of["interval"][i][:, None] - of["median"][i]
             axes.errorbar(
                 [end + left],
@@ -206,7 +205,7 @@ def plot_oscillators(found, windows, y, clean):
     save(figure, "recurrent.png")
 
 
-def plot_month(found, y, when):
+def plot_month(results, y, when):
     """A month of 2014: medians, intervals and what was measured."""
     shown = (when >= FIRST_DAY) & (when < FIRST_DAY + np.timedelta64(SHOWN_DAYS, "D"))
     figure, all_axes = plt.subplots(
@@ -215,7 +214,7 @@ def plot_month(found, y, when):
     for axes, name, color in zip(
         all_axes, ("recurrent", "perceptron"), (BLUE, ORANGE), strict=True
     ):
-        of = found[name][0]
+        of = results[name][0]
         inside = draw_hours(axes, some_rows(of, shown), y[shown], when[shown], color)
         year = interval_coverage(y, of["interval"])
         axes.set_title(

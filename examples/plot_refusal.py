@@ -1,15 +1,15 @@
-"""Which rows to refuse?
+"""Which rows should a model refuse?
 
-A classifier of digits that has seen 300 of them leaves those of which it is unsure to a
-person. `Abstainer` finds, by cross-validation on the training rows, how uncertain a
-digit may be so that at most 1 % of the accepted ones are wrong; the test digits say
-whether that holds. The upper picture shows the error among the accepted digits over the
-share accepted, for each measure of uncertainty, between refusing at random (dashed) and
-an oracle that refuses exactly the wrong ones (dotted); the lower one the digits refused
-first and those of which the model is surest.
+A classifier trained on 300 digits passes uncertain digits to a person. `Abstainer`
+estimates, by cross-validation on the training rows, how uncertain an accepted digit may
+be so that at most 1 % of the accepted ones are wrong. The test digits show whether this
+holds. The upper picture shows the error among the accepted digits against their share,
+for each measure of uncertainty, between random refusal (dashed) and an oracle that
+refuses exactly the wrong ones (dotted). The lower pictures show the digits refused
+first and the most certain ones.
 
 Writes examples/output/refusal.png and prints, for each measure, the threshold, the
-share accepted and the error on test digits, and the area under the curve.
+share accepted, the error on test digits, and the area under the curve.
 """
 
 import matplotlib.pyplot as plt

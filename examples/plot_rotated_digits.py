@@ -1,19 +1,19 @@
-"""What does a network say of a digit that is turned until it is none?
+"""How do five measures of uncertainty change when a digit is turned?
 
 A network with dropout learns upright digits. Then the first 1 of the test images is
-turned by up to half a turn, as in [Gal & Ghahramani 2016, fig. 4], and all five
-measures of uncertainty are shown against the angle.
+turned by up to half a turn, as in [Gal & Ghahramani 2016, fig. 4]. The picture shows
+all five measures of uncertainty against the angle.
 
-The draws agree while the digit looks as in training, and part where it is between two
-digits or none: all five measures rise, also in the mean over all test images of a 1
-and three networks. They are no alarm to rely on, though. At 60 degrees nearly all
-draws take the image for a 3. An alarm that one upright digit in twenty would raise is
-raised by fewer than half of the 1s that lie on their side; only mutual information,
-the best of the five with each network, reaches more than half with one of them. And
-on scikit-learn's 8 x 8 digits, which are shown where MNIST is not at hand, a 1 on its
-side is taken for another digit more surely than an upright one for a 1.
+The draws agree while the digit looks as in training, and disagree where it is between
+two digits or none: all five measures rise, also on average over all test images of a 1
+and three networks. But they are no reliable alarm. At 60 degrees nearly all draws
+classify the image as a 3. With a threshold that one upright digit in twenty exceeds,
+fewer than half of the 1s on their side raise an alarm; only mutual information, the
+best of the five with each network, reaches more than half with one of them. On
+scikit-learn's 8 x 8 digits, which are used if MNIST is not available, a 1 on its side
+is classified as another digit with more certainty than an upright one as a 1.
 
-Writes examples/output/rotated_digits.png and prints the numbers.
+Writes examples/output/rotated_digits.png and prints the measures.
 """
 
 import matplotlib.pyplot as plt
@@ -29,7 +29,7 @@ from sklearn.pipeline import make_pipeline
 from skbayesnn import MCDropoutClassifier, predict_uncertainty
 from skbayesnn.plotting import ClassProbabilityDisplay
 
-# Colours that colour-blind people can tell apart (Okabe & Ito).
+# Colours that colour-blind people can distinguish (Okabe & Ito).
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 
 DIGIT = 1
@@ -52,7 +52,7 @@ def main():
     print(f"{source}: {len(X_train)} training images; {len(turned)} test images of a")
     print(f"{DIGIT}, each at {len(ANGLES)} angles; networks with seeds {SEEDS}")
 
-    models, found, alarms = [], [], []
+    models, results, alarms = [], [], []
     for seed in SEEDS:
         # Dropout before the last layer, at Gal & Ghahramani's rate. Pixels are alike:
         # no scaling of their own; those that are always dark teach nothing.
@@ -70,13 +70,15 @@ def main():
         print(f"seed {seed}: accuracy {accuracy:.3f} on {len(X_test)} upright images")
         upright = predict_uncertainty(model, flat(X_test), "all")
         models.append(model)
-        found.append(of_angles(model, turned))
+        results.append(of_angles(model, turned))
         alarms.append({kind: np.quantile(upright[kind], 0.95) for kind in KINDS})
-    mean = {kind: np.mean([of[kind] for of in found], axis=(0, 1)) for kind in found[0]}
-    first = {kind: values[0] for kind, values in found[0].items()}
+    mean = {
+        kind: np.mean([of[kind] for of in results], axis=(0, 1)) for kind in results[0]
+    }
+    first = {kind: values[0] for kind, values in results[0].items()}
     print_measures(first, "The image of the picture, first network")
     print_measures(mean, f"Mean over all images of a {DIGIT} and all networks")
-    print_dashes(found, alarms)
+    print_dashes(results, alarms)
     plot(models[0], turned[0], first, mean, source)
 
 
@@ -118,19 +120,19 @@ def of_angles(model, turned):
 def print_measures(measures, title):
     """A line for every third angle."""
     print(f"\n{title}; entropies and information in nats")
-    print(f"{'angle':>5}{f'says {DIGIT}':>8}", *heads())
+    print(f"{'angle':>5}{f'P({DIGIT})':>8}", *heads())
     for i in range(0, len(ANGLES), 3):
         numbers = [f"{measures[kind][i]:>11.2f}" for kind in KINDS]
         print(f"{ANGLES[i]:>5}{measures['right'][i]:>8.0%}", *numbers)
 
 
-def print_dashes(found, alarms):
-    """What the measures say at 90 degrees, for each network."""
+def print_dashes(results, alarms):
+    """The measures at 90 degrees, for each network."""
     upright, dash = np.searchsorted(ANGLES, (0, 90))
-    pairs = list(zip(found, alarms, strict=True))
+    pairs = list(zip(results, alarms, strict=True))
     lines = {
         "less sure than upright": lambda kind: [
-            (of[kind][:, dash] > of[kind][:, upright]).mean() for of in found
+            (of[kind][:, dash] > of[kind][:, upright]).mean() for of in results
         ],
         "less sure than 95 % of all upright images": lambda kind: [
             (of[kind][:, dash] > alarm[kind]).mean() for of, alarm in pairs

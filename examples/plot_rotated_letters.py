@@ -1,20 +1,20 @@
-"""Letters that turn: does a network notice before it errs?
+"""Turned letters: does the uncertainty rise before the errors do?
 
-A perceptron and a LeNet, with MC dropout as in plot_rotated_mnist.py, and the LeNet
-without, learn letters from A to J in hundreds of typefaces (notMNIST, 1,500 images) and
-are shown 500 others, turned by up to 180 degrees. [Gal & Ghahramani 2016,
-arXiv:1506.02142, fig. 4] saw of a single digit that turns that the draws part; here it
-is asked of all images at every angle whether they part as far as the network errs.
+A perceptron and a LeNet with MC dropout, as in plot_rotated_mnist.py, and a LeNet
+without, learn letters from A to J in hundreds of typefaces (notMNIST, 1,500 images).
+They then classify 500 other letters, turned by up to 180 degrees. [Gal & Ghahramani
+2016, arXiv:1506.02142, fig. 4] showed for one digit that the draws disagree when it is
+turned. This example measures, for all images and angles, whether they disagree as much
+as the network errs.
 
-Seen here: LeNet errs least at nearly all angles, and dropout lowers its log loss at
-most of them. Entropy rises with the error up to 60 degrees and falls from there, while
-nine of ten letters are still read wrong: a letter that lies on its side resembles
-another one. With dropout LeNet is more than 90 % sure of 21 % of the letters on their
-heads, without of 23 %, the perceptron of 25 %. Masks tell what is blurred, not what was
-never seen, so that over all angles errors are found with an AUROC of .69 to .76, for
-.92 to .94 upright.
+LeNet errs least at nearly all angles, and dropout lowers its log loss at most of them.
+Entropy rises with the error up to 60 degrees and falls beyond, while nine of ten
+letters are still read wrong: a letter on its side resembles another one. With dropout
+LeNet is more than 90 % certain of 21 % of the letters upside down, without of 23 %, the
+perceptron of 25 %. Masks detect blurred images, not unknown ones. Over all angles the
+AUROC of errors is .69 to .76, against .92 to .94 for upright letters.
 
-Writes examples/output/rotated_letters.png and prints the numbers.
+Writes examples/output/rotated_letters.png and prints the scores.
 """
 
 import sys
@@ -29,7 +29,7 @@ from skbayesnn import MCDropoutClassifier
 from skbayesnn.metrics import ood_auroc
 from skbayesnn.networks import ConvNet
 
-# Colours that colour-blind people can tell apart (Okabe & Ito).
+# Colours that colour-blind people can distinguish (Okabe & Ito).
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 
 ANGLES = np.arange(0, 181, size(15, short=90))
@@ -70,19 +70,19 @@ def main():
         rotate(X_test, angle, axes=(1, 2), reshape=False, order=1) for angle in ANGLES
     ]
     print(f"{len(X)} letters to learn, {len(X_test)} to be turned")
-    found = {}
+    results = {}
     for name, (_, model) in NETWORKS.items():
         model.fit(flat(X), y)
-        found[name] = [asked(model, pictures, y_test) for pictures in turned]
-    print_table(found)
-    plot(turned, found, shown=np.flatnonzero(y_test == 0)[0])
+        results[name] = [scores_at(model, pictures, y_test) for pictures in turned]
+    print_table(results)
+    plot(turned, results, shown=np.flatnonzero(y_test == 0)[0])
 
 
 def letters():
     """Images with pixels in [0, 1], float32, and labels: to learn from, and to turn."""
     file = DATA / "digits" / "notmnist_2k.npz"
     if not file.is_file():
-        print(f"Skipped: this example reads {file.name}, and there is none. Set the")
+        print(f"Skipped: this example reads {file.name}, which is missing. Set the")
         print("environment variable SKBAYESNN_DATA to the folder that holds digits/.")
         sys.exit(0)
     data = np.load(file)
@@ -95,8 +95,8 @@ def flat(pictures):
     return pictures.reshape(len(pictures), -1)
 
 
-def asked(model, pictures, y):
-    """What is wrong, and how unsure of it the network is; a value per image."""
+def scores_at(model, pictures, y):
+    """Errors and measures of uncertainty, a value per image."""
     probability = model.predict_proba(flat(pictures))
     wrong = probability.argmax(1) != y
     entropy = model.predict_uncertainty(flat(pictures), "entropy")
@@ -108,15 +108,15 @@ def asked(model, pictures, y):
     }
 
 
-def print_table(found):
-    """Means at every angle, and whether errors are found among all angles."""
+def print_table(results):
+    """Means at every angle, and the AUROC of errors over all angles."""
     print(f"\n{'':<40}", *[f"{angle:>5}" for angle in ANGLES])
-    for name, by_angle in found.items():
+    for name, by_angle in results.items():
         for score in by_angle[0]:
             cells = [f"{one[score].mean():>5.2f}" for one in by_angle]
             print(f"{name:<23}{score:<17}", *cells)
     print("\nAUROC of errors by the entropy, upright and over all angles")
-    for name, by_angle in found.items():
+    for name, by_angle in results.items():
         upright, everywhere = by_angle[0], joined(by_angle)
         print(f"{name:<23} {auroc(upright):.3f} {auroc(everywhere):.3f}")
 
@@ -129,11 +129,11 @@ def joined(by_angle):
 
 
 def auroc(of):
-    """Of what is wrong against what is right."""
+    """AUROC of wrong against right predictions."""
     return ood_auroc(of["entropy"][~of["error"]], of["entropy"][of["error"]])
 
 
-def plot(turned, found, shown):
+def plot(turned, results, shown):
     """A letter at some angles; error, entropy and sure errors by the angle."""
     figure = plt.figure(figsize=(13, 6.5), layout="constrained")
     top, bottom = figure.subfigures(2, 1, height_ratios=[1, 3])
@@ -141,9 +141,9 @@ def plot(turned, found, shown):
         picture = turned[np.flatnonzero(ANGLES == angle)[0]][shown]
         axes.imshow(picture, cmap="gray_r", vmin=0, vmax=1)
         axes.set(xticks=[], yticks=[], title=f"{angle}\N{DEGREE SIGN}")
-    scores = [score for score in next(iter(found.values()))[0] if score != "log loss"]
+    scores = [score for score in next(iter(results.values()))[0] if score != "log loss"]
     for axes, score in zip(bottom.subplots(1, len(scores)), scores, strict=True):
-        for name, by_angle in found.items():
+        for name, by_angle in results.items():
             means = [one[score].mean() for one in by_angle]
             axes.plot(ANGLES, means, "o-", color=NETWORKS[name][0], label=name)
         title = "entropy, nats" if score == "entropy" else f"share: {score}"

@@ -1,29 +1,30 @@
-"""Dropout behind all layers of a LeNet: what does it add to a plain one?
+"""Dropout after every layer of a LeNet: what does it add to a plain one?
 
-With dropout behind all layers a LeNet erred least by the mean over its masks, and did
-very badly by one pass with averaged weights [Gal & Ghahramani 2016, arXiv:1506.02158].
-With dropout before its last layer it was shown a 1 that turns: the draws of the
-softmax's inputs overlap where the digit is between two, and those of its outputs are
-spread over [0, 1] [Gal & Ghahramani 2016, arXiv:1506.02142, fig. 4].
+In [Gal & Ghahramani 2016, arXiv:1506.02158] a LeNet with dropout after all layers had
+the lowest error with the mean over its masks, and a very high one with one pass with
+averaged weights. In [Gal & Ghahramani 2016, arXiv:1506.02142, fig. 4] a LeNet with
+dropout before its last layer classified a 1 that is turned: the draws of the inputs of
+the softmax overlap where the digit is between two, and the draws of its outputs are
+spread over [0, 1].
 
-Here a perceptron of 100 units with dropout, a LeNet with and one without it learn
+Here a perceptron of 100 units with dropout, and LeNets with and without it, learn
 10,000 images. On digits dropout adds little to the LeNet: 1.5 % errors against 1.6 %,
 and a log loss that is lower by half a standard error; with two more seeds 1.65 % and
 1.15 % against 2.25 % and 1.55 %, and a log loss that is lower by 0.024 and higher by
-0.001. Its errors are found as well as the plain network's (AUROC of the entropy 0.980
-and 0.977). One pass with mean weights errs as rarely as the draws, with a lower log
-loss, for all three seeds: the rates, which were best on held-out training images, are
-0.1 and 0.3, not the paper's 0.5. Letters are where it helps: AUROC 0.954 against 0.892,
-and 18 of 100 taken for a digit with more than 90 %, not 46. Brightness alone, without a
-network, has 0.961 all the same.
+0.001. The AUROC of its errors by entropy is that of the plain network (0.980 and
+0.977). One pass with mean weights errs as rarely as the draws, with a lower log loss,
+for all three seeds: the rates, which were best on held-out training images, are 0.1 and
+0.3, not the 0.5 of the paper. Dropout helps with letters: AUROC 0.954 against 0.892,
+and 18 of 100 classified as a digit with more than 90 %, against 46. Brightness alone,
+without a network, has 0.961.
 
-The draws part where the 1 is between two digits, as in the paper, and agree on a wrong
-digit elsewhere: at 60 degrees nearly all of the perceptron's say 3, on its side all of
-the LeNet's say 7. Of 100 images of a 1 turned by 105 degrees none is recognised, and
-with more than 90 % for another digit are 39 by the perceptron, 28 by the LeNet with
-dropout and 12 by the plain one: against such images dropout is no safeguard.
+The draws disagree where the 1 is between two digits, as in the paper, and agree on a
+wrong digit elsewhere: at 60 degrees nearly all draws of the perceptron are a 3, on its
+side all draws of the LeNet are a 7. Of 100 images of a 1 turned by 105 degrees none is
+recognised; the perceptron classifies 39 as another digit with more than 90 %, the LeNet
+with dropout 28, the plain one 12. Dropout does not protect against such images.
 
-Writes examples/output/rotated_mnist.png and prints the numbers.
+Writes examples/output/rotated_mnist.png and prints the scores.
 """
 
 import sys
@@ -54,7 +55,7 @@ IMAGES, ASKED = size((None, None), short=(200, 100))
 TURNED = size(100, short=5)
 # Masks of the perceptron, as in the paper, and of the LeNet.
 PERCEPTRON_DRAWS, LENET_DRAWS = size((100, 50), short=(5, 5))
-# A network that is as sure as this does not ask.
+# A prediction with at least this probability counts as certain.
 SURE = 0.9
 
 # Two thirds of the paper's channels and half of its units: a third of the work.
@@ -104,28 +105,28 @@ def main():
     print(f"{len(X_train)} training images of digits, {len(X_test)} test images and")
     print(f"{len(letters)} letters; draws: {[*N_DRAWS.values()]}")
 
-    scores, found = {}, {}
+    scores, results = {}, {}
     for name, model in NETWORKS.items():
         start = time.process_time()
         model.fit(flat(X_train), y_train)
         fitted = time.process_time()
         known = draws(model, X_test, N_DRAWS[name])
         unknown = draws(model, letters, N_DRAWS[name])
-        found[name] = {
+        results[name] = {
             group: draws(model, of_group, N_DRAWS[name])
             for group, of_group in turned.items()
         }
         scores[name] = scores_of(known, unknown, y_test)
         scores[name]["CPU s to fit"] = fitted - start
-        scores[name]["CPU s to ask"] = time.process_time() - fitted
+        scores[name]["CPU s to predict"] = time.process_time() - fitted
         if name == "LeNet, MC dropout":
             of_mean_weights = model.predict_proba(flat(X_test), method="mean_weights")
     print_scores(scores, brightness(X_train, X_test, letters))
     print_mean_weights(of_mean_weights.astype(np.float64), y_test)
     ones, *_ = groups
-    print_one({name: found[name][ones][0] for name in NETWORKS})
-    print_turned(found)
-    plot(turned[ones][0], found)
+    print_one({name: results[name][ones][0] for name in NETWORKS})
+    print_turned(results)
+    plot(turned[ones][0], results)
 
 
 def images():
@@ -133,7 +134,7 @@ def images():
     files = [DATA / "digits" / f"{name}.npz" for name in ("mnist_10k2k", "notmnist_2k")]
     for file in files:
         if not file.is_file():
-            print(f"Skipped: this example reads {file.name}, and there is none. Set")
+            print(f"Skipped: this example reads {file.name}, which is missing. Set")
             print("the environment variable SKBAYESNN_DATA to the folder that holds")
             print("digits/.")
             sys.exit(0)
@@ -191,24 +192,24 @@ def measures(drawn):
 
 
 def scores_of(known, unknown, y):
-    """Errors, log loss, and how well errors and letters are found."""
+    """Errors, log loss, and the AUROC of errors and of letters."""
     probability = known.mean(-1)
     wrong = probability.argmax(1) != y
     inside, outside = measures(known), measures(unknown)
-    found = {
+    results = {
         "error": wrong.mean(),
         "log loss": log_loss(y, probability, labels=np.arange(10)),
         "loss of each": -np.log(probability[np.arange(len(y)), y]),
     }
     for kind, values in inside.items():
-        found[f"errors, {kind}"] = ood_auroc(values[~wrong], values[wrong])
+        results[f"errors, {kind}"] = ood_auroc(values[~wrong], values[wrong])
     for kind, values in inside.items():
-        found[f"letters, {kind}"] = ood_auroc(values, outside[kind])
-    return found
+        results[f"letters, {kind}"] = ood_auroc(values, outside[kind])
+    return results
 
 
 def brightness(X_train, X_test, letters):
-    """AUROC of the letters by how far the mean pixel is from that of training."""
+    """AUROC of the letters by the distance of the mean pixel from training."""
     distance = (abs(flat(X).mean(1) - X_train.mean()) for X in (X_test, letters))
     return ood_auroc(*distance)
 
@@ -242,29 +243,29 @@ def print_mean_weights(probability, y):
 
 
 def print_one(of_networks):
-    """What each network says of the image of the picture, angle by angle."""
+    """The predictions of each network for the pictured image, by angle."""
     print(f"\nThe {DIGIT} of the picture: the likeliest digit, its mean probability,")
-    print("the share of the draws that say it, and mutual information in nats")
+    print("the share of the draws with that class, and mutual information in nats")
     print(f"{'':>5}", *[f"{name:>24}" for name in of_networks])
     for i, angle in enumerate(ANGLES):
         cells = []
         for drawn in of_networks.values():
             mean = drawn[i].mean(-1)
-            says = mean.argmax()
-            agree = (drawn[i].argmax(0) == says).mean()
+            label = mean.argmax()
+            agree = (drawn[i].argmax(0) == label).mean()
             information = measures(drawn[i]).get("information")
-            told = "-" if information is None else f"{information:.2f}"
-            cells.append(f"{says:>6}{mean[says]:>6.2f}{agree:>6.0%}{told:>6}")
+            nats = "-" if information is None else f"{information:.2f}"
+            cells.append(f"{label:>6}{mean[label]:>6.2f}{agree:>6.0%}{nats:>6}")
         print(f"{angle:>5}", *cells)
 
 
-def print_turned(found):
+def print_turned(results):
     """Means over the images, at every angle."""
-    for group, own in zip(next(iter(found.values())), (DIGIT, None), strict=True):
-        n_images = len(next(iter(found.values()))[group])
+    for group, own in zip(next(iter(results.values())), (DIGIT, None), strict=True):
+        n_images = len(next(iter(results.values()))[group])
         print(f"\nMean over {n_images} {group}, at each angle (degrees)")
         print(f"{'':<39}", *[f"{angle:>5}" for angle in ANGLES])
-        for name, of_groups in found.items():
+        for name, of_groups in results.items():
             sure = {f"wrong, {SURE:.0%} sure": wrongly_sure(of_groups[group], own)}
             for column, values in (sure | measures(of_groups[group])).items():
                 cells = [f"{number:>5.2f}" for number in values.mean(0)]
@@ -278,7 +279,7 @@ def wrongly_sure(drawn, own):
     return others.max(-1) > SURE
 
 
-def plot(pictures, found):
+def plot(pictures, results):
     """The images, the draws of both networks with dropout, and the uncertainty."""
     figure = plt.figure(figsize=(13, 13), layout="constrained")
     top, middle, bottom = figure.subfigures(3, 1, height_ratios=[1.1, 8, 3.6])
@@ -288,9 +289,9 @@ def plot(pictures, found):
         axes.imshow(picture, cmap="gray_r", vmin=0, vmax=1)
         axes.set(xticks=[], yticks=[], title=f"{angle}\N{DEGREE SIGN}")
 
-    ones, letters = next(iter(found.values()))
+    ones, letters = next(iter(results.values()))
     rows = middle.subplots(len(DROPPED), 2, sharex=True)
-    of_one = {name: found[name][ones][0] for name in DROPPED}
+    of_one = {name: results[name][ones][0] for name in DROPPED}
     shown = most_likely(of_one.values())
     for (left, right), (name, drawn) in zip(rows, of_one.items(), strict=True):
         logs = np.log(drawn.clip(np.finfo(np.float32).tiny))
@@ -327,7 +328,7 @@ def plot(pictures, found):
         bottom.subplots(1, 2, sharey=True), (ones, letters), strict=True
     ):
         for name, color in COLORS.items():
-            of_group = measures(found[name][group])
+            of_group = measures(results[name][group])
             axes.plot(ANGLES, of_group["entropy"].mean(0), color=color)
             if name in DROPPED:
                 axes.plot(ANGLES, of_group["information"].mean(0), color=color, ls=":")

@@ -1,6 +1,6 @@
 """A regression with intervals, and a digit that is turned until it is none.
 
-Runs on scikit-learn's own data. Writes two pictures to examples/output/.
+Uses data of scikit-learn. Writes two pictures to examples/output/.
 """
 
 import time
@@ -25,7 +25,7 @@ from skbayesnn import (
 from skbayesnn.metrics import interval_coverage, interval_width
 from skbayesnn.scoring import log_density_scorer
 
-# Colours that colour-blind people can tell apart (Okabe & Ito).
+# Colours that colour-blind people can distinguish (Okabe & Ito).
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 OF_CLASS = [BLUE, "#E69F00", GREEN, "#CC79A7", ORANGE, "#56B4E9", "#F0E442", "#000000"]
 SEARCH_EPOCHS, LEARNED_EPOCHS = size(100, short=5), size("auto", short=5)
@@ -110,13 +110,13 @@ def plot_intervals(model, X_test, y_test):
 
 
 def digits():
-    """Digits: accuracy, and what the network says of a digit that is turned."""
+    """Digits: accuracy, and the predictions for a digit that is turned."""
     X, y = load_digits(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(
         brightness(X), y, test_size=0.25, random_state=0
     )
-    # Pixels are alike, and those that are dark in all training images would be blown
-    # up by a scaling of their own.
+    # One scale for all pixels: pixels that are dark in all training images would
+    # otherwise be amplified.
     model = MCDropoutClassifier(
         (100, 100),
         dropout=0.2,
@@ -141,7 +141,7 @@ def digits():
 
 
 def brightness(X):
-    """Pixels of 0 to 16 -> numbers of order one."""
+    """Scale pixels of 0 to 16 to order one."""
     return X / 8 - 0.6
 
 

@@ -1,4 +1,4 @@
-"""Every example runs, in its short form, and writes the pictures that it names."""
+"""Every example runs in its short form and writes the pictures that it names."""
 
 import re
 import runpy
@@ -18,9 +18,9 @@ def test_there_are_examples():
 
 @pytest.fixture
 def short(monkeypatch):
-    """Examples can be run as scripts are, in their short form.
+    """Make examples run in their short form, in this process.
 
-    In this process: to import everything takes longer than most of them.
+    Importing everything again would take longer than most of them.
     """
     pytest.importorskip("matplotlib")
     monkeypatch.setenv("SKBAYESNN_EXAMPLES", "short")
@@ -33,16 +33,16 @@ def short(monkeypatch):
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_example_runs(path, short, capsys):
     with warnings.catch_warnings():
-        # What is deprecated is not what an example shows.
+        # Examples use nothing that is deprecated.
         for kind in (DeprecationWarning, FutureWarning):
             warnings.filterwarnings("error", category=kind, module="__main__")
         try:
             runpy.run_path(str(path), run_name="__main__")
         except SystemExit as end:
             assert not end.code
-    told = capsys.readouterr().out
-    if told.startswith("Skipped: "):
-        pytest.skip(told.removeprefix("Skipped: "))
-    pictures = re.findall(r"^picture: (.+\.png)$", told, flags=re.MULTILINE)
+    printed = capsys.readouterr().out
+    if printed.startswith("Skipped: "):
+        pytest.skip(printed.removeprefix("Skipped: "))
+    pictures = re.findall(r"^picture: (.+\.png)$", printed, flags=re.MULTILINE)
     assert pictures
     assert all((ROOT / picture).stat().st_size > 1_000 for picture in pictures)

@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 
 # Lower bound of a row's log density, nats: a density that is zero up to rounding.
 LOWEST = -1e4
-# Std of the prior of a log factor (benchmarks/STUDY.md).
+# Std of the prior of a log factor (docs/defaults.md, "Observation noise").
 PRIOR_STD = 0.5
 
 

@@ -9,8 +9,8 @@ from skbayesnn._engine.posterior import Posterior
 from skbayesnn._families import Params
 
 # Decay rates of the two moments. With 0.999, the second moment adapts too slowly if a
-# small observation noise is learned: a single step can undo hundreds
-# (benchmarks/STUDY.md).
+# small observation noise is learned: a single step can undo hundreds (docs/defaults.md,
+# "Optimiser").
 BETA_1, BETA_2 = 0.9, 0.99
 # Added to the square root of the second moment.
 EPSILON = 1e-8

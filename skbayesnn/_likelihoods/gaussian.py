@@ -55,7 +55,7 @@ from skbayesnn._likelihoods.base import (
 
 # Bounds of the factor on the standard deviation. Rows this many nats below most rows
 # are outliers; the limit is higher than for a stack, whose mixture has heavier tails
-# (benchmarks/STUDY.md).
+# (docs/defaults.md, "Observation noise").
 FACTOR_BOUNDS, OUTLIER_NATS = (1e-4, 1e4), 30.0
 
 

@@ -2,7 +2,7 @@
 
 The default candidates: what is tried where a user names nothing.
 
-benchmarks/STUDY.md says how they were chosen.
+See docs/defaults.md, "Stacks: candidates".
 """
 
 import math

@@ -130,7 +130,8 @@ def whole_numbers(weights: np.ndarray, total: int) -> np.ndarray:
 
 # Draws of the whole mixture, spread over the candidates by weight.
 N_DRAWS = 200
-# That are looked at, and by how many nats a row is an outlier: benchmarks/STUDY.md.
+# That are looked at, and by how many nats a row is an outlier: docs/defaults.md,
+# "Stacks: correction of the mixture".
 FACTORS, OUTLIER = (1 / 7, 7.0), 10.0
 # By so many standard deviations the factor moves a draw at most: without a bound one
 # candidate that is far off in a row would draw the good ones away from y there.

@@ -39,8 +39,9 @@ from skbayesnn._likelihoods import Likelihood
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._job import MOST_ENTRIES, Setting, TrainingJob, joined
 
-# Parts of the rows, and how many of them are held out: all, or from so many rows on
-# two or one, which say as much at less of the cost (benchmarks/STUDY.md).
+# Parts of the rows, and how many of them are held out: all, or from so many rows on two
+# or one, which say as much at less of the cost (docs/defaults.md, "Selection on
+# held-out rows").
 _N_FOLDS, _FOLDS_FROM = 5, {700: 2, 5000: 1}
 # Of the predictive of held-out rows.
 _N_DRAWS = 50
