@@ -114,7 +114,7 @@ def _toy(board, n_splits=3):
     y = X[:, 0] + np.tile([0.0, 1.0], 15)
     rows = [np.arange(20)] * n_splits, [np.arange(20, 30)] * n_splits
     tasks = sys.modules["_leaderboard.tasks"]
-    return tasks.TrainingJob("toy", "regression", lambda: (X, y, *rows))
+    return tasks.Task("toy", "regression", lambda: (X, y, *rows))
 
 
 def _run(board, monkeypatch, path, *more):

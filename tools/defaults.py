@@ -5,6 +5,7 @@
 The table shows ``skbayesnn/estimators/_defaults.py``. A test compares both.
 """
 
+import inspect
 import math
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+import skbayesnn  # noqa: E402
 from skbayesnn.estimators._defaults import DEFAULTS, AutoDefaults  # noqa: E402
 
 PAGE = ROOT / "docs" / "defaults.md"
@@ -41,6 +43,12 @@ def _learned(defaults: AutoDefaults, name: str, shown) -> str:
     return text
 
 
+def _length_scale(name: str, defaults: AutoDefaults) -> str:
+    parameters = inspect.signature(getattr(skbayesnn, name)).parameters
+    default = parameters["length_scale"].default
+    return defaults.length_scale.text if default == "auto" else f"{default:g}, no auto"
+
+
 def _candidates(defaults: AutoDefaults) -> str:
     if not defaults.length_scale_candidates:
         return "no"
@@ -66,7 +74,7 @@ def table() -> str:
                     "early_stopping_from_n",
                     lambda n: "no" if n == math.inf else f"N >= {n:,.0f}",
                 ),
-                defaults.length_scale.text,
+                _length_scale(name, defaults),
                 _candidates(defaults),
             ]
         )

@@ -24,4 +24,4 @@ __all__ = [
     "VariationalDropoutRegressor",
 ]
 
-complete_docstrings([*map(globals().get, __all__), VariationalGPRegressor])
+complete_docstrings([*(globals()[name] for name in __all__), VariationalGPRegressor])
