@@ -5,7 +5,7 @@ its *members*, as one batch of tensors.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Protocol
 
@@ -20,17 +20,13 @@ from skbayesnn._networks import Network
 
 
 class Hook:
-    """Callback of the training of a program; the methods do nothing by default."""
+    """Callback of the training of a program, which does nothing by default."""
 
     def epoch_end(self, n_done: int, posterior: Posterior) -> None:
         """Called after ``n_done`` epochs.
 
         posterior : views of the parameters in training; clone what you keep
         """
-
-    def training_end(self, posterior: Posterior) -> Posterior:
-        """Return the posterior to continue with, by default the trained one."""
-        return posterior
 
 
 # ---- configuration
@@ -92,8 +88,6 @@ class TrainingConfig:
         by the estimator; or not again.
     dtype : torch.dtype
         Floating-point type of the training.
-    hooks : tuple of callable
-        Each returns a :class:`~skbayesnn._engine.config.Hook` for a program.
     """
 
     network: Network
@@ -113,7 +107,6 @@ class TrainingConfig:
     perturbed: bool = False
     variance_source: str = "residuals"
     dtype: torch.dtype = torch.float64
-    hooks: tuple[Callable[[], Hook], ...] = ()
 
     @property
     def asks_residuals(self) -> bool:

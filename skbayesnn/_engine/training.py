@@ -201,7 +201,7 @@ class Trained:
     (members,) is the number of epochs until a member stopped. ``failed`` (members,) is
     the first epoch with a loss that is not finite, or 0. ``kl_constant`` (members,) is
     the constant that the KL omits, nats. ``bound`` is the evidence lower bound of the
-    best parameters, before hooks change them; None unless requested.
+    best parameters; None unless requested.
     """
 
     posterior: Posterior
@@ -278,7 +278,7 @@ def train(
     first_epoch : int
         Number of epochs of earlier runs; the random numbers continue from there.
     hooks : sequence of Hook
-        Called in order after every epoch and at the end of the training.
+        Called in order after every epoch.
     bounded : bool
         Whether to compute the evidence lower bound at the end.
     """
@@ -313,7 +313,7 @@ def train(
         bound = None
         if bounded:
             bound = bound_of(config, members, rows, best.posterior, perturbation)
-        return run.outcome(bound, interrupted, hooks)
+        return run.outcome(bound, interrupted)
 
 
 def _perturbation(config, members, rows, first_epoch) -> RowPerturbation | None:
@@ -372,16 +372,12 @@ class _Run:
         constant = posterior.network.kl_constant(layers, keep, priors)
         return constant.double().cpu().numpy()
 
-    def outcome(
-        self, bound: Bound | None, interrupted: bool, hooks: Sequence[Hook]
-    ) -> Trained:
-        """The result, after the hooks and the estimate of the noise variance."""
+    def outcome(self, bound: Bound | None, interrupted: bool) -> Trained:
+        """The result, after the estimate of the noise variance."""
         history, best, posterior = self.history, self.best, self.best.posterior
         history.find_failures()
         # A loss that is not finite after a member has stopped is not a failure.
         failed_after_stop = best.stopped & (history.failed > best.n_epochs)
-        for hook in hooks:
-            posterior = hook.training_end(posterior)
         curvature = self.step.penalty.curvature
         posterior = with_residual_variance(self.config, self.rows, posterior, curvature)
         nll, kl, validation = history.arrays()

@@ -161,7 +161,7 @@ def run(
     """Train, with progress shown; all members failing is an error."""
     shown = _validation.verbosity(estimators[0].verbose) > 0
     with epochs_reported(estimators, int(members.n_epochs.max()), shown) as report:
-        hooks = [*(make() for make in plan.hooks), _Reported(report)]
+        hooks = [_Reported(report)]
         trained = train(
             plan,
             members,

@@ -293,7 +293,6 @@ def _without_folds(task: TrainingJob) -> list[TrainingJob]:
         patience=None,
         keep_interrupted=False,
         variance_source="held_out" if task.estimates_variance else "training",
-        hooks=(),
     )
     table = replace(table, sample_weight=weights)
     networks = np.arange(_n_networks_of_fold(task))

@@ -8,64 +8,8 @@ import numpy as np
 from skbayesnn import _validation
 from skbayesnn._families import Bernoulli, Family, FixedWidth, MeanField, Point
 from skbayesnn._validation import layer_size
-from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._job import PosteriorSpec
 from skbayesnn.estimators._regression import BayesianRegressor
-
-
-class _VariationalGP(BayesianNetwork):
-    """A perceptron of one layer, whose prior is that of random features."""
-
-    n_features: Any
-    sigma: Any
-
-    @property
-    def hidden_layer_sizes(self) -> tuple[int, ...]:
-        """The features are one hidden layer."""
-        return (self._n_features(),)
-
-    def _n_features(self):
-        return layer_size("n_features", self.n_features)
-
-    def _length_scales(self, fan_ins, total_weight):
-        """Of the features, and 1 / K as the variance of what weighs them."""
-        of_features = _validation.check_number(
-            "length_scale", self.length_scale, low=0, open_low=True
-        )
-        return np.array([of_features, np.sqrt(fan_ins[1])])
-
-    def _posterior_spec(self, fan_ins):
-        rates = _validation.dropout_rates(self.dropout, len(fan_ins))
-        scales = self._length_scales(fan_ins, np.inf)
-        families = tuple(map(_family, rates, self._widths(), scales))
-        # A width that is given is too narrow where features interpolate the rows:
-        # held-out rows then estimate the noise of predictions.
-        of_given_width = any(isinstance(one, FixedWidth) for one in families)
-        return PosteriorSpec(
-            rates,
-            families,
-            training={
-                "n_training_draws": _validation.training_draws(self),
-                "variance_source": "held_out" if of_given_width else "residuals",
-            },
-        )
-
-    def _widths(self) -> list[float | str]:
-        """Of both maps, as shares of the prior's."""
-        given = self.sigma
-        if isinstance(given, str | Real):
-            given = (given, given)
-        if len(given) != 2:
-            raise ValueError(
-                "`sigma` must be a number, 'auto', or one of these for the features "
-                f"and one for their weights; got {self.sigma!r}."
-            )
-        return [
-            _validation.check_named("sigma", each, ["auto"])
-            if isinstance(each, str)
-            else _validation.check_number("sigma", each, low=0)
-            for each in given
-        ]
 
 
 def _family(rate: float, width: float | str, length_scale: float) -> Family:
@@ -77,7 +21,7 @@ def _family(rate: float, width: float | str, length_scale: float) -> Family:
     return Bernoulli() if rate > 0 else Point()
 
 
-class VariationalGPRegressor(_VariationalGP, BayesianRegressor):
+class VariationalGPRegressor(BayesianRegressor):
     """Approximate Gaussian process regression by random features.
 
     Use it for smooth functions of few columns, or to compare dropout with the Gaussian
@@ -169,6 +113,9 @@ y_mean_, y_scale_
     ((3,), (3,))
     """
 
+    n_features: Any
+    sigma: Any
+
     def __init__(
         self,
         n_features=100,
@@ -199,3 +146,51 @@ y_mean_, y_scale_
         random_state=None,
     ) -> None:
         self._store(locals())
+
+    @property
+    def hidden_layer_sizes(self) -> tuple[int, ...]:
+        """The features are one hidden layer."""
+        return (self._n_features(),)
+
+    def _n_features(self):
+        return layer_size("n_features", self.n_features)
+
+    def _length_scales(self, fan_ins, total_weight):
+        """Of the features, and 1 / K as the variance of what weighs them."""
+        of_features = _validation.check_number(
+            "length_scale", self.length_scale, low=0, open_low=True
+        )
+        return np.array([of_features, np.sqrt(fan_ins[1])])
+
+    def _posterior_spec(self, fan_ins):
+        rates = _validation.dropout_rates(self.dropout, len(fan_ins))
+        scales = self._length_scales(fan_ins, np.inf)
+        families = tuple(map(_family, rates, self._widths(), scales))
+        # A width that is given is too narrow where features interpolate the rows:
+        # held-out rows then estimate the noise of predictions.
+        of_given_width = any(isinstance(one, FixedWidth) for one in families)
+        return PosteriorSpec(
+            rates,
+            families,
+            training={
+                "n_training_draws": _validation.training_draws(self),
+                "variance_source": "held_out" if of_given_width else "residuals",
+            },
+        )
+
+    def _widths(self) -> list[float | str]:
+        """Of both maps, as shares of the prior's."""
+        given = self.sigma
+        if isinstance(given, str | Real):
+            given = (given, given)
+        if len(given) != 2:
+            raise ValueError(
+                "`sigma` must be a number, 'auto', or one of these for the features "
+                f"and one for their weights; got {self.sigma!r}."
+            )
+        return [
+            _validation.check_named("sigma", each, ["auto"])
+            if isinstance(each, str)
+            else _validation.check_number("sigma", each, low=0)
+            for each in given
+        ]

@@ -1,7 +1,5 @@
 """What looks on: weights averaged over the last epochs, as a hook."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -38,17 +36,6 @@ class Weights(Hook):
         self.of_epoch.append(np.concatenate(means, axis=1))
 
 
-class Averaged(Weights):
-    """Goes on with the average of the first layer."""
-
-    def training_end(self, posterior):
-        n = posterior.layers[0]["mean"][0].numel()
-        average = torch.as_tensor(np.mean(self.of_epoch, axis=0)[:, :n])
-        first = {**posterior.layers[0]}
-        first["mean"] = average.view_as(first["mean"])
-        return replace(posterior, layers=[first, *posterior.layers[1:]])
-
-
 @pytest.fixture
 def program(engine, seed):
     plan = engine.plan()
@@ -71,11 +58,3 @@ def test_hooks_do_not_touch_the_training(engine, program):
     watched = engine.train(*program, hooks=[Swag(1), Hook()])
     for name, values in engine.parameters(watched.posterior).items():
         np.testing.assert_array_equal(values, plain[name])
-
-
-def test_hook_hands_on_another_posterior(engine, program):
-    averaged = Averaged()
-    trained = engine.train(*program, hooks=[averaged])
-    found = trained.posterior.layers[0]["mean"].flatten(1).numpy()
-    expected = np.mean(averaged.of_epoch, axis=0)[:, : found.shape[1]]
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
