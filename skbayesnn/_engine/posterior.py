@@ -254,6 +254,8 @@ class PosteriorPredictor:
         Bytes that the temporary arrays of one chunk may take.
     is_sparse : bool
         Whether ``rows`` returns ``SparseInputs``.
+    first_draw : int
+        Number of the first draw.
     """
 
     def __init__(
@@ -264,6 +266,7 @@ class PosteriorPredictor:
         n_draws: int,
         budget: int,
         is_sparse: bool = False,
+        first_draw: int = 0,
     ):
         keep_freed_memory()
         self._posterior, self._rows, self.n_rows = posterior, rows, n_rows
@@ -274,9 +277,10 @@ class PosteriorPredictor:
         self._row_step, draw_step = chunk_sizes(
             posterior, n_rows, n_draws, budget, holds_weights, is_sparse
         )
+        self._n_draws, end = n_draws, first_draw + n_draws
         self._draws = [
-            range(start, min(start + draw_step, n_draws))
-            for start in range(0, n_draws, draw_step)
+            range(start, min(start + draw_step, end))
+            for start in range(first_draw, end, draw_step)
         ]
         self._held = None
         if holds_weights:
@@ -287,7 +291,7 @@ class PosteriorPredictor:
         """Rows per call of ``whole``, which holds all of their draws in memory."""
         posterior = self._posterior
         n_outputs = posterior.n_members * posterior.likelihood.n_outputs
-        row_bytes = posterior.keep[0].element_size() * self._draws[-1].stop * n_outputs
+        row_bytes = posterior.keep[0].element_size() * self._n_draws * n_outputs
         max_rows = min(self._budget // 4, _BLOCK_BYTES) // row_bytes
         return int(np.clip(max_rows, 1, self._row_step))
 
@@ -313,7 +317,7 @@ class PosteriorPredictor:
     def whole(self, rows: slice | None = None) -> Any:
         """Return all draws of some rows in one object."""
         components_type = self._posterior.likelihood.components_class
-        n_draws = self._draws[-1].stop * self._posterior.n_members
+        n_draws = self._n_draws * self._posterior.n_members
         parts = [
             components_type.collected(parts, n_draws) for _, parts in self.by_rows(rows)
         ]

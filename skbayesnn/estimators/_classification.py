@@ -36,7 +36,7 @@ from skbayesnn.estimators._fitted import (
     fitted_posterior,
     open_posterior,
     posterior_by,
-    random_functions,
+    sampled_draws,
     warn_of_nan,
 )
 
@@ -281,20 +281,22 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     def sample_f(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
-        """Class probabilities of networks drawn from the posterior.
+        """Sample class probabilities of posterior draws, the same for all rows.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
         n_samples : int, default=1
-            Each is one fresh draw of the weights of one network.
+            Each is one of the ``n_draws`` posterior draws of each network that
+            predictions average, picked at random: raise ``n_draws`` for more distinct
+            ones.
         random_state : int, RandomState instance or None, default=0
 
         Returns
         -------
         f : ndarray of shape (n_samples_X, n_classes, n_samples)
         """
-        labels, _ = random_functions(
+        labels, _ = sampled_draws(
             self, self._checked_inputs(X), n_samples, random_state
         )
         return np.moveaxis(labels.probability, 0, -1)
@@ -303,13 +305,13 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     def sample_y(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
-        """Labels drawn from the probabilities of ``sample_f``.
+        """Sample labels from the probabilities of ``sample_f``.
 
         Returns
         -------
         labels : ndarray of shape (n_samples_X, n_samples)
         """
-        labels, random = random_functions(
+        labels, random = sampled_draws(
             self, self._checked_inputs(X), n_samples, random_state
         )
         uniform = random.random(labels.probability.shape[:2])

@@ -332,6 +332,8 @@ def _history(trained, shift: float) -> dict[str, np.ndarray]:
 
 # What predictions can be made of.
 METHODS = ("draws", "mean_weights")
+# Samples are computed one by one if they are at most one in this many of all draws.
+_FEW_OF_ALL = 8
 
 
 def fitted_posterior(estimator, X) -> Posterior:
@@ -350,7 +352,11 @@ def posterior_by(estimator, X, method: str) -> Posterior:
 
 
 def open_posterior(
-    estimator, X, posterior: Posterior | None = None, n_draws: int | None = None
+    estimator,
+    X,
+    posterior: Posterior | None = None,
+    n_draws: int | None = None,
+    first_draw: int = 0,
 ) -> PosteriorPredictor:
     """The draws of a posterior, by default the fitted one's, on checked rows."""
     posterior = posterior or fitted_posterior(estimator, X)
@@ -370,7 +376,9 @@ def open_posterior(
 
     budget = int(sklearn.get_config()["working_memory"] * 2**20)
     n_draws = n_draws or estimator.n_draws
-    return PosteriorPredictor(posterior, rows, X.shape[0], n_draws, budget, is_sparse)
+    return PosteriorPredictor(
+        posterior, rows, X.shape[0], n_draws, budget, is_sparse, first_draw
+    )
 
 
 def warn_of_nan(predicted: np.ndarray) -> None:
@@ -385,20 +393,29 @@ def warn_of_nan(predicted: np.ndarray) -> None:
         )
 
 
-def random_functions(estimator, X, n_samples: int, random_state):
-    """Components of freshly drawn functions (n_samples, rows, ...), and a generator.
+def sampled_draws(estimator, X, n_samples: int, random_state):
+    """Components of posterior draws that are picked at random, and a generator.
 
-    Each sample is a draw of the weights of a network picked at random; X is checked.
+    The draws are those that predictions average. Only the picked ones are computed,
+    unless they are many; X is checked.
+
+    returns : components (n_samples, rows, ...), and the generator of the noise
     """
     _validation.check_number("n_samples", n_samples, kind=_validation.Integral, low=1)
-    random = np.random.default_rng(seed_from(random_state))
-    posterior = fitted_posterior(estimator, X).reseed(int(random.integers(2**31)))
-    member_of_sample = random.integers(posterior.n_members, size=n_samples)
+    draw_random, noise_random = np.random.default_rng(seed_from(random_state)).spawn(2)
+    posterior = fitted_posterior(estimator, X)
+    n_members = posterior.n_members
+    n_all = posterior.distinct_draws(estimator.n_draws) * n_members
+    picked = draw_random.integers(n_all, size=n_samples)
+    distinct, of_sample = np.unique(picked, return_inverse=True)
+    if len(distinct) * _FEW_OF_ALL > n_all:
+        return open_posterior(estimator, X, posterior).whole().draws(picked), (
+            noise_random
+        )
     parts = []
-    for member in np.unique(member_of_sample):
-        n_wanted = (member_of_sample == member).sum()
-        one = posterior.select(np.array([member]))
-        drawn = open_posterior(estimator, X, one, n_wanted).whole()
-        parts.append(drawn.repeated(n_wanted) if drawn.n_draws == 1 else drawn)
-    of_samples = np.argsort(np.argsort(member_of_sample, kind="stable"))
-    return type(parts[0]).concatenated(parts).draws(of_samples), random
+    for number in distinct:
+        draw, member = divmod(int(number), n_members)
+        network = posterior.select(np.array([member]))
+        predictor = open_posterior(estimator, X, network, 1, first_draw=draw)
+        parts.append(predictor.whole())
+    return type(parts[0]).concatenated(parts).draws(of_sample), noise_random

@@ -30,7 +30,7 @@ from skbayesnn.estimators._diagnostics import explained_variance, is_far_off
 from skbayesnn.estimators._fitted import (
     open_posterior,
     posterior_by,
-    random_functions,
+    sampled_draws,
     warn_of_nan,
 )
 from skbayesnn.estimators._job import likelihood_class
@@ -235,13 +235,15 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     def sample_f(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
-        """Noise-free functions drawn from the posterior, coherent over rows.
+        """Sample functions: posterior draws without noise, the same for all rows.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
         n_samples : int, default=1
-            Functions; each is one fresh draw of the weights of one network.
+            Functions. Each is one of the ``n_draws`` posterior draws of each network
+            that predictions average, picked at random: raise ``n_draws`` for more
+            distinct ones.
         random_state : int, RandomState instance or None, default=0
 
         Returns
@@ -249,7 +251,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         f : ndarray of shape (n_samples_X[, n_targets], n_samples)
             In y's units.
         """
-        components, _ = random_functions(
+        components, _ = sampled_draws(
             self, self._checked_inputs(X), n_samples, random_state
         )
         return self._values_of_y(components.mean)
@@ -258,11 +260,11 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     def sample_y(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
-        """Draws of y: functions of ``sample_f`` with independent noise on them.
+        """Sample y: functions of ``sample_f`` with independent noise in every row.
 
-        Parameters and shapes as in ``sample_f``.
+        Parameters and shapes are those of ``sample_f``.
         """
-        components, random = random_functions(
+        components, random = sampled_draws(
             self, self._checked_inputs(X), n_samples, random_state
         )
         return self._values_of_y(components.sample(random))

@@ -32,8 +32,8 @@ class VariationalGPRegressor(BayesianRegressor):
     The covariance function is that of infinitely many features sigma(w x + b) with w
     and b drawn from a prior, approximated by K features (Gal & Ghahramani 2016):
 
-    f(x) = c + sqrt(1 / K) sum_k v_k sigma(w_k x + b_k),  v_k ~ N(0, 1), w_k, b_k ~ N(0,
-    1 / length_scale^2),  c ~ N(0, 1 / K).
+        f(x) = c + sqrt(1 / K) sum_k v_k sigma(w_k x + b_k),  v_k ~ N(0, 1),
+        w_k, b_k ~ N(0, 1 / length_scale^2),  c ~ N(0, 1 / K).
 
     The constant c, which the paper does not have, adds 1 / K to every covariance.
 
