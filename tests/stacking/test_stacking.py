@@ -172,7 +172,7 @@ def test_cross_intervals_of_several_targets_and_coverages(table):
     np.testing.assert_array_equal(
         found[:, :, 1], model.predict_interval(X[:5], 0.9, method="cv+")
     )
-    with pytest.warns(UserWarning, match="needs at least 99 rows that calibrate"):
+    with pytest.warns(UserWarning, match="needs at least 99 calibration rows"):
         ends = model.predict_interval(X[:5], 0.99, method="cv+")
     assert np.isinf(ends).all()
 
@@ -391,7 +391,7 @@ def test_starts_of_some_rows_are_compared(table, monkeypatch):
     model = regressor().set_params(n_refits=3)
     Y = np.column_stack([y, -y])
     of_all = clone(model).fit(X, Y).spread_factor_
-    monkeypatch.setattr("skbayesnn._stacking.regressor.ROWS_LOOKED_AT", 14)
+    monkeypatch.setattr("skbayesnn._stacking.regressor.MOST_COMPARED", 14)
     found = clone(model).fit(X, Y)
     rows = np.arange(0, ROWS, 6)
     assert len(rows) == 7
