@@ -39,7 +39,7 @@ def agree(what: str, *values) -> None:
         raise ValueError(f"its attributes must agree in {what}; got {different}.")
 
 
-def of_network(model: BayesianNetwork) -> None:
+def check_network(model: BayesianNetwork) -> None:
     """Check the network, its likelihood, its parameters and its scaling."""
     _validation.device_for_prediction(model.device)
     if not hasattr(model, "parameters_"):
@@ -178,7 +178,7 @@ def _n_targets(likelihood) -> int:
     return likelihood.n_classes if likelihood.of_classes else likelihood.n_targets
 
 
-def of_linear_model(model) -> None:
+def check_linear_model(model) -> None:
     """Check the draws of the weights, their columns, and the noise."""
     if not hasattr(model, "coef_"):
         return
@@ -208,7 +208,7 @@ def of_linear_model(model) -> None:
         )
 
 
-def of_encoder(model) -> None:
+def check_encoder(model) -> None:
     """Check the bin edges and the values of each column."""
     if not hasattr(model, "bin_edges_"):
         return
@@ -218,7 +218,7 @@ def of_encoder(model) -> None:
     agree("bins", n_bins, model.n_bins_.tolist())
 
 
-def of_scaler(model) -> None:
+def check_scaler(model) -> None:
     """Check that a scaler has one value per column."""
     arrays = [vars(model).get(name) for name in _PER_COLUMN]
     columns = {values.shape[-1] for values in arrays if values is not None}
@@ -234,14 +234,14 @@ def of_scaler(model) -> None:
             )
 
 
-def of_quantile_map(model) -> None:
+def check_quantile_map(model) -> None:
     """Check that there are as many levels as shares, both from 0 to 1."""
     agree("knots", len(model.level), len(model.share))
     for values in (model.level, model.share):
         agree("the first and last knot", [0.0, 1.0], values[[0, -1]].tolist())
 
 
-def of_abstainer(model) -> None:
+def check_abstainer(model) -> None:
     """Check that the label of rejected rows matches the parameter."""
     if not hasattr(model, "abstain_label_"):
         return
@@ -253,21 +253,21 @@ def of_abstainer(model) -> None:
     agree("the label of rejected rows", True, repr(label) in map(repr, allowed))
 
 
-def of_search(model) -> None:
+def check_search(model) -> None:
     """Check that the index of the best candidate exists."""
     if hasattr(model, "best_index_"):
         n_candidates = len(model.cv_results_["params"])
         agree("candidates", True, model.best_index_ < n_candidates)
 
 
-def of_calibration(model) -> None:
+def check_calibration(model) -> None:
     """Check that each target has a quantile map."""
     maps = getattr(model, "quantile_maps_", None)
     if maps is not None:
         agree("targets", np.size(model.scale_), len(maps))
 
 
-def of_conformal(model) -> None:
+def check_conformal(model) -> None:
     """Check the number of calibration rows."""
     if not hasattr(model, "conformal_"):
         return
@@ -280,7 +280,7 @@ def of_conformal(model) -> None:
     agree("calibration rows", model.n_calibration_, n_scores)
 
 
-def of_monitor(model) -> None:
+def check_monitor(model) -> None:
     """Check the held-out rows of each model."""
     if not hasattr(model, "held_out_"):
         return
@@ -288,7 +288,7 @@ def of_monitor(model) -> None:
     agree("held-out rows", sum(map(len, model.held_out_)), len(model.uncertainty_))
 
 
-def of_stack(model) -> None:
+def check_stack(model) -> None:
     """Check the candidates of the mixture and of its folds."""
     if not hasattr(model, "estimators_"):
         return
@@ -303,7 +303,7 @@ def of_stack(model) -> None:
         agree("folds", len(model.fold_estimators_), len(model.fold_scores_))
 
 
-def of_pipeline(model) -> None:
+def check_pipeline(model) -> None:
     """Check the steps; raise for a folder, from which a fit would load pickles."""
     if model.memory is not None:
         raise ValueError(

@@ -393,7 +393,7 @@ class Kind:
 # ---- table of all classes
 
 _COLUMNS = {"feature_names_in_": NAMES, "n_features_in_": POSITIVE_COUNT}
-_AROUND = {**_COLUMNS, "estimator": ESTIMATOR, "random_state": SEED}
+_META_ESTIMATOR = {**_COLUMNS, "estimator": ESTIMATOR, "random_state": SEED}
 _OUTPUT = {OUTPUT_CONFIG: DICT}
 _NETWORK = {
     "network_": DICT,
@@ -431,7 +431,7 @@ _SETTINGS = {
     "tau": one_or_each(POSITIVE),
     "tol": number(NOT_NEGATIVE),
 }
-_OF_NETWORK = {
+_NETWORK_OPTIONAL = {
     **_COLUMNS,
     **_SETTINGS,
     "pruning_": none_or(DICT),
@@ -442,12 +442,12 @@ _OF_NETWORK = {
     "weight_decay_training_": SIZE,
 }
 _AXES = integer(1, 2)
-_OF_REGRESSORS = {"y_ndim_": _AXES}
-_OF_CLASSIFIERS = {"classes_": LABELS}
+_REGRESSOR = {"y_ndim_": _AXES}
+_CLASSIFIER = {"classes_": LABELS}
 _DRAWS = Values(
     f"from 1 to {LARGEST_N_DRAWS}", lambda v: (v >= 1) & (v <= LARGEST_N_DRAWS)
 )
-_PATH = {"taus_": POSITIVE_FLOATS, "scores_": RECORDS, "best_score_": RECORD}
+_TAU_PATH = {"taus_": POSITIVE_FLOATS, "scores_": RECORDS, "best_score_": RECORD}
 _MODELS = {"estimators_": list_of(FITTED)}
 _STACK = {
     **_MODELS,
@@ -460,7 +460,7 @@ _STACK = {
     "fitted_to_sparse_": none_or(FLAG),
     "n_iter_": COUNT,
 }
-_OF_STACK = {
+_STACK_OPTIONAL = {
     **_COLUMNS,
     "random_state": SEED,
     # Stacks saved by earlier versions lack it.
@@ -475,7 +475,7 @@ _LINEAR = {
     "total_weight_": POSITIVE_NUMBER,
     "n_features_in_": POSITIVE_COUNT,
 }
-_OF_FOLDS = {
+_FOLDS_OPTIONAL = {
     "fold_estimators_": list_of(list_of(FITTED)),
     "fold_scores_": list_of(floats(NOT_NEGATIVE)),
     "oof_std_": RECORDS,
@@ -485,8 +485,8 @@ _SEARCH = {
     "multimetric_": FLAG,
     "n_splits_": POSITIVE_COUNT,
 }
-_OF_SEARCH = {
-    **_AROUND,
+_SEARCH_OPTIONAL = {
+    **_META_ESTIMATOR,
     "best_estimator_": FITTED,
     "best_index_": COUNT,
     "best_params_": DICT,
@@ -525,7 +525,7 @@ _SCALERS = {
         "var_": none_or(floats(NOT_NEGATIVE)),
     },
 }
-_OF_SCALER = {
+_SCALER_OPTIONAL = {
     "n_samples_seen_": either(number(NOT_NEGATIVE), numbers(NOT_NEGATIVE)),
     "n_quantiles_": POSITIVE_COUNT,
     "references_": both(SHARES_1D, SORTED),
@@ -551,19 +551,21 @@ _SPLITTERS = (
 
 def _networks() -> Iterator[Kind]:
     """Networks, and their variants that select tau."""
-    roles = ("Regressor", _OF_REGRESSORS), ("Classifier", _OF_CLASSIFIERS)
+    roles = ("Regressor", _REGRESSOR), ("Classifier", _CLASSIFIER)
     for method in ("AnchoredEnsemble", "BBB", "MCDropout", "VariationalDropout"):
         for role, rules in roles:
             yield _network("skbayesnn", method + role, rules)
             if method != "AnchoredEnsemble":
                 name = f"{method}{role}CV"
-                yield _network("skbayesnn.model_selection", name, {**rules, **_PATH})
-    yield _network("skbayesnn", "VariationalGPRegressor", _OF_REGRESSORS)
+                yield _network(
+                    "skbayesnn.model_selection", name, {**rules, **_TAU_PATH}
+                )
+    yield _network("skbayesnn", "VariationalGPRegressor", _REGRESSOR)
 
 
 def _network(module: str, name: str, rules: Rules) -> Kind:
     fitted = {**_NETWORK, **rules}
-    return Kind(module, name, fitted, _OF_NETWORK, consistency.of_network)
+    return Kind(module, name, fitted, _NETWORK_OPTIONAL, consistency.check_network)
 
 
 def _stacks() -> Iterator[Kind]:
@@ -571,19 +573,19 @@ def _stacks() -> Iterator[Kind]:
         "skbayesnn",
         "BayesianStackingRegressor",
         _STACK,
-        {**_OF_STACK, **_OF_FOLDS},
-        consistency.of_stack,
+        {**_STACK_OPTIONAL, **_FOLDS_OPTIONAL},
+        consistency.check_stack,
     )
     yield regressor
     yield replace(
         regressor,
         class_name="BayesianStackingClassifier",
-        fitted={**_STACK, **_OF_CLASSIFIERS},
-        others=_OF_STACK,
+        fitted={**_STACK, **_CLASSIFIER},
+        others=_STACK_OPTIONAL,
     )
     for role, rules in (
-        ("Regressor", {**_OF_REGRESSORS, "noise_variance_": POSITIVE_FLOATS_1D}),
-        ("Classifier", _OF_CLASSIFIERS),
+        ("Regressor", {**_REGRESSOR, "noise_variance_": POSITIVE_FLOATS_1D}),
+        ("Classifier", _CLASSIFIER),
     ):
         yield Kind(
             "skbayesnn._stacking.linear",
@@ -594,7 +596,7 @@ def _stacks() -> Iterator[Kind]:
                 "n_draws": integer(1, LARGEST_N_DRAWS),
                 "random_state": SEED,
             },
-            consistency.of_linear_model,
+            consistency.check_linear_model,
         )
     scores = {"log_density": RECORD, "error": RECORD, "others": dict_of(RECORD)}
     module = "skbayesnn._stacking.summary"
@@ -606,14 +608,14 @@ def _recalibration() -> Iterator[Kind]:
         "skbayesnn",
         "CalibratedUncertaintyRegressor",
         {"estimator_": FITTED, "scale_": SCALE},
-        {**_AROUND, "quantile_maps_": list_of(of_type(QuantileMap))},
-        consistency.of_calibration,
+        {**_META_ESTIMATOR, "quantile_maps_": list_of(of_type(QuantileMap))},
+        consistency.check_calibration,
     )
     yield Kind(
         "skbayesnn._predictive.recalibration",
         "QuantileMap",
         others={"level": EDGES, "share": EDGES},
-        agrees=consistency.of_quantile_map,
+        agrees=consistency.check_quantile_map,
         has_state=False,
     )
 
@@ -624,15 +626,15 @@ def _conformal() -> Iterator[Kind]:
         "skbayesnn",
         "ConformalRegressor",
         {**_MODELS, **models},
-        _AROUND,
-        consistency.of_conformal,
+        _META_ESTIMATOR,
+        consistency.check_conformal,
     )
     yield Kind(
         "skbayesnn",
         "ConformalClassifier",
-        {"estimator_": FITTED, **models, **_OF_CLASSIFIERS},
-        _AROUND,
-        consistency.of_conformal,
+        {"estimator_": FITTED, **models, **_CLASSIFIER},
+        _META_ESTIMATOR,
+        consistency.check_conformal,
     )
     for name in ("ConformalRegressor", "ConformalClassifier"):
         yield Kind("crepes", name, _CREPES)
@@ -647,13 +649,13 @@ def _decisions() -> Iterator[Kind]:
         "Abstainer",
         {"estimator_": FITTED, "threshold_": threshold, "abstain_label_": label},
         {
-            **_AROUND,
-            **_OF_CLASSIFIERS,
+            **_META_ESTIMATOR,
+            **_CLASSIFIER,
             "coverage_": number(SHARE),
             "error_": RECORD,
             "kind": kind,
         },
-        consistency.of_abstainer,
+        consistency.check_abstainer,
     )
     fitted = {
         **_MODELS,
@@ -666,7 +668,7 @@ def _decisions() -> Iterator[Kind]:
         "DriftMonitor",
         fitted,
         {"kind": kind, "one_way_columns_": FLOATS, "random_state": SEED},
-        consistency.of_monitor,
+        consistency.check_monitor,
     )
 
 
@@ -675,7 +677,12 @@ def _searches() -> Iterator[Kind]:
     for name in ("BatchedGridSearchCV", "BatchedRandomizedSearchCV"):
         module = "skbayesnn.model_selection"
         yield Kind(
-            module, name, _SEARCH, _OF_SEARCH, consistency.of_search, derived=derived
+            module,
+            name,
+            _SEARCH,
+            _SEARCH_OPTIONAL,
+            consistency.check_search,
+            derived=derived,
         )
 
 
@@ -685,22 +692,27 @@ def _descriptions() -> Iterator[Kind]:
 
 
 def _transformers() -> Iterator[Kind]:
-    flag = FLAG
-    of_columns = list_of(EDGES)
-    edges = {"bin_edges_": of_columns, "n_bins_": integers()}
     yield Kind(
         "skbayesnn.preprocessing",
         "PiecewiseLinearEncoder",
-        edges | {"values_": of_columns, "n_features_in_": POSITIVE_COUNT},
-        {**_COLUMNS, **_OUTPUT, "keep_columns": flag, "sparse_output": flag},
-        consistency.of_encoder,
+        {
+            "bin_edges_": list_of(EDGES),
+            "n_bins_": integers(),
+            "values_": list_of(EDGES),
+            "n_features_in_": POSITIVE_COUNT,
+        },
+        {**_COLUMNS, **_OUTPUT, "keep_columns": FLAG, "sparse_output": FLAG},
+        consistency.check_encoder,
     )
 
 
-def _of_scikit_learn() -> Iterator[Kind]:
+def _scikit_learn() -> Iterator[Kind]:
     """Classes of scikit-learn whose attributes are arrays and call nothing."""
     yield Kind(
-        "sklearn.pipeline", "Pipeline", others=_OUTPUT, agrees=consistency.of_pipeline
+        "sklearn.pipeline",
+        "Pipeline",
+        others=_OUTPUT,
+        agrees=consistency.check_pipeline,
     )
     yield Kind("sklearn.frozen", "FrozenEstimator", others={"estimator": FITTED})
     yield Kind(
@@ -716,8 +728,10 @@ def _of_scikit_learn() -> Iterator[Kind]:
         others={**_COLUMNS, **_OUTPUT, **functions},
     )
     for name, fitted in _SCALERS.items():
-        others = {**_COLUMNS, **_OUTPUT, **_OF_SCALER}
-        yield Kind("sklearn.preprocessing", name, fitted, others, consistency.of_scaler)
+        others = {**_COLUMNS, **_OUTPUT, **_SCALER_OPTIONAL}
+        yield Kind(
+            "sklearn.preprocessing", name, fitted, others, consistency.check_scaler
+        )
     for name in _SPLITTERS:
         yield Kind("sklearn.model_selection", name, has_state=False)
 
@@ -733,7 +747,7 @@ KINDS: dict[str, Kind] = {
         _searches,
         _descriptions,
         _transformers,
-        _of_scikit_learn,
+        _scikit_learn,
     )
     for kind in kinds()
 }
