@@ -303,7 +303,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
         return label
 
     def _select_threshold(self, X, y, weights, held_out) -> dict:
-        """The largest threshold whose error on held-out rows meets the target."""
+        """Largest threshold whose error on held-out rows meets the target."""
         uncertainties, losses, row_weights = [], [], []
         for model, rows in held_out:
             X_test = safe_indexing(X, rows)

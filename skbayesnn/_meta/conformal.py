@@ -256,7 +256,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
             blocks = open_predictive(self.estimators_[0], one_row)
             result = not_below_zero(result, blocks)
         except TypeError:
-            pass  # The estimator has means and stds only: y cannot be a count.
+            pass  # Without a predictive distribution, y is not known to be a count.
         return result if np.ndim(coverage) else result[:, 0]
 
 

@@ -12,7 +12,7 @@ NUDGE = 1e-12
 
 
 def too_few(n_rows: int, coverage: float) -> bool:
-    """Whether there are too few calibration rows for a coverage, with a warning."""
+    """Whether the calibration rows are too few for a coverage; warns if so."""
     is_too_few = (coverage - NUDGE) * (n_rows + 1) > n_rows
     if is_too_few:
         warn(

@@ -11,7 +11,7 @@ from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._sklearn_compat import BaseEstimator
 
 # Attributes in which meta-estimators store fitted estimators. `estimator_` is last,
-# since that of ensembles is not fitted.
+# since ensembles have an `estimator_` that is not fitted.
 _FITTED = ("final_estimator_", "regressor_", "estimators_", "estimator_")
 # Parameters of meta-estimators.
 _PARAMETERS = ("estimator", "regressor", "final_estimator", "estimators")

@@ -145,7 +145,7 @@ def predict_interval(
     Raises
     ------
     TypeError
-        If ``method="cv+"``, and there is no stack inside, or an ensemble around it.
+        If ``method="cv+"`` and the model contains no stack, or an ensemble of stacks.
     """
     check_option("method", method, ("mixture", "cv+"))
     if method == "mixture" and not has_bounds_only(model):

@@ -20,8 +20,9 @@ def to_onnx(
     """Export the predictive distribution of a fitted model as an ONNX graph.
 
     Use it to predict without Python. The graph contains the weights of all posterior
-    draws as constants. Its outputs equal those of ``predict``, ``predict_quantile``,
-    ``predict_proba`` and ``predict_uncertainty``, up to rounding in float32.
+    draws as constants. Its outputs equal the results of ``predict``,
+    ``predict_quantile``, ``predict_proba`` and ``predict_uncertainty``, up to rounding
+    in float32.
 
     Parameters
     ----------
@@ -36,8 +37,8 @@ def to_onnx(
         mixture).
     initial_types : list of (name, type), default=None
         Inputs as for :func:`skl2onnx.convert_sklearn`. Give them if columns have
-        several types, or if columns are far from zero, which float32 rounds (there is
-        a warning): ``[("X", DoubleTensorType([None, n_features]))]``. None is one
+        several types, or if columns are far from zero, which float32 rounds (with a
+        warning): ``[("X", DoubleTensorType([None, n_features]))]``. None is one
         float32 input ``X`` of shape (n_samples, n_features).
 
     Returns
@@ -105,7 +106,7 @@ def _inputs(graph: Graph, model, initial_types) -> Rows:
 def _add_regression_outputs(
     graph: Graph, distribution: Regression, levels: list[float]
 ) -> None:
-    """Add the outputs ``mean``, ``std`` and, if there are levels, ``quantiles``."""
+    """Add the outputs ``mean``, ``std`` and, for any levels, ``quantiles``."""
     if levels and not distribution.is_normal:
         names = ", ".join(map(repr, sorted(distribution.likelihoods)))
         raise TypeError(

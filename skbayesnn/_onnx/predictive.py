@@ -238,7 +238,7 @@ def _linear_model(
 
 
 def _single_input(rows: Rows) -> Tensor:
-    """The single tensor with all columns, which a network takes."""
+    """Return the single tensor with all columns, which a network needs."""
     if len(rows.inputs) > 1:
         raise TypeError(
             "`initial_types` must have one input, unless a step of a Pipeline joins "

@@ -19,7 +19,7 @@ _TOLERANCE = 1e-6
 
 
 def mixture_quantiles(mixture: Moments, levels) -> Tensor:
-    """Quantiles, (levels, rows, targets), as ``_distributions.mixture_quantile``.
+    """Quantiles, (levels, rows, targets); compare ``_distributions.quantiles``.
 
     Levels above one half are computed from the upper tail, where the complement of the
     distribution function has more digits.

@@ -235,7 +235,7 @@ def check_scaler(model) -> None:
 
 
 def check_quantile_map(model) -> None:
-    """Check that there are as many levels as shares, both from 0 to 1."""
+    """Check that levels and shares have the same length, and range from 0 to 1."""
     agree("knots", len(model.level), len(model.share))
     for values in (model.level, model.share):
         agree("the first and last knot", [0.0, 1.0], values[[0, -1]].tolist())

@@ -1,4 +1,4 @@
-"""The file format: a zip archive of a document and its arrays, with checksums.
+"""File format: a zip archive of a document and its arrays, with checksums.
 
 The archive is not compressed. It contains ``model.json``, its checksum in the format of
 ``sha256sum``, and members named by their SHA-256: arrays in NumPy's format (``.npy``)

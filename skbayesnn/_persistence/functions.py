@@ -140,8 +140,8 @@ def load(file: File, trusted: Trusted = None) -> Any:
     -------
     model : fitted estimator
         Parameters and fitted attributes are the same. On the same machine predictions
-        are equal bit by bit. A model fitted on a GPU predicts on the CPU if there is
-        no GPU.
+        are equal bit by bit. A model fitted on a GPU predicts on the CPU of a machine
+        without GPU.
 
     Raises
     ------
@@ -235,7 +235,7 @@ def trusted_types() -> list[str]:
 
     Parameters
     ----------
-    There are none.
+    No parameters.
 
     Returns
     -------

@@ -144,7 +144,7 @@ def _suffix(values: Values) -> str:
     return f", {values.what}" if values.what else ""
 
 
-# ---- rules made of others
+# ---- rules that combine rules
 
 
 def none_or(rule: Rule) -> Rule:
@@ -195,7 +195,7 @@ def one_or_each(values: Values) -> Rule:
             return isinstance(value, str)
         return value is None or bool(values.allowed(array).all())
 
-    return Rule(f"a string, or floats{_suffix(values)}", holds)
+    return Rule(f"a string, or numeric values{_suffix(values)}", holds)
 
 
 def of_type(kind: type) -> Rule:
@@ -330,7 +330,7 @@ class Kind:
 
     @cached_property
     def type(self) -> Any:
-        """The class; only modules in the table of this file are imported."""
+        """The class; imports only modules in the table of this file."""
         return getattr(imported(self.module), self.class_name)
 
     @property

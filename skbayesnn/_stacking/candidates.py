@@ -88,7 +88,7 @@ class CandidateSpec(NamedTuple):
     ----------
     name : str
     estimator : estimator
-        One of this package, or a pipeline that ends in one.
+        One of this package, or a pipeline with one as its last step.
     grid : dict, or list of dict
         Argument of ``ParameterGrid``.
     """
@@ -99,7 +99,7 @@ class CandidateSpec(NamedTuple):
 
 
 def given_pool(estimators, seed: int) -> list[CandidateSpec]:
-    """The user's pool, validated.
+    """Validate the pool of a user.
 
     seed : random state of networks without one
 
@@ -134,9 +134,9 @@ def default_pool(
 ) -> list[CandidateSpec]:
     """Networks on the columns and on encoded columns, and linear models.
 
-    With at least as many columns as rows there are fewer networks. Linear models with a
-    penalty predict such tables as well or better, unless the function is far from
-    linear in a few directions.
+    With at least as many columns as rows the pool has fewer networks. Linear models
+    with a penalty predict such tables as well or better, unless the function is far
+    from linear in a few directions.
 
     X : {array, sparse matrix} of shape (rows, columns), validated
     sample_weight : ndarray of shape (rows,)
@@ -301,7 +301,7 @@ class Candidate:
 
 
 def model_of(estimator) -> BayesianNetwork | ShrunkLinearModel:
-    """The network or linear model of a candidate's estimator."""
+    """Network or linear model of a candidate's estimator."""
     if isinstance(estimator, ShrunkLinearModel):
         return estimator
     return network_of(estimator)
@@ -343,8 +343,7 @@ def check_same_kind(candidates: Sequence[Candidate], *, of_classes: bool) -> Non
     Raises
     ------
     TypeError
-        If there are regressors among classifiers, classifiers among regressors, or
-        several kinds of observation noise.
+        If regressors and classifiers, or several kinds of observation noise, are mixed.
     """
     kinds: dict[type, str] = {}
     for candidate in candidates:

@@ -43,7 +43,8 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         many columns.
 
         A list contains (name, estimator) or (name, estimator, grid of its parameters).
-        Each estimator is one of this package, or a ``Pipeline`` that ends in one.
+        Each estimator is one of this package, or a ``Pipeline`` with one as its last
+        step.
     cv : int, cross-validation generator or iterable, default=None
         Folds, stratified. Give ``TimeSeriesSplit`` if the rows are ordered in time:
         with shuffled folds ``summary_`` does not measure the error on future rows.

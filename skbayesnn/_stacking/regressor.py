@@ -61,8 +61,8 @@ class BayesianStackingRegressor(
         many columns.
 
         A list contains (name, estimator) or (name, estimator, grid of its parameters).
-        Each estimator is one of this package, or a ``Pipeline`` that ends in one. All
-        must have the same kind of observation noise.
+        Each estimator is one of this package, or a ``Pipeline`` with one as its last
+        step. All must have the same kind of observation noise.
     cv : int, cross-validation generator or iterable, default=None
         Folds. Give ``TimeSeriesSplit`` if the rows are ordered in time: with shuffled
         folds ``summary_`` does not measure the error on future rows. None is five
@@ -271,7 +271,7 @@ class BayesianStackingRegressor(
         kind : {"equal_tailed", "highest_density"}, default="equal_tailed"
             Interval with equal probability below and above, or the shortest one.
         method : {"mixture", "cv+"}, default="mixture"
-            Leave the default unless there are only a few dozen rows.
+            Leave the default unless the training set has only a few dozen rows.
 
             ``"mixture"`` takes quantiles of the predictive distribution. ``"cv+"``
             takes out-of-fold residuals in units of the predictive standard deviation,

@@ -141,7 +141,7 @@ BOUND = 1.0
 
 @dataclass(frozen=True)
 class Stacked:
-    """The weighted mixture of the candidates, out of fold.
+    """Weighted mixture of the candidates, out of fold.
 
     Parameters
     ----------
