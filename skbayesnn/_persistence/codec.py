@@ -48,8 +48,8 @@ def encoded(model) -> tuple[Any, dict[str, bytes]]:
 def _cannot_save(what: str, place: str) -> ValueError:
     return ValueError(
         "a file can contain numeric values, strings, arrays, estimators and functions "
-        f"with a name in a module; got {what} in {place}. Remove it, or store the model "
-        "with joblib in a file that nobody else can write."
+        f"with a name in a module; got {what} in {place}. Remove it, or store the "
+        "model with joblib in a file that nobody else can write."
     )
 
 
