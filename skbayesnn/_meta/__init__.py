@@ -1,1 +1,1 @@
-"""The predictive through, and corrected by, meta-estimators."""
+"""Predictive distributions inside of, and corrected by, meta-estimators."""

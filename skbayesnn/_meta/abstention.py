@@ -1,4 +1,4 @@
-"""Predictions where the model is sure enough, and none where it is not."""
+"""Selective prediction: abstain on uncertain rows."""
 
 from typing import Any, Self
 
@@ -23,50 +23,51 @@ from skbayesnn.metrics._validation import drop_zero_weights
 
 
 class Abstainer(BaseHeldOutMetaEstimator):
-    """Predicts the rows of which the model is sure, and abstains on the others.
+    """Classifier or regressor that abstains on uncertain rows.
 
-    A row is accepted where its uncertainty is at most a threshold: one that is given,
-    or the largest with which the error among the accepted rows stays below a target,
-    found by cross-validation [1]_ [2]_.
+    Use it if a wrong prediction costs more than none. A row is accepted if its
+    uncertainty is at most a threshold. Give the threshold, or the error that is
+    acceptable among the accepted rows: then cross-validation selects the largest
+    threshold that keeps it [1]_ [2]_, at the cost of a fit per fold.
 
     Parameters
     ----------
     estimator : estimator
         A classifier or regressor of this package, or a meta-estimator around one (see
-        :mod:`skbayesnn`). In a ``FrozenEstimator`` it is taken as fitted, and all rows
-        given to ``fit`` choose the threshold: it must not have seen them.
+        :mod:`skbayesnn`). A ``FrozenEstimator`` is not fitted again: all rows of
+        ``fit`` select the threshold, and the model must not have been fitted to them.
     kind : str, default=None
-        The uncertainty, as in ``predict_uncertainty``; None is ``"entropy"`` for
+        Measure of uncertainty, as in ``predict_uncertainty``. None is ``"entropy"`` for
         classifiers and ``"total"`` for regressors.
     threshold : float, default=None
-        Largest uncertainty that is accepted: nats or shares, or y's units.
+        Largest accepted uncertainty, in nats or as a share, or in y's units. Give
+        either ``threshold`` or ``target_error``.
     target_error : float, default=None
-        Error wanted among the accepted rows: share of wrong labels, or root mean
-        squared error in y's units. Exactly one of ``threshold`` and ``target_error``
-        is given.
+        Largest error among the accepted rows: share of wrong labels, or root mean
+        squared error in y's units.
     abstain_label : label, default="auto"
-        What ``predict`` says of refused rows. ``"auto"`` is NaN for regressors, -1 for
-        classifiers with numbers as labels and ``"abstain"`` with strings.
+        Prediction for rejected rows. ``"auto"`` is NaN for regressors, -1 for
+        classifiers with numeric labels and ``"abstain"`` for string labels.
     cv : int, cross-validation generator or iterable, default=None
-        Folds on which the threshold is found; None is five.
+        Folds that select the threshold. None is five folds.
     n_jobs : int, default=None
-        Folds fitted side by side, as in scikit-learn.
+        Number of folds fitted in parallel, as in scikit-learn.
 
     Attributes
     ----------
     estimator_ : estimator
         Fitted to all rows.
     threshold_ : float
-        Minus infinity, with a warning, where no threshold meets the target.
+        Minus infinity, with a warning, if no threshold meets ``target_error``.
     coverage_, error_ : float
-        Share of the held-out rows accepted, and the error among them. Only with
-        ``target_error``; since the threshold was chosen on these rows, the error is
-        slightly optimistic: :meth:`report` on other rows is not.
+        Share of accepted held-out rows, and the error among them. They exist only with
+        ``target_error``. The error is slightly optimistic, since the threshold was
+        selected on the same rows; use :meth:`report` on other rows.
     classes_ : ndarray of shape (n_classes,)
-        Of a classifier; without the label of abstention.
+        Classes of a classifier, without the label of abstention.
     abstain_label_ : label
     n_features_in_, feature_names_in_
-        As the estimator inside has them.
+        As in the fitted estimator, if it has them.
 
     References
     ----------
@@ -120,43 +121,46 @@ class Abstainer(BaseHeldOutMetaEstimator):
         sample_weight: ArrayLike | None = None,
         **fit_params: Any,
     ) -> Self:
-        """Fit the estimator, and find the threshold on held-out rows.
+        """Fit the estimator, and select the threshold on held-out rows.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
-            For the estimator, and for the error and the share of accepted rows.
+            Weights for the estimator, for the error and for the share of accepted rows.
         **fit_params : dict
-            For the estimator's ``fit``; ``groups`` for a ``cv`` of groups. With
-            metadata routing what the estimator and the splitter ask for.
+            Parameters of the estimator's ``fit``, and ``groups`` for a ``cv`` of
+            groups. With metadata routing the parameters that the estimator and the
+            splitter request.
 
         Returns
         -------
         self : object
         """
         self._check_parameters()
-        given = if_ordered(y)
+        ordered_y = if_ordered(y)
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
         y = one_target(
             y,
-            "A row of several targets has as many uncertainties: fit one Abstainer "
-            "per target.",
+            "Several targets have an uncertainty each: fit one Abstainer per target.",
         )
         label = self._checked_label(y)
-        to_fit = y if given is None else given
-        found: dict[str, Any] = {"threshold_": self.threshold}
+        to_fit = y if ordered_y is None else ordered_y
+        attributes: dict[str, Any] = {"threshold_": self.threshold}
         if self.target_error is not None:
-            found = self._search(X, y, weights, self._cross_fit(X, to_fit, routed))
+            held_out = self._cross_fit(X, to_fit, routed)
+            attributes = self._select_threshold(X, y, weights, held_out)
         model = clone(self.estimator).fit(X, to_fit, **routed.estimator.fit)
         if is_classifier(model):
-            found["classes_"] = model.classes_
-        return self._become(model, estimator_=model, abstain_label_=label, **found)
+            attributes["classes_"] = model.classes_
+        return self._set_fitted(
+            model, estimator_=model, abstain_label_=label, **attributes
+        )
 
     @on_snapshot
     def accepts(self, X: MatrixLike) -> Array:
-        """Whether the model is sure enough of each row.
+        """Return whether the uncertainty of each row is at most the threshold.
 
         Returns
         -------
@@ -166,7 +170,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
 
     @on_snapshot
     def predict(self, X: MatrixLike) -> Array:
-        """Predictions of the accepted rows, ``abstain_label_`` for the others.
+        """Predict the accepted rows; return ``abstain_label_`` for the others.
 
         Parameters
         ----------
@@ -188,14 +192,14 @@ class Abstainer(BaseHeldOutMetaEstimator):
         kind: Any = None,
         as_frame: bool = False,
     ) -> Any:
-        """Uncertainty of the estimator inside; by default the one that decides."""
+        """Uncertainty of the fitted estimator, by default of the ``kind`` it uses."""
         check_is_fitted(self)
         kind = self.kind if kind is None else kind
         return functions.predict_uncertainty(self.estimator_, X, kind, as_frame)
 
     @available_if(lambda self: hasattr(self.estimator, "predict_proba"))
     def predict_proba(self, X: MatrixLike) -> Array:
-        """Class probabilities of all rows, refused ones too."""
+        """Class probabilities of all rows, including rejected rows."""
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
@@ -203,7 +207,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
     def report(
         self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> dict[str, float]:
-        """Share of the rows accepted, and the error among them.
+        """Compute the share of accepted rows, and the error among them.
 
         Parameters
         ----------
@@ -214,9 +218,9 @@ class Abstainer(BaseHeldOutMetaEstimator):
         Returns
         -------
         report : dict
-            ``"coverage"`` in [0, 1]; ``"error"``, the share of wrong labels or the
-            root mean squared error in y's units, NaN where no row is accepted;
-            ``"n_accepted"``.
+            ``"coverage"``, the share of accepted rows; ``"error"``, the share of wrong
+            labels or the root mean squared error in y's units, NaN if no row is
+            accepted; ``"n_accepted"``.
         """
         accepted, y, weights = self._accepted(X, y, sample_weight)
         losses = self._losses(self.estimator_, X, y)[accepted]
@@ -232,9 +236,9 @@ class Abstainer(BaseHeldOutMetaEstimator):
     def score(
         self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Accuracy or R^2 among the accepted rows; NaN where there are none.
+        """Accuracy or R^2 among the accepted rows; NaN if no row is accepted.
 
-        Mind the share of rows accepted, which :meth:`report` tells.
+        Compare models at the same share of accepted rows; see :meth:`report`.
         """
         accepted, y, weights = self._accepted(X, y, sample_weight)
         if not weights[accepted].any():
@@ -244,15 +248,15 @@ class Abstainer(BaseHeldOutMetaEstimator):
         return score(y[accepted], predicted, sample_weight=weights[accepted])
 
     def _accepted(self, X, y, sample_weight) -> tuple[Array, Array, Array]:
-        """Whether each row is accepted, y and the weights, (rows,), checked."""
+        """Whether each row is accepted, and the validated y and weights, (rows,)."""
         accepted = self.accepts(X)
-        y = one_target(self._checked_target(y), "An Abstainer has one.")
+        y = one_target(self._checked_target(y), "An Abstainer has one target.")
         check_consistent_length(X, y)
         if is_classifier(self) and not np.isin(y, self.classes_).any():
             check_known(y, self.classes_)
         if sample_weight is None:
             return accepted, y, np.ones(len(y))
-        drop_zero_weights(sample_weight, y)  # refuses what are no weights
+        drop_zero_weights(sample_weight, y)  # raises for invalid weights
         return accepted, y, np.asarray(sample_weight, dtype=np.float64)
 
     def _check_parameters(self):
@@ -267,7 +271,9 @@ class Abstainer(BaseHeldOutMetaEstimator):
                 f"threshold={self.threshold!r} and target_error={self.target_error!r}."
             )
         if self.kind is not None and not isinstance(self.kind, str):
-            raise TypeError(f"`kind` must be one measure's name; got {self.kind!r}.")
+            raise TypeError(
+                f"`kind` must be the name of one measure; got {self.kind!r}."
+            )
         classifies = is_classifier(self.estimator)
         kinds = CLASSIFICATION_KINDS if classifies else REGRESSION_KINDS
         if self.kind is not None:
@@ -278,7 +284,7 @@ class Abstainer(BaseHeldOutMetaEstimator):
             check_number("threshold", self.threshold)
 
     def _checked_label(self, y):
-        """The label of abstention, which must not be one of y's."""
+        """Label of abstention, which must not be a label of y."""
         if not is_classifier(self.estimator):
             return np.nan if self.abstain_label == "auto" else self.abstain_label
         label, strings = self.abstain_label, y.dtype.kind in "OUS"
@@ -287,37 +293,39 @@ class Abstainer(BaseHeldOutMetaEstimator):
         if isinstance(label, str) != strings:
             raise TypeError(
                 f"`abstain_label` must be {'a string' if strings else 'a number'}, as "
-                f"y's labels are; got {label!r}."
+                f"the labels of y are; got {label!r}."
             )
         if (y == label).any():
             raise ValueError(
-                f"`abstain_label` must not be one of y's labels; got {label!r}. Give "
-                "another one."
+                f"`abstain_label` must not be a label of y; got {label!r}. Give "
+                "another label."
             )
         return label
 
-    def _search(self, X, y, weights, held_out) -> dict:
-        """The largest threshold whose error on held-out rows is within the target."""
-        uncertainty, losses, kept = [], [], []
+    def _select_threshold(self, X, y, weights, held_out) -> dict:
+        """Largest threshold whose error on held-out rows meets the target."""
+        uncertainties, losses, row_weights = [], [], []
         for model, rows in held_out:
-            inputs = safe_indexing(X, rows)
-            uncertainty.append(functions.predict_uncertainty(model, inputs, self.kind))
-            losses.append(self._losses(model, inputs, y[rows]))
-            kept.append(weights[rows])
+            X_test = safe_indexing(X, rows)
+            uncertainties.append(
+                functions.predict_uncertainty(model, X_test, self.kind)
+            )
+            losses.append(self._losses(model, X_test, y[rows]))
+            row_weights.append(weights[rows])
         coverage, risk, threshold = risk_coverage_curve(
-            *(np.concatenate(parts) for parts in (losses, uncertainty, kept))
+            *(np.concatenate(parts) for parts in (losses, uncertainties, row_weights))
         )
         error = np.array([self._error(value) for value in risk])
-        within = np.flatnonzero(error <= self.target_error)
-        if len(within) == 0:
+        acceptable = np.flatnonzero(error <= self.target_error)
+        if len(acceptable) == 0:
             warn(
                 f"No threshold keeps the error among the accepted rows at or below "
                 f"{self.target_error:g}; the smallest on held-out rows is "
                 f"{error.min():.3g}, with {coverage[error.argmin()]:.1%} of the rows. "
-                "All rows are refused. Give a larger `target_error`.",
+                "All rows are rejected. Give a larger `target_error`.",
             )
             return {"threshold_": -np.inf, "coverage_": 0.0, "error_": np.nan}
-        last = within[-1]
+        last = acceptable[-1]
         return {
             "threshold_": float(threshold[last]),
             "coverage_": float(coverage[last]),
@@ -325,14 +333,14 @@ class Abstainer(BaseHeldOutMetaEstimator):
         }
 
     def _losses(self, model, X, y):
-        """0 or 1 per label, squared error per number."""
+        """Loss of each row: 0 or 1 for labels, squared error for regression."""
         predicted = model.predict(X)
         if is_classifier(self.estimator):
             return (predicted != y).astype(float)
         return np.square(predicted - y)
 
     def _error(self, risk) -> float:
-        """Mean loss in the units of ``target_error``."""
+        """Convert a mean loss to the units of ``target_error``."""
         return float(risk if is_classifier(self.estimator) else np.sqrt(risk))
 
     def __sklearn_tags__(self):

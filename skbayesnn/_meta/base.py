@@ -1,7 +1,4 @@
-"""Fits on some rows, for what has to be learned from the others.
-
-The base of the meta-estimators that calibrate on rows their model has not seen.
-"""
+"""Base of the meta-estimators that calibrate a model on held-out rows."""
 
 from inspect import signature
 from numbers import Integral
@@ -35,15 +32,15 @@ from skbayesnn._sklearn_compat import (
 from skbayesnn._validation import random_source
 
 _SPLIT_AT_RANDOM = (
-    "cannot be kept together where the rows are split at random. Split them by "
-    "sklearn.model_selection.GroupShuffleSplit, fit a model to one part, and calibrate "
-    "FrozenEstimator(model) on the other; or, for a regressor, take method='cv+' and "
-    "cv=GroupKFold()."
+    "cannot be kept together by a random split. Split the rows with "
+    "sklearn.model_selection.GroupShuffleSplit, fit a model to the training part, and "
+    "calibrate FrozenEstimator(model) on the rest; or, for a regressor, use "
+    "method='cv+' and cv=GroupKFold()."
 )
 
 
 class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
-    """A meta-estimator with the parameter ``estimator``, and perhaps these."""
+    """Base class; subclasses have ``estimator`` and some of the parameters below."""
 
     estimator: Any
     cv: Any = None
@@ -52,7 +49,7 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
     random_state: Any = None
 
     def _prepared(self, X, y, sample_weight, fit_params):
-        """Indexable X and y, weights (rows,), and what goes to whose method."""
+        """Validated X, y and weights, (rows,), and the routed fit parameters."""
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is "
@@ -70,45 +67,48 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         weights = check_sample_weight(
             sample_weight, X, dtype=np.float64, ensure_non_negative=True
         )
-        # Also of rows that only calibrate, which no estimator's `fit` looks at.
+        # Validate here, since no estimator's `fit` validates the calibration rows.
         y = self._checked_target(y)
         check_consistent_length(X, y)
         return X, y, weights, routed
 
     def _without_routing(self, fit_params) -> Bunch:
-        """Groups go to a splitter that was given, all else to the estimator's fit."""
+        """Pass groups to the splitter, and other parameters to the estimator's fit."""
         to_fit = {name: v for name, v in fit_params.items() if v is not None}
         to_split = {}
-        own_folds = self.cv is None or isinstance(self.cv, Integral)
-        if "groups" in to_fit and not own_folds:
+        default_folds = self.cv is None or isinstance(self.cv, Integral)
+        if "groups" in to_fit and not default_folds:
             to_split["groups"] = to_fit.pop("groups")
         for name in to_fit:
             self._check_takes(name)
         return Bunch(estimator=Bunch(fit=to_fit), splitter=Bunch(split=to_split))
 
     def _checked_target(self, y) -> np.ndarray:
-        """Numbers, finite, or labels, none of them missing."""
+        """Return y as finite values, or as labels without missing values."""
         if is_classifier(self.estimator):
             y = np.asarray(y)
             return check_labels(y) if y.ndim == 1 else y
         return check_numbers(self, y)
 
     def _check_takes(self, name: str) -> None:
-        """Refuse a fit parameter that the estimator's fit does not take."""
-        taken = signature(self.estimator.fit).parameters.values()
-        by_name = any(parameter.name == name for parameter in taken)
-        # A search, for one, hands on whatever it gets; a Pipeline by names of steps.
-        handed_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken)
+        """Raise if the estimator's fit does not take a parameter."""
+        parameters = signature(self.estimator.fit).parameters.values()
+        is_named = any(parameter.name == name for parameter in parameters)
+        # A search passes any parameter to its estimator. A Pipeline needs the prefix of
+        # a step.
+        is_passed = any(
+            parameter.kind is parameter.VAR_KEYWORD for parameter in parameters
+        )
         if isinstance(self.estimator, Pipeline):
-            handed_on = "__" in name
-        if by_name or handed_on:
+            is_passed = "__" in name
+        if is_named or is_passed:
             return
         if name == "groups":
             raise ValueError(f"`groups` {self._way_out_of_groups()}")
         way_out = (
-            " In a Pipeline it reaches the last step by metadata routing: "
+            " A Pipeline passes it to its last step by metadata routing: use "
             "sklearn.set_config(enable_metadata_routing=True) and "
-            f"set_fit_request({name}=True) on that step."
+            f"set_fit_request({name}=True) of that step."
         )
         raise TypeError(
             f"`fit` of {type(self.estimator).__name__} takes no `{name}`."
@@ -120,20 +120,20 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         if "cv" in self.get_params(deep=False) and not splits:
             return (
                 f"need a `cv` that keeps them together; got cv={self.cv!r}. Give "
-                "sklearn.model_selection.GroupKFold(), or another one of groups."
+                "sklearn.model_selection.GroupKFold(), or another splitter of groups."
             )
         return _SPLIT_AT_RANDOM
 
     def _cross_fit(self, X, y, routed) -> list[tuple]:
-        """A model fitted without each fold, and the rows of the fold."""
+        """Fit a model without each fold; return (model, held-out rows) per fold."""
         of_classes = is_classifier(self.estimator)
         folds = held_out_folds(
             self.cv, X, y, of_classes=of_classes, **routed.splitter.split
         )
         if not folds or any(len(test) == 0 for _, test in folds):
             raise ValueError(
-                "`cv` must give folds that hold out some rows each; got "
-                f"{len(folds)} folds, of {[len(test) for _, test in folds]} rows."
+                "`cv` must hold out some rows in each fold; got "
+                f"{len(folds)} folds with {[len(test) for _, test in folds]} rows."
             )
         models = cross_fitted(
             self.estimator, X, y, folds, routed.estimator.fit, self.n_jobs
@@ -141,33 +141,36 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
         return [(model, test) for model, (_, test) in zip(models, folds, strict=True)]
 
     def _split_fit(self, X, y, routed) -> tuple:
-        """A model fitted to some rows, and the others; all, where it is frozen."""
+        """Fit a model to a part of the rows; return it and the other rows.
+
+        A frozen estimator is not fitted, and all rows are returned.
+        """
         if routed.splitter.split.get("groups") is not None:
             raise ValueError(f"`groups` {_SPLIT_AT_RANDOM}")
         rows = np.arange(len(y))
         if isinstance(self.estimator, FrozenEstimator):
             return self.estimator, rows
-        # Not stratified: rows chosen by their class are not exchangeable with new ones.
-        train, rest = train_test_split(
+        # Do not stratify: rows selected by class are not exchangeable with new rows.
+        train, test = train_test_split(
             rows,
             test_size=self.calibration_size,
             random_state=random_source(self.random_state),
         )
-        return fitted_to(self.estimator, X, y, train, routed.estimator.fit), rest
+        return fitted_to(self.estimator, X, y, train, routed.estimator.fit), test
 
-    def _become(self, model, **fitted):
-        """Take fitted attributes, and what ``model`` knows of its columns.
+    def _set_fitted(self, model, **attributes):
+        """Replace all fitted attributes, and copy the description of X from ``model``.
 
-        Those of an earlier fit go; nothing is changed before all is known.
+        Called at the end of ``fit``, so that a failed fit changes nothing.
         """
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(model, name):
-                fitted[name] = getattr(model, name)
-        replace_fitted(self, fitted)
+                attributes[name] = getattr(model, name)
+        replace_fitted(self, attributes)
         return self
 
     def get_metadata_routing(self) -> Any:
-        """Which metadata goes where: to the estimator's fit, and to the splitter."""
+        """Return the routing of metadata to the estimator's fit and to the splitter."""
         return (
             MetadataRouter(owner=type(self).__name__)
             .add_self_request(self)
@@ -192,7 +195,7 @@ class BaseHeldOutMetaEstimator(MetaEstimatorMixin, BaseEstimator):
 
 
 def one_target(y, way_out: str) -> np.ndarray:
-    """y as (rows,); a column is taken with scikit-learn's warning."""
+    """Return y as (rows,); a single column raises scikit-learn's warning."""
     if y.ndim == 2 and y.shape[1] == 1:
         return column_or_1d(y, warn=True)
     if y.ndim != 1:

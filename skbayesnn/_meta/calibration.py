@@ -1,4 +1,4 @@
-"""A regressor's predictive, corrected on rows that its networks have not seen."""
+"""Recalibration of a regressor's predictive distribution on held-out rows."""
 
 from dataclasses import replace
 from typing import Any, Literal, Self, overload
@@ -22,48 +22,52 @@ from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._validation import check_one_of_std_and_cov
 
-# More held-out rows than this add nothing: the scale is within 0.5 % of its value.
+# Most held-out rows for the correction: they determine the scale within 0.5 %.
 MOST_ROWS = 20_000
 
 
 class CalibratedUncertaintyRegressor(
     RegressionPredictiveMixin, RegressorMixin, BaseHeldOutMetaEstimator
 ):
-    """Recalibrates the predictive of a regressor by cross-validation.
+    """Recalibrate the predictive distribution of a regressor by cross-validation.
 
-    As :class:`sklearn.calibration.CalibratedClassifierCV` does with
-    ``ensemble=False``: clones are fitted without each fold, the correction is learned
-    from what they say of the fold's rows, and one model fitted to all rows is
-    corrected by it. Point predictions stay as they are. (Classifiers:
-    ``CalibratedClassifierCV`` itself, with ``method="temperature"``.)
+    Use it if intervals are too narrow or too wide. As
+    :class:`sklearn.calibration.CalibratedClassifierCV` with ``ensemble=False``, it fits
+    a clone without each fold, estimates a correction on the held-out rows, and applies
+    it to a model fitted to all rows. This costs one more fit per fold. Point
+    predictions do not change. For classifiers use ``CalibratedClassifierCV`` with
+    ``method="temperature"``.
 
     Parameters
     ----------
     estimator : estimator
         A regressor of this package, or a meta-estimator around one (see
-        :mod:`skbayesnn`). In a ``FrozenEstimator`` it is taken as fitted, and
-        all rows given to ``fit`` calibrate.
+        :mod:`skbayesnn`). A ``FrozenEstimator`` is not fitted again: all rows of
+        ``fit`` calibrate, and the model must not have been fitted to them.
     method : {"scale", "isotonic"}, default="scale"
-        ``"scale"`` multiplies the spread of draws and noise about the mean by one
-        factor per target, which maximises the log predictive density [1]_.
-        ``"isotonic"`` scales likewise, then maps the levels of the predictive to the
-        shares of y found below them [2]_: it mends the shape as well, and asks for
-        more rows (some hundreds). (Without scaling, the levels of a predictive that is
-        much too narrow are all near 0 or 1, where a map of levels says little.)
+        Leave the default unless the shape of the distribution is wrong, too.
+
+        ``"scale"`` multiplies the spread of draws and observation noise about the mean
+        by one factor per target, which maximises the log predictive density [1]_.
+        ``"isotonic"`` scales likewise, then maps the levels of the predictive
+        distribution to the observed shares of y below them [2]_. It corrects the shape,
+        and requires some hundred rows. (It scales first, since the levels of a much too
+        narrow distribution are all near 0 or 1, where such a map is inaccurate.)
     cv : int, cross-validation generator or iterable, default=None
-        Folds; None is five.
+        Folds. None is five folds.
     n_jobs : int, default=None
-        Folds fitted side by side, as in scikit-learn.
+        Number of folds fitted in parallel, as in scikit-learn.
 
     Attributes
     ----------
     estimator_ : estimator
         Fitted to all rows.
     scale_ : float or ndarray of shape (n_targets,)
+        Factor of the spread.
     quantile_maps_ : list of QuantileMap
         Only with ``method="isotonic"``; one per target.
     n_features_in_, feature_names_in_
-        As the estimator inside has them.
+        As in the fitted estimator, if it has them.
 
     References
     ----------
@@ -102,17 +106,18 @@ class CalibratedUncertaintyRegressor(
         sample_weight: ArrayLike | None = None,
         **fit_params: Any,
     ) -> Self:
-        """Fit the estimator, and learn the correction from held-out rows.
+        """Fit the estimator, and estimate the correction on held-out rows.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
         sample_weight : array-like of shape (n_samples,), default=None
-            For the estimator and for the correction.
+            Weights for the estimator and for the correction.
         **fit_params : dict
-            For the estimator's ``fit``; ``groups`` for a ``cv`` of groups. With
-            metadata routing what the estimator and the splitter ask for.
+            Parameters of the estimator's ``fit``, and ``groups`` for a ``cv`` of
+            groups. With metadata routing the parameters that the estimator and the
+            splitter request.
 
         Returns
         -------
@@ -125,7 +130,7 @@ class CalibratedUncertaintyRegressor(
         if is_classifier(self.estimator):
             raise TypeError(
                 "CalibratedUncertaintyRegressor needs a regressor; got "
-                f"{type(self.estimator).__name__}. For classifiers there is "
+                f"{type(self.estimator).__name__}. For classifiers use "
                 "sklearn.calibration.CalibratedClassifierCV(method='temperature')."
             )
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
@@ -134,16 +139,18 @@ class CalibratedUncertaintyRegressor(
             for model, rows in self._cross_fit(X, y, routed)
             if weights[rows].any()
         ]
-        every = -(-sum(len(rows) for _, rows in held_out) // MOST_ROWS)
-        held_out = [(model, rows[::every]) for model, rows in held_out]
-        learned_from = np.concatenate([rows for _, rows in held_out])
-        predicted, weights = list(_predicted(held_out, X, y)), weights[learned_from]
+        step = -(-sum(len(rows) for _, rows in held_out) // MOST_ROWS)
+        held_out = [(model, rows[::step]) for model, rows in held_out]
+        predicted = list(_predicted(held_out, X, y))
+        weights = weights[np.concatenate([rows for _, rows in held_out])]
         scale = _scales(predicted, weights)
-        found: dict[str, Any] = {"scale_": scale if np.ndim(y) == 2 else scale.item()}
+        correction: dict[str, Any] = {
+            "scale_": scale if np.ndim(y) == 2 else scale.item()
+        }
         if self.method == "isotonic":
-            found["quantile_maps_"] = _quantile_maps(predicted, scale, weights)
+            correction["quantile_maps_"] = _quantile_maps(predicted, scale, weights)
         model = clone(self.estimator).fit(X, y, **routed.estimator.fit)
-        return self._become(model, estimator_=model, **found)
+        return self._set_fitted(model, estimator_=model, **correction)
 
     @overload
     def predict(
@@ -173,14 +180,14 @@ class CalibratedUncertaintyRegressor(
     ) -> Array | tuple[Array, Array]: ...
     @on_snapshot
     def predict(self, X, return_std=False, return_cov=False):
-        """Prediction of the estimator, and the recalibrated total std.
+        """Predict with the fitted estimator; return the recalibrated total std.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         return_std : bool, default=False
         return_cov : bool, default=False
-            Whether to return the covariance of the targets, of every row by itself;
+            Whether to return the covariance of the targets, separately for each row;
             not with ``return_std``.
 
         Returns
@@ -196,7 +203,7 @@ class CalibratedUncertaintyRegressor(
             check_one_of_std_and_cov(return_std)
         if not (return_std or return_cov):
             return self.estimator_.predict(X)
-        if self._scales_moments:  # of one look at the draws
+        if self._scales_moments:  # computes the draws only once
             mean, spread = self.estimator_.predict(
                 X, return_std=return_std, return_cov=return_cov
             )
@@ -231,25 +238,25 @@ class CalibratedUncertaintyRegressor(
 
     @property
     def _scales_moments(self):
-        """Whether the estimator's own mean stays, and its spread is multiplied."""
+        """Whether the correction multiplies the estimator's own standard deviation."""
         mapped = hasattr(self, "quantile_maps_")
         return isinstance(self.estimator_, PredictiveMixin) and not mapped
 
 
 def _predicted(held_out, X, y):
-    """The mixtures of held-out rows, a block at a time, and y there."""
+    """Predictive mixture and y of each block of held-out rows."""
     for model, rows in held_out:
-        opened = open_predictive(model, safe_indexing(X, rows))
-        for block, mixture in opened.blocks():
+        blocks = open_predictive(model, safe_indexing(X, rows))
+        for block, mixture in blocks.blocks():
             mixture.check_not_mapped()
             yield mixture, y[rows[block]]
 
 
 def _scales(predicted, weights) -> np.ndarray:
-    """One factor per target, (targets,)."""
-    parts = [one.components for one, _ in predicted]
+    """Factors of the spread that maximise the log density of each target."""
+    parts = [mixture.components for mixture, _ in predicted]
     components = type(parts[0]).concatenated(parts, axis=1)
-    y = np.concatenate([one.standard(y) for one, y in predicted])
+    y = np.concatenate([mixture.standard(y) for mixture, y in predicted])
     return np.array(
         [
             likeliest_scale(components.targets(slice(j, j + 1)), y[:, j], weights)
@@ -259,6 +266,8 @@ def _scales(predicted, weights) -> np.ndarray:
 
 
 def _quantile_maps(predicted, scale, weights) -> list[QuantileMap]:
-    """One map per target, of the levels after scaling."""
-    levels = np.concatenate([one.scaled(scale).level(y) for one, y in predicted])
+    """One map per target, fitted to the levels after scaling."""
+    levels = np.concatenate(
+        [mixture.scaled(scale).level(y) for mixture, y in predicted]
+    )
     return [QuantileMap.fit(level, weights) for level in levels.T]

@@ -1,4 +1,4 @@
-"""Intervals and label sets of guaranteed coverage around any of our models."""
+"""Conformal intervals and label sets, with guaranteed coverage."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, Self, overload
@@ -29,43 +29,46 @@ from skbayesnn._typing import Array, MatrixLike
 
 
 class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
-    """Intervals of guaranteed coverage, as wide as the model is unsure.
+    """Intervals with guaranteed coverage around a regressor.
 
-    Held-out residuals are divided by the total predictive standard deviation, and the
-    right order statistic of the quotients says how many standard deviations an
-    interval must reach to each side. If the rows are exchangeable, an interval of
-    coverage c holds a new y with probability at least c (``"split"``), whatever the
-    model; with ``"cv+"`` at least 2 c - 1, and c in practice.
+    Use it if the coverage must hold even if the model is wrong. The width of an
+    interval is proportional to the predictive standard deviation of its row. The
+    factor is an order statistic of held-out residuals, divided by their predictive
+    standard deviations. If the rows are exchangeable, an interval of coverage c
+    contains a new y with probability at least c with ``"split"``; with ``"cv+"`` at
+    least 2 c - 1, and c in practice. ``"split"`` costs a part of the training rows,
+    ``"cv+"`` a fit per fold.
 
     Parameters
     ----------
     estimator : estimator
         A regressor of this package, or a meta-estimator around one (see
-        :mod:`skbayesnn`). With ``"split"`` it may be in a ``FrozenEstimator``,
-        and all rows given to ``fit`` calibrate.
+        :mod:`skbayesnn`). With ``"split"`` it may be in a ``FrozenEstimator``: then all
+        rows of ``fit`` calibrate, and the model must not have been fitted to them.
     method : {"split", "cv+"}, default="split"
-        ``"split"`` fits one model to a part of the rows and calibrates on the others
-        [1]_ (by crepes: ``pip install "skbayesnn[conformal]"``). ``"cv+"`` fits a
-        model without each fold and uses all rows for both [2]_.
+        Use ``"cv+"`` with few rows. ``"split"`` fits one model to a part of the rows
+        and calibrates on the others [1]_. It requires crepes:
+        ``pip install "skbayesnn[conformal]"``. ``"cv+"`` fits a model without each fold
+        and uses all rows for training and calibration [2]_.
     calibration_size : float or int, default=0.25
-        Share or number of rows that calibrate with ``"split"``.
+        Share or number of calibration rows with ``"split"``.
     cv : int, cross-validation generator or iterable, default=None
-        Folds of ``"cv+"``, each row in one of them; None is five.
+        Folds of ``"cv+"``. Each row must be in exactly one of them. None is five folds.
     n_jobs : int, default=None
-        Folds fitted side by side, as in scikit-learn.
+        Number of folds fitted in parallel, as in scikit-learn.
     random_state : int, RandomState instance or None, default=None
-        Which rows calibrate with ``"split"``.
+        Seed of the selection of calibration rows with ``"split"``.
 
     Attributes
     ----------
     estimators_ : list of estimators
         One with ``"split"``, one per fold with ``"cv+"``.
     n_calibration_ : int
-        Rows that calibrate.
+        Number of calibration rows.
     conformal_ : crepes.ConformalRegressor, or list of ndarray
-        With ``"cv+"`` the standardised absolute residuals of every fold.
+        With ``"cv+"`` the standardised absolute residuals of each fold.
     n_features_in_, feature_names_in_
-        As the estimator inside has them.
+        As in the fitted estimators, if they have them.
 
     References
     ----------
@@ -114,19 +117,19 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         sample_weight: ArrayLike | None = None,
         **fit_params: Any,
     ) -> Self:
-        """Fit the estimator to some rows, and calibrate on others.
+        """Fit the estimator to a part of the rows, and calibrate on the others.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
-            For the estimator. Calibration rows count alike, as exchangeability asks;
-            those of weight zero are left out.
+            Weights for the estimator. Exchangeability requires that all calibration
+            rows have the same weight; rows of weight zero do not calibrate.
         **fit_params : dict
-            For the estimator's ``fit``; ``groups`` for a ``cv`` of groups, with
-            ``method="cv+"``. With metadata routing what the estimator and the splitter
-            ask for.
+            Parameters of the estimator's ``fit``, and ``groups`` for a ``cv`` of groups
+            with ``method="cv+"``. With metadata routing the parameters that the
+            estimator and the splitter request.
 
         Returns
         -------
@@ -137,34 +140,32 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         if not is_regressor(self.estimator):
             raise TypeError(
                 "ConformalRegressor needs a regressor; got "
-                f"{type(self.estimator).__name__}. For classifiers there is "
-                "ConformalClassifier."
+                f"{type(self.estimator).__name__}. Use ConformalClassifier for "
+                "classifiers."
             )
-        _refuse_abstainer(self.estimator)
-        engine = _crepes(self) if self.method == "split" else None
+        _check_no_abstainer(self.estimator)
+        crepes = _crepes(self) if self.method == "split" else None
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
         y = one_target(
-            y,
-            "For several there is MultiOutputRegressor(ConformalRegressor(...)), one "
-            "by one.",
+            y, "Use MultiOutputRegressor(ConformalRegressor(...)) for several targets."
         )
-        if engine:
+        if crepes:
             held_out = [self._split_fit(X, y, routed)]
         else:
             held_out = self._cross_fit(X, y, routed)
             check_each_row_once([rows for _, rows in held_out], len(y))
         parts = []
         for model, rows in held_out:
-            mean, std = _predicted(model, safe_indexing(X, rows))
+            mean, std = _mean_and_std(model, safe_indexing(X, rows))
             kept = weights[rows] > 0
             parts.append(((y[rows] - mean)[kept], std[kept]))
-        if engine:
+        if crepes:
             [(residuals, std)] = parts
-            conformal = engine.ConformalRegressor().fit(residuals, sigmas=std)
+            conformal = crepes.ConformalRegressor().fit(residuals, sigmas=std)
         else:
             conformal = [np.abs(residuals) / std for residuals, std in parts]
         models = [model for model, _ in held_out]
-        return self._become(
+        return self._set_fitted(
             models[0],
             estimators_=models,
             conformal_=conformal,
@@ -183,7 +184,7 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
     ) -> Array | tuple[Array, Array]: ...
     @on_snapshot
     def predict(self, X, return_std=False):
-        """Mean prediction of the fitted models, and what they say its spread is.
+        """Predict the mean over the fitted models, and its standard deviation.
 
         Parameters
         ----------
@@ -195,9 +196,9 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         mean : ndarray of shape (n_samples,)
             In y's units.
         std : ndarray of shape (n_samples,)
-            Only with ``return_std=True``: of the equal-weight mixture of the models,
-            in y's units. It is not conformal: coverage is promised for
-            ``predict_interval``.
+            Only with ``return_std=True``: total standard deviation of the equal-weight
+            mixture of the models, in y's units. It is not conformal; only
+            ``predict_interval`` has guaranteed coverage.
         """
         check_is_fitted(self)
         if not return_std:
@@ -213,32 +214,32 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
         coverage: float | Sequence[float] = 0.9,
         kind: str = "equal_tailed",
     ) -> Array:
-        """Interval that holds y with at least the given probability.
+        """Predict an interval that contains y with at least the given probability.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         coverage : float or sequence of float in (0, 1), default=0.9
-            Above n / (n + 1), n the rows that calibrate, intervals are infinite, with
-            a warning.
+            With n calibration rows, intervals for coverages above n / (n + 1) are
+            infinite, with a warning.
         kind : {"equal_tailed"}, default="equal_tailed"
-            There is only this one: the interval is symmetric about the prediction.
+            The only option: the interval is symmetric about the prediction.
 
         Returns
         -------
         interval : ndarray of shape (n_samples[, n_coverages], 2)
-            Lower and upper end in y's units; of counts (``likelihood="poisson"``) not
-            below 0.
+            Lower and upper bound in y's units; for counts
+            (``likelihood="poisson"``) at least 0.
         """
         check_is_fitted(self)
         if kind != "equal_tailed":
             raise ValueError(
                 "`kind` of a conformal interval must be 'equal_tailed'; got "
-                f"{kind!r}. A predictive distribution has others: take the estimator "
-                "inside, or CalibratedUncertaintyRegressor."
+                f"{kind!r}. Use the estimator inside or CalibratedUncertaintyRegressor "
+                "for other kinds."
             )
         coverages = checked_coverages(coverage)
-        predicted = [_predicted(model, X) for model in self.estimators_]
+        predicted = [_mean_and_std(model, X) for model in self.estimators_]
         result = np.empty((len(predicted[0][0]), len(coverages), 2))
         for i, level in enumerate(coverages):
             if too_few(self.n_calibration_, level):
@@ -252,31 +253,32 @@ class ConformalRegressor(RegressorMixin, BaseHeldOutMetaEstimator):
                 )
         try:
             one_row = safe_indexing(X, np.arange(1))
-            opened = open_predictive(self.estimators_[0], one_row)
-            result = not_below_zero(result, opened)
+            blocks = open_predictive(self.estimators_[0], one_row)
+            result = not_below_zero(result, blocks)
         except TypeError:
-            pass  # an estimator with means and stds alone, which says no more of y
+            pass  # Without a predictive distribution, y is not known to be a count.
         return result if np.ndim(coverage) else result[:, 0]
 
 
 class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
-    """Label sets of guaranteed coverage.
+    """Sets of labels with guaranteed coverage around a classifier.
 
-    One model is fitted to a part of the rows; on the others, 1 - the probability of
-    the right label says how improbable a label may be and still belong to the set
-    [1]_. If the rows are exchangeable, a set of coverage c holds the right label with
-    probability at least c, over all classes together. A set may be empty, where every
-    label is less probable than that.
+    Use it if the coverage must hold even if the probabilities are wrong. It fits one
+    model to a part of the rows. On the others it computes the probability that a label
+    must have to belong to the set [1]_. If the rows are exchangeable, a set of coverage
+    c contains the correct label with probability at least c, on average over all
+    classes. A set is empty if no label is probable enough.
 
     Parameters
     ----------
     estimator : estimator
-        A classifier with ``predict_proba``. In a ``FrozenEstimator`` it is taken as
-        fitted, and all rows given to ``fit`` calibrate.
+        A classifier with ``predict_proba``. In a ``FrozenEstimator`` it is not fitted
+        again: all rows of ``fit`` calibrate, and the model must not have been fitted to
+        them.
     calibration_size : float or int, default=0.25
-        Share or number of rows that calibrate.
+        Share or number of calibration rows.
     random_state : int, RandomState instance or None, default=None
-        Which rows calibrate.
+        Seed of the selection of calibration rows.
 
     Attributes
     ----------
@@ -284,14 +286,14 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
         Fitted to the rows that do not calibrate.
     classes_ : ndarray of shape (n_classes,)
     n_calibration_ : int
-        Rows that calibrate.
+        Number of calibration rows.
     conformal_ : crepes.ConformalClassifier
     n_features_in_, feature_names_in_
-        As the estimator inside has them.
+        As in the fitted estimator, if it has them.
 
     Notes
     -----
-    Needs crepes: ``pip install "skbayesnn[conformal]"``.
+    Requires crepes: ``pip install "skbayesnn[conformal]"``.
 
     References
     ----------
@@ -327,17 +329,17 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
         sample_weight: ArrayLike | None = None,
         **fit_params: Any,
     ) -> Self:
-        """Fit the estimator to some rows, and calibrate on the others.
+        """Fit the estimator to a part of the rows, and calibrate on the others.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         sample_weight : array-like of shape (n_samples,), default=None
-            For the estimator. Calibration rows count alike, as exchangeability asks;
-            those of weight zero are left out.
+            Weights for the estimator. Exchangeability requires that all calibration
+            rows have the same weight; rows of weight zero do not calibrate.
         **fit_params : dict
-            For the estimator's ``fit``.
+            Parameters of the estimator's ``fit``.
 
         Returns
         -------
@@ -346,43 +348,44 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
         if not is_classifier(self.estimator):
             raise TypeError(
                 "ConformalClassifier needs a classifier; got "
-                f"{type(self.estimator).__name__}. For regressors there is "
-                "ConformalRegressor."
+                f"{type(self.estimator).__name__}. Use ConformalRegressor for "
+                "regressors."
             )
-        engine = _crepes(self)
-        given = if_ordered(y)
+        crepes = _crepes(self)
+        ordered_y = if_ordered(y)
         X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
-        y = one_target(y, "Label sets are of one target.")
+        y = one_target(y, "Fit one ConformalClassifier per target.")
         check_classification_targets(y)
-        to_fit = y if given is None else given
+        to_fit = y if ordered_y is None else ordered_y
         model, rows = self._split_fit(X, to_fit, routed)
         rows = rows[weights[rows] > 0]
-        unlikely = 1 - model.predict_proba(safe_indexing(X, rows))
+        scores = 1 - model.predict_proba(safe_indexing(X, rows))
         unknown = np.setdiff1d(y[rows], model.classes_)
         if len(unknown):
             raise ValueError(
-                "the rows that calibrate must have labels the model knows; got "
-                f"{unknown.tolist()} beside {model.classes_.tolist()}. Fit to more "
-                "rows of these labels, or split with another `random_state`."
+                "calibration rows must have labels of the training rows, "
+                f"{model.classes_.tolist()}; got {unknown.tolist()}. Fit to more rows "
+                "of these labels, or split with another `random_state`."
             )
         codes = columns_of(y[rows], model.classes_)
-        right = unlikely[np.arange(len(rows)), codes]
-        return self._become(
+        return self._set_fitted(
             model,
             estimator_=model,
             classes_=model.classes_,
-            conformal_=engine.ConformalClassifier().fit(right),
+            conformal_=crepes.ConformalClassifier().fit(
+                scores[np.arange(len(rows)), codes]
+            ),
             n_calibration_=len(rows),
         )
 
     @on_snapshot
     def predict(self, X: MatrixLike) -> Array:
-        """The likeliest label, as the estimator inside says it."""
+        """Predict labels with the fitted estimator."""
         check_is_fitted(self)
         return self.estimator_.predict(X)
 
     def predict_proba(self, X: MatrixLike) -> Array:
-        """Class probabilities of the estimator inside, (n_samples, n_classes)."""
+        """Class probabilities of the fitted estimator, (n_samples, n_classes)."""
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
@@ -390,14 +393,15 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
     def predict_set(
         self, X: MatrixLike, coverage: float | Sequence[float] = 0.9
     ) -> Array:
-        """Labels that together hold the right one with the given probability.
+        """Predict a set of labels that contains the correct one with high probability.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         coverage : float or sequence of float in (0, 1), default=0.9
-            Above n / (n + 1), n the rows that calibrate, every label is in every set,
-            with a warning.
+            Probability that the set contains the correct label. With n calibration
+            rows, sets for coverages above n / (n + 1) contain every label, with a
+            warning.
 
         Returns
         -------
@@ -406,45 +410,45 @@ class ConformalClassifier(ClassifierMixin, BaseHeldOutMetaEstimator):
         """
         check_is_fitted(self)
         coverages = checked_coverages(coverage)
-        unlikely = 1 - self.estimator_.predict_proba(X)
-        result = np.empty((len(unlikely), len(coverages), len(self.classes_)), bool)
+        scores = 1 - self.estimator_.predict_proba(X)
+        result = np.empty((len(scores), len(coverages), len(self.classes_)), bool)
         for i, level in enumerate(coverages):
             result[:, i] = too_few(self.n_calibration_, level)
             if not result[:, i].all():
                 result[:, i] = self.conformal_.predict_set(
-                    unlikely, confidence=level - NUDGE, smoothing=False
+                    scores, confidence=level - NUDGE, smoothing=False
                 )
         return result if np.ndim(coverage) else result[:, 0]
 
 
-def _refuse_abstainer(estimator) -> None:
-    """Rows that are chosen by the model itself are not exchangeable with the others."""
-    inside = [estimator, *estimator.get_params().values()]
-    if any(isinstance(one, Abstainer) for one in inside):
+def _check_no_abstainer(estimator) -> None:
+    """Raise for an Abstainer: the rows that a model selects are not exchangeable."""
+    values = [estimator, *estimator.get_params().values()]
+    if any(isinstance(value, Abstainer) for value in values):
         raise TypeError(
-            "ConformalRegressor needs a prediction of every row; got an Abstainer, "
-            "which refuses some, and what is calibrated on the others covers neither. "
-            "Take the estimator inside of it, and refuse rows by the width of their "
+            "ConformalRegressor needs a prediction for every row; got an Abstainer, "
+            "which has none for some rows, so that the coverage would not hold. Use "
+            "the estimator inside of it, and reject rows by the width of their "
             "interval."
         )
 
 
-def _predicted(model, X):
-    """Mean and total std, (rows,), of every row."""
+def _mean_and_std(model, X):
+    """Finite mean and total standard deviation of every row, (rows,)."""
     mean, std = predict_with_std(model, X)
-    lacking = ~(np.isfinite(mean) & np.isfinite(std))
-    if lacking.any():
+    invalid = ~(np.isfinite(mean) & np.isfinite(std))
+    if invalid.any():
         raise ValueError(
-            "the estimator must predict a finite mean and standard deviation of every "
-            f"row; got {mean[lacking][0]} and {std[lacking][0]} in {lacking.sum()} of "
-            f"{len(mean)} rows. Behind a target transform the standard deviation may "
-            "be infinite; has the training diverged?"
+            "the estimator must predict a finite mean and standard deviation for every "
+            f"row; got {mean[invalid][0]} and {std[invalid][0]} in {invalid.sum()} of "
+            f"{len(mean)} rows. With a target transform the standard deviation may be "
+            "infinite. Otherwise check whether the training diverged."
         )
     return mean, std
 
 
 def _crepes(model):
-    """The library of the calibration, or how to get it."""
+    """Import crepes, or raise with the command that installs it."""
     try:
         return imported("crepes")
     except ImportError as error:

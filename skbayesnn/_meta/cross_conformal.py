@@ -1,34 +1,34 @@
-"""Held-out residuals of several models -> intervals of guaranteed coverage (CV+)."""
+"""CV+ intervals, from the held-out residuals of several models."""
 
 import numpy as np
 
 from skbayesnn._predictive.mixin import PredictiveBlocks
 from skbayesnn._runtime import warn
 
-# Rows of which the ends of all calibrating rows are held at once.
+# Rows predicted at a time: each needs two bounds per calibration row.
 BLOCK = 512
-# 1 - 0.9 is less than a tenth in floating point, which would cost one rank.
+# In floating point 1 - 0.9 is less than 0.1, which would change the rank by one.
 NUDGE = 1e-12
 
 
 def too_few(n_rows: int, coverage: float) -> bool:
-    """Whether so few rows say nothing of a coverage, with a warning."""
-    few = (coverage - NUDGE) * (n_rows + 1) > n_rows
-    if few:
+    """Whether the calibration rows are too few for a coverage; warns if so."""
+    is_too_few = (coverage - NUDGE) * (n_rows + 1) > n_rows
+    if is_too_few:
         warn(
             f"A coverage of {coverage:g} needs at least "
-            f"{int(np.ceil(coverage / (1 - coverage) - NUDGE))} rows that calibrate; "
-            f"got {n_rows}: everything is inside.",
+            f"{int(np.ceil(coverage / (1 - coverage) - NUDGE))} calibration rows; got "
+            f"{n_rows}: intervals are infinite, and label sets contain every label.",
         )
-    return few
+    return is_too_few
 
 
-def not_below_zero(interval: np.ndarray, opened: PredictiveBlocks) -> np.ndarray:
-    """Of counts, whose predictive says that they are: with lower bounds of 0 at least.
+def not_below_zero(interval: np.ndarray, blocks: PredictiveBlocks) -> np.ndarray:
+    """Clip lower bounds at 0 if y is a count.
 
-    interval : (..., 2); opened : the predictive of rows that are predicted
+    interval : (..., 2); blocks : predictive distribution of at least one row
     """
-    if getattr(opened.distribution(slice(0, 1)), "counts", False):
+    if getattr(blocks.distribution(slice(0, 1)), "counts", False):
         interval[..., 0] = np.maximum(interval[..., 0], 0)
     return interval
 
@@ -36,22 +36,27 @@ def not_below_zero(interval: np.ndarray, opened: PredictiveBlocks) -> np.ndarray
 def cross_interval(predicted, scores, coverage: float) -> np.ndarray:
     """CV+ interval of each row, (rows, 2); Barber et al. 2021, eq. 11.
 
-    Of a single fold it is the split conformal one.
+    With a single fold it equals the split conformal interval.
 
-    predicted : mean and std of every fold's model, (rows,)
-    scores : standardised absolute residuals of every fold's rows
+    predicted : mean and std of the model of each fold, (rows,)
+    scores : standardised absolute residuals of the rows of each fold
     """
-    n = sum(len(one) for one in scores)
+    n = sum(map(len, scores))
     rank = int(np.floor((1 - coverage + NUDGE) * (n + 1)))
     n_rows = len(predicted[0][0])
     result = np.empty((n_rows, 2))
     for start in range(0, n_rows, BLOCK):
         rows = slice(start, start + BLOCK)
-        ends = [
-            [mean[rows, None] + sign * std[rows, None] * score for sign in (-1, 1)]
-            for (mean, std), score in zip(predicted, scores, strict=True)
-        ]
-        low, high = (np.concatenate(side, axis=1) for side in zip(*ends, strict=True))
-        result[rows, 0] = np.partition(low, rank - 1, axis=1)[:, rank - 1]
-        result[rows, 1] = np.partition(high, n - rank, axis=1)[:, n - rank]
+        lower, upper = (
+            np.concatenate(
+                [
+                    mean[rows, None] + sign * std[rows, None] * fold_scores
+                    for (mean, std), fold_scores in zip(predicted, scores, strict=True)
+                ],
+                axis=1,
+            )
+            for sign in (-1, 1)
+        )
+        result[rows, 0] = np.partition(lower, rank - 1, axis=1)[:, rank - 1]
+        result[rows, 1] = np.partition(upper, n - rank, axis=1)[:, n - rank]
     return result

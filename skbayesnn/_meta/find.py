@@ -1,4 +1,4 @@
-"""The fitted network or stack inside of meta-estimators."""
+"""Find the fitted network or stack inside of meta-estimators."""
 
 from typing import Any
 
@@ -10,22 +10,21 @@ from skbayesnn._meta.unwrap import inside
 from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._sklearn_compat import BaseEstimator
 
-# Attributes in which meta-estimators keep what they have fitted. Ensembles also have an
-# `estimator_`, which is not fitted: it comes last.
+# Attributes in which meta-estimators store fitted estimators. `estimator_` is last,
+# since ensembles have an `estimator_` that is not fitted.
 _FITTED = ("final_estimator_", "regressor_", "estimators_", "estimator_")
 # Parameters of meta-estimators.
-_GIVEN = ("estimator", "regressor", "final_estimator", "estimators")
+_PARAMETERS = ("estimator", "regressor", "final_estimator", "estimators")
 
 
 def find_estimator(model: Any) -> Any:
-    """The fitted estimator of this package inside of a pipeline, a search or the like.
+    """Return the fitted estimator of this package inside of a pipeline or a search.
 
     ``Pipeline``, searches and target transforms hide the attributes of the estimator
-    inside. This function returns that estimator, whose attributes and methods can then
-    be used: ``summary_`` and ``weights_`` of a stack, ``noise_std_`` and
-    ``loss_curve_`` of a network. Its methods take X as the last step gets it; to
-    predict from the original X use the functions of :mod:`skbayesnn`, as
-    :func:`predict_interval`.
+    inside, such as ``summary_`` and ``weights_`` of a stack, or ``noise_std_`` and
+    ``loss_curve_`` of a network. Methods of the returned estimator take X after the
+    transformers. To predict from the original X use functions of :mod:`skbayesnn` such
+    as :func:`predict_interval`.
 
     Parameters
     ----------
@@ -43,9 +42,9 @@ def find_estimator(model: Any) -> Any:
     Raises
     ------
     TypeError
-        Where there is none, or more than one, as in an ensemble.
+        If the model contains none, or more than one, as an ensemble does.
     NotFittedError
-        For a model that is not fitted.
+        If the model is not fitted.
 
     See Also
     --------
@@ -63,40 +62,43 @@ def find_estimator(model: Any) -> Any:
     >>> find_estimator(pipeline).n_iter_
     20
     """
-    found = inside(model)
-    while isinstance(found, BaseHeldOutMetaEstimator) or not isinstance(
-        found, PredictiveMixin
+    estimator = inside(model)
+    while isinstance(estimator, BaseHeldOutMetaEstimator) or not isinstance(
+        estimator, PredictiveMixin
     ):
-        found = inside(_only_one(found))
-    check_is_fitted(found)
-    return found
+        estimator = inside(_single_estimator(estimator))
+    check_is_fitted(estimator)
+    return estimator
 
 
-def _only_one(model):
-    """The only estimator that a meta-estimator has fitted."""
-    inner = _fitted_inside(model)
+def _single_estimator(model):
+    """Return the fitted estimator of a meta-estimator, or raise if it has several."""
+    estimators = _fitted_estimators(model)
     name = type(model).__name__
-    if not inner:
+    if not estimators:
         raise TypeError(
             "find_estimator needs a network or a stack of skbayesnn, alone or inside "
-            f"of meta-estimators; got {name}, which has none."
+            f"of meta-estimators; got {name}, which contains none."
         )
-    if len(inner) > 1:
+    if len(estimators) > 1:
         raise TypeError(
             "find_estimator needs a model with one estimator of skbayesnn inside; got "
-            f"{name} with {len(inner)}. Call it for each of them."
+            f"{name} with {len(estimators)}. Call it for each of them."
         )
-    return inner[0]
+    return estimators[0]
 
 
-def _fitted_inside(model) -> list:
+def _fitted_estimators(model) -> list:
+    """Fitted estimators that a meta-estimator stores."""
     if isinstance(model, CalibratedClassifierCV):
         check_is_fitted(model)
-        return [one.estimator for one in model.calibrated_classifiers_]
+        return [member.estimator for member in model.calibrated_classifiers_]
     for name in _FITTED:
         if hasattr(model, name):
-            inner = getattr(model, name)
-            return list(inner) if name == "estimators_" else [inner]
-    if isinstance(model, BaseEstimator) and any(hasattr(model, one) for one in _GIVEN):
+            value = getattr(model, name)
+            return list(value) if name == "estimators_" else [value]
+    if isinstance(model, BaseEstimator) and any(
+        hasattr(model, name) for name in _PARAMETERS
+    ):
         check_is_fitted(model)
     return []

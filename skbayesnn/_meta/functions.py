@@ -1,25 +1,24 @@
-"""Uncertainty through scikit-learn's meta-estimators.
+"""Predictive distributions through scikit-learn's meta-estimators.
 
-``Pipeline``, ``GridSearchCV``, ``TransformedTargetRegressor`` and their like pass on
-only scikit-learn's own methods. The functions here walk through them to the networks
-inside: X goes through the transformers in front, draws come back through a target
-transform, and the members of an ensemble are mixed.
+``Pipeline``, ``GridSearchCV``, ``TransformedTargetRegressor`` and similar classes have
+only scikit-learn's own methods. The functions here find the networks inside: they apply
+the transformers to X, invert a target transform, and mix the members of an ensemble.
 
-They take a fitted estimator of this package (a network, or a meta-estimator around
-one), or one inside of these, nested as one likes:
+They take a fitted estimator of this package, alone or inside of these, nested in any
+way:
 
-- ``Pipeline``, also imbalanced-learn's: stateless transformers and samplers, too;
-- the searches, and whatever has a ``best_estimator_``, as optuna's and dask-ml's have;
+- ``Pipeline``, also imbalanced-learn's, with stateless transformers and samplers;
+- the searches, and any object with a ``best_estimator_``, as optuna's and dask-ml's;
   dask-ml's ``ParallelPostFit``;
 - ``FrozenEstimator``, ``RFE``, ``RFECV``, ``SelfTrainingClassifier``,
-  ``FixedThresholdClassifier``, ``TunedThresholdClassifierCV`` (the threshold is of
-  ``predict``; the predictive is that inside);
+  ``FixedThresholdClassifier``, ``TunedThresholdClassifierCV`` (the threshold changes
+  ``predict`` only, not the predictive distribution);
 - ``StackingRegressor`` and ``StackingClassifier``, as the final estimator;
 - ``TransformedTargetRegressor``, ``MultiOutputRegressor``, ``CalibratedClassifierCV``;
-- ``BaggingRegressor`` and ``BaggingClassifier``, whose members weigh alike;
-  ``VotingRegressor`` and the soft ``VotingClassifier``, by the weights of the vote.
+- ``BaggingRegressor`` and ``BaggingClassifier``, with equal weights;
+  ``VotingRegressor`` and the soft ``VotingClassifier``, with the weights of the vote.
 
-Others are refused with a TypeError.
+All other models raise a TypeError.
 """
 
 from collections.abc import Sequence
@@ -62,23 +61,27 @@ def predict_uncertainty(
 
 
 def predict_uncertainty(model, X, kind=None, as_frame=False):
-    """How uncertain the predictions are; see the method of the same name.
+    """Measure the uncertainty of predictions, through meta-estimators.
+
+    As the method ``predict_uncertainty`` of the estimators of this package.
 
     Parameters
     ----------
     model : fitted estimator
-        One of this package, or a meta-estimator around it; see the module.
+        An estimator of this package, or a meta-estimator around one: ``Pipeline``, a
+        search, ``TransformedTargetRegressor``, an ensemble and others.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        As ``model.predict`` takes it.
+        As for ``model.predict``.
     kind : str or list of str, default=None
-        None is ``"total"`` for regressors and ``"entropy"`` for classifiers.
+        Measures of uncertainty. None is ``"total"`` for regressors and ``"entropy"``
+        for classifiers.
     as_frame : bool, default=False
-        Whether to return a pandas DataFrame with a column per kind, and the index of
-        X if that is a frame.
+        Whether to return a pandas DataFrame with one column per kind, and with the
+        index of X if that is a DataFrame.
 
     Returns
     -------
-    uncertainty : ndarray, dict of them, or DataFrame
+    uncertainty : ndarray of shape (n_samples[, n_targets]), dict of these, or DataFrame
     """
     method, inputs = _predictive(model, X, "predict_uncertainty")
     kinds = () if kind is None else (kind,)
@@ -89,16 +92,17 @@ def predict_uncertainty(model, X, kind=None, as_frame=False):
 
 
 def predict_quantile(model: Any, X: MatrixLike, q: float | Sequence[float]) -> Array:
-    """Quantiles of y under the predictive; see the method of the same name.
+    """Predict quantiles of y, through meta-estimators.
 
-    Behind a target transform they are the transformed quantiles, which is exact for
-    a monotone transform of each target.
+    As the method ``predict_quantile`` of the regressors of this package. With a target
+    transform these are the back-transformed quantiles, which is exact if the transform
+    of each target is monotone.
 
     Parameters
     ----------
     model, X : as in ``predict_uncertainty``
     q : float or sequence of float in (0, 1)
-        The levels.
+        Levels of the quantiles.
 
     Returns
     -------
@@ -115,23 +119,23 @@ def predict_interval(
     kind: str = "equal_tailed",
     method: str = "mixture",
 ) -> Array:
-    """Intervals of y; see the method of the same name.
+    """Predict intervals of y, through meta-estimators.
 
-    Behind a target transform the bounds are transformed back, the lower one first,
-    which is exact for a monotone transform of each target.
+    As the method ``predict_interval`` of the regressors of this package. With a target
+    transform the bounds are transformed back, which is exact if the transform of each
+    target is monotone.
 
     Parameters
     ----------
     model, X : as in ``predict_uncertainty``
-        Also a :class:`ConformalRegressor`, alone, behind a target transform or in a
+        Also a :class:`ConformalRegressor`, alone, in a target transform or in a
         ``MultiOutputRegressor``.
     coverage : float or sequence of float in (0, 1), default=0.9
     kind : {"equal_tailed", "highest_density"}, default="equal_tailed"
-        Conformal and ``"cv+"`` intervals have only the former.
+        Conformal and ``"cv+"`` intervals must be ``"equal_tailed"``.
     method : {"mixture", "cv+"}, default="mixture"
-        ``"cv+"`` takes the interval from out-of-fold residuals, as
-        :meth:`BayesianStackingRegressor.predict_interval` describes it. Only for a
-        stack inside.
+        ``"cv+"`` computes the interval from out-of-fold residuals; see
+        :meth:`BayesianStackingRegressor.predict_interval`. It requires a stack inside.
 
     Returns
     -------
@@ -141,18 +145,21 @@ def predict_interval(
     Raises
     ------
     TypeError
-        For ``"cv+"`` without a stack inside, or an ensemble around it.
+        If ``method="cv+"`` and the model contains no stack, or an ensemble of stacks.
     """
     check_option("method", method, ("mixture", "cv+"))
     if method == "mixture" and not has_bounds_only(model):
-        of_model, X = _predictive(model, X, "predict_interval")
-        return of_model(X, coverage, kind)
+        method_of_model, X = _predictive(model, X, "predict_interval")
+        return method_of_model(X, coverage, kind)
     interval = bounds(model, X, checked_coverages(coverage), kind, method)
     return interval if np.ndim(coverage) else interval[..., 0, :]
 
 
 def predictive_cdf(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
-    """Distribution function of the predictive at y; uniform where it is right.
+    """Evaluate the predictive distribution function at y, through meta-estimators.
+
+    Use it to check calibration: the values are uniform if the predictive distribution
+    is correct.
 
     Parameters
     ----------
@@ -170,20 +177,23 @@ def predictive_cdf(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
 def sample_f(
     model: Any, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
 ) -> Array:
-    """Noise-free functions, coherent over rows; see the method of the same name.
+    """Sample functions without observation noise, through meta-estimators.
+
+    As the method ``sample_f`` of the estimators of this package. All rows of a sample
+    belong to the same function.
 
     Parameters
     ----------
     model, X : as in ``predict_uncertainty``
     n_samples : int, default=1
-        Functions.
+        Number of functions.
     random_state : int, RandomState instance or None, default=0
 
     Returns
     -------
     f : ndarray of shape (n_samples_X[, n_targets], n_samples)
-        In y's units; of classes their probabilities, with the classes in the place
-        of the targets.
+        In y's units. For a classifier probabilities of shape
+        (n_samples_X, n_classes, n_samples).
     """
     method, X = _predictive(model, X, "sample_f")
     return method(X, n_samples, random_state)
@@ -192,10 +202,11 @@ def sample_f(
 def sample_y(
     model: Any, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
 ) -> Array:
-    """Draws of y; see the method of the same name.
+    """Sample y from the predictive distribution, through meta-estimators.
 
-    Around ensembles and target transforms a sample takes one of the fixed posterior
-    draws at random, coherent over rows, with independent noise.
+    As the method ``sample_y`` of the estimators of this package. With an ensemble or a
+    target transform, a sample selects one of the fixed posterior draws at random, the
+    same for all rows, and adds independent observation noise.
 
     Parameters
     ----------
@@ -204,14 +215,16 @@ def sample_y(
     Returns
     -------
     y : ndarray of shape (n_samples_X[, n_targets], n_samples)
-        In y's units, or labels.
+        In y's units; for a classifier labels.
     """
     method, X = _predictive(model, X, "sample_y")
     return method(X, n_samples, random_state)
 
 
 def log_predictive_density(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
-    """Log density of y under the predictive; of a class its log probability (eq. 8).
+    """Evaluate the log predictive density of y, through meta-estimators (eq. 8).
+
+    For a classifier this is the log probability of the label. Larger is better.
 
     Parameters
     ----------
@@ -221,17 +234,18 @@ def log_predictive_density(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
     Returns
     -------
     density : ndarray of shape (n_samples,)
-        Nats, of the density in y's units; joint over targets.
+        In nats, for y in its own units; joint density of all targets.
     """
     method, X = _predictive(model, X, "log_predictive_density")
     return method(X, y)
 
 
 def crps(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
-    """Continuous ranked probability score of a regression; smaller is better.
+    """Continuous ranked probability score of a regression, through meta-estimators.
 
-    Exact for the Gaussian mixture; behind a monotone, smooth target transform by
-    quadrature, within 2e-4 of its value [Gneiting & Raftery 2007].
+    Smaller is better. It is exact for Gaussian mixtures. With a monotone, smooth target
+    transform it is computed by quadrature, within 2e-4 of its value [Gneiting & Raftery
+    2007].
 
     Parameters
     ----------
@@ -241,22 +255,22 @@ def crps(model: Any, X: MatrixLike, y: ArrayLike) -> Array:
     Returns
     -------
     crps : ndarray of shape (n_samples,)
-        In y's units; several targets: their mean.
+        In y's units; the mean over several targets.
     """
     method, X = _predictive(model, X, "crps")
     return method(X, y)
 
 
 def predict_with_std(model, X):
-    """``model.predict(X)`` and the total predictive standard deviation."""
+    """Return ``model.predict(X)`` and the total predictive standard deviation."""
     inner, inputs = unwrap(model, X)
     if isinstance(inner, BayesianRegressor):
         return inner.predict(inputs, return_std=True)
     return model.predict(X), predict_uncertainty(model, X, "total")
 
 
-class _Walk(RegressionPredictiveMixin):
-    """The predictive of a meta-estimator that is not of this package."""
+class _OpenedModel(RegressionPredictiveMixin):
+    """Predictive methods for a meta-estimator of another package."""
 
     def __init__(self, model):
         self.model = model
@@ -266,8 +280,8 @@ class _Walk(RegressionPredictiveMixin):
 
 
 def _predictive(model, X, name):
-    """The method of that name of what is inside of ``model``, and X as it takes it."""
+    """Method of the estimator inside of ``model``, and X as that estimator takes it."""
     model, X = unwrap(model, X)
-    # Methods of other libraries' own kinds of models may be of the same name.
-    has_own = isinstance(model, BaseEstimator) and hasattr(model, name)
-    return getattr(model if has_own else _Walk(model), name), X
+    # A class of another library may have an unrelated method with the same name.
+    has_method = isinstance(model, BaseEstimator) and hasattr(model, name)
+    return getattr(model if has_method else _OpenedModel(model), name), X

@@ -1,9 +1,9 @@
-"""Find the predictive distribution inside meta-estimators: a line of a table for each.
+"""Find the predictive distribution inside of meta-estimators, by three tables.
 
-``PASS_THROUGH`` lists those that only change X or pass it on (those of other libraries
-are recognised by their attributes). ``COMBINED`` lists those whose predictive
-distribution is computed from the estimators inside. ``UNSUPPORTED`` lists those that
-have none, with the way out.
+``PASS_THROUGH`` lists meta-estimators that change X or nothing (classes of other
+libraries are recognised by their attributes). ``COMBINED`` lists meta-estimators whose
+predictive distribution is computed from the estimators inside. ``UNSUPPORTED`` lists
+meta-estimators without a predictive distribution, with the way out.
 """
 
 import copy
@@ -47,49 +47,50 @@ from skbayesnn._predictive.mixin import PredictiveBlocks, PredictiveMixin
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._sklearn_compat import BaseSearchCV, target_dimensions
 
-# Weights of a vote are whole numbers of copies of a member's draws, the largest at most
-# this: others are rounded, by at most one per cent of the largest.
+# The weights of a vote become integer numbers of copies of each member's draws, at most
+# this many. Rounding errors are at most one per cent of the largest weight.
 MOST_COPIES = 50
 
 
 def unwrap(model, X):
-    """Through what only changes X or passes it on: the estimator inside, and its X."""
-    while (way := _inward(model)) is not None:
-        model, X = way.inside(model), way.inputs(model, X)
+    """Return the estimator inside of ``PASS_THROUGH`` meta-estimators, and its X."""
+    while (step := _inward(model)) is not None:
+        model, X = step.inside(model), step.inputs(model, X)
     return model, X
 
 
 def inside(model):
-    """The estimator inside, as ``unwrap`` finds it, without any X."""
-    while (way := _inward(model)) is not None:
-        model = way.inside(model)
+    """Return the estimator that ``unwrap`` finds, without X."""
+    while (step := _inward(model)) is not None:
+        model = step.inside(model)
     return model
 
 
 def open_predictive(model, X) -> PredictiveBlocks:
-    """The predictive of a model on the rows of X, in the units of its target.
+    """Predictive distribution of a model for the rows of X, in units of its target.
 
-    X goes through the transformers once, and every network inside is opened once.
+    Each transformer is applied once, and each network inside is opened once.
 
     Raises
     ------
     TypeError
-        For models that have none.
+        If the model has no predictive distribution.
     """
     model, X = unwrap(model, X)
     if isinstance(model, PredictiveMixin):
         return PredictiveBlocks.mapped([model._open_predictive(X)], _in_units_of_target)
-    opened = _of_class(COMBINED, model)
-    if opened is None:
-        raise TypeError(_refusal(model))
-    return opened(_fitted(model), X)
+    combine = _lookup(COMBINED, model)
+    if combine is None:
+        raise TypeError(_unsupported(model))
+    return combine(_fitted(model), X)
 
 
-def _in_units_of_target(one):
-    return one.in_units_of_target()
+def _in_units_of_target(predictive):
+    return predictive.in_units_of_target()
 
 
-def _of_class(table: dict, model):
+def _lookup(table: dict, model):
+    """Value of the first class in the table that the model is an instance of."""
     return next((v for kind, v in table.items() if isinstance(model, kind)), None)
 
 
@@ -99,7 +100,7 @@ def _fitted(model):
 
 
 def _as_array(model, X):
-    """X as the members of a meta-estimator get it that makes an array of it."""
+    """X as a meta-estimator passes it to its members, if it converts X to an array."""
     return validate_data(
         model,
         X,
@@ -110,18 +111,18 @@ def _as_array(model, X):
     )
 
 
-# ---- inward
+# ---- pass-through
 
 
 class Inward(NamedTuple):
-    """The way into a meta-estimator that only changes X or passes it on.
+    """How to reach the estimator inside of a meta-estimator that changes X at most.
 
     Parameters
     ----------
     inside : callable
-        Fitted meta-estimator -> the estimator inside.
+        Returns the estimator inside; takes the fitted meta-estimator.
     inputs : callable
-        Fitted meta-estimator and its X -> X of the estimator inside.
+        Returns X of the estimator inside; takes the fitted meta-estimator and its X.
     """
 
     inside: Callable[[Any], Any]
@@ -130,7 +131,8 @@ class Inward(NamedTuple):
 
 def _through_steps(pipeline, X):
     for _, step in pipeline.steps[:-1]:
-        # imbalanced-learn's samplers have none: they change the rows of the fit alone.
+        # imbalanced-learn's samplers have no `transform`: they change rows in `fit`
+        # only.
         if hasattr(step, "transform"):
             X = step.transform(X)
     return X
@@ -140,7 +142,7 @@ def _best_of_search(search):
     if not hasattr(search, "best_estimator_"):
         check_is_fitted(search)
         raise TypeError(
-            f"{type(search).__name__} must be fitted with refit=True, so that it has a "
+            f"{type(search).__name__} must be fitted with refit=True, which fits the "
             f"best estimator; got refit={search.refit!r}."
         )
     return search.best_estimator_
@@ -157,8 +159,8 @@ PASS_THROUGH: dict[type, Inward] = {
     RFE: Inward(
         lambda model: _fitted(model).estimator_, lambda model, X: model.transform(X)
     ),
-    # The threshold is the labels'; probabilities are those inside. What was fitted
-    # before may stay where it was given.
+    # The threshold changes labels only, not probabilities. An estimator that was fitted
+    # before may have no clone in `estimator_`.
     FixedThresholdClassifier: Inward(
         lambda model: getattr(model, "estimator_", model.estimator)
     ),
@@ -167,62 +169,64 @@ PASS_THROUGH: dict[type, Inward] = {
 }
 
 
-# What ParallelPostFit and Incremental of dask-ml predict by; that has no public name.
+# Private attribute by which ParallelPostFit and Incremental of dask-ml predict.
 OF_DASK_ML = "_postfit_estimator"
 
 
 def _inward(model) -> Inward | None:
-    """The way inside: by the table, or for other libraries by what a model has."""
+    """Entry of the table, or for other libraries one by the attributes of the model."""
     if isinstance(model, PredictiveMixin):
         return None
-    way = _of_class(PASS_THROUGH, model)
-    if way is not None:
-        return way
+    step = _lookup(PASS_THROUGH, model)
+    if step is not None:
+        return step
     if hasattr(model, OF_DASK_ML):
         return Inward(lambda model: getattr(model, OF_DASK_ML))
-    unfitted_search = hasattr(model, "refit") and hasattr(model, "estimator")
-    if hasattr(model, "best_estimator_") or unfitted_search:  # optuna, dask-ml
+    is_unfitted_search = hasattr(model, "refit") and hasattr(model, "estimator")
+    if hasattr(model, "best_estimator_") or is_unfitted_search:  # optuna, dask-ml
         return Inward(_best_of_search)
     return None
 
 
-# ---- opened
+# ---- combined
 
 
-def _of_target_transform(model, X) -> PredictiveBlocks:
+def _from_target_transform(model, X) -> PredictiveBlocks:
     flat = target_dimensions(model) == 1
     return PredictiveBlocks.mapped(
         [open_predictive(model.regressor_, X)],
-        lambda one: one.with_target_transform(model.transformer_, flat=flat),
+        lambda inner: inner.with_target_transform(model.transformer_, flat=flat),
     )
 
 
-def _of_targets(model, X) -> PredictiveBlocks:
+def _from_multi_output(model, X) -> PredictiveBlocks:
     members = [open_predictive(member, X) for member in model.estimators_]
     return PredictiveBlocks.mapped(
         members, lambda *parts: MixturePredictive.join_targets(parts)
     )
 
 
-def _of_stacked_classifier(model, X) -> PredictiveBlocks:
+def _from_stacking(model, X) -> PredictiveBlocks:
     final = open_predictive(model.final_estimator_, model.transform(X))
-    return PredictiveBlocks.mapped([final], lambda one: one.labelled(model.classes_))
+    return PredictiveBlocks.mapped(
+        [final], lambda predictive: predictive.labelled(model.classes_)
+    )
 
 
-def _of_bagging(model, X) -> PredictiveBlocks:
-    """The equal-weight mixture of the members, each on its own columns."""
+def _from_bagging(model, X) -> PredictiveBlocks:
+    """Equal-weight mixture of the members, each with its own columns."""
     X = _as_array(model, X)
     columns = zip(model.estimators_, model.estimators_features_, strict=True)
-    members = [open_predictive(one, X[:, features]) for one, features in columns]
+    members = [open_predictive(member, X[:, features]) for member, features in columns]
     return _mixture(model, members)
 
 
-def _of_vote(model, X) -> PredictiveBlocks:
-    """The mixture of the members, by the weights of the vote."""
+def _from_voting(model, X) -> PredictiveBlocks:
+    """Mixture of the members with the weights of the vote."""
     if isinstance(model, VotingClassifier) and model.voting == "hard":
         raise TypeError(
-            "a vote of labels has no predictive; got VotingClassifier with "
-            "voting='hard'. Take voting='soft', which averages probabilities."
+            "a vote of labels has no predictive distribution; got VotingClassifier "
+            "with voting='hard'. Use voting='soft', which averages probabilities."
         )
     weights = np.ones(len(model.estimators_))
     if model.weights is not None:
@@ -230,18 +234,18 @@ def _of_vote(model, X) -> PredictiveBlocks:
         weights = np.array([w for (_, voter), w in voters if voter != "drop"], float)
     copies = _copies(weights)
     members = [
-        open_predictive(one, X)
-        for one, n in zip(model.estimators_, copies, strict=True)
+        open_predictive(member, X)
+        for member, n in zip(model.estimators_, copies, strict=True)
         if n
     ]
     return _mixture(model, members, copies[copies > 0])
 
 
 def _copies(weights: np.ndarray) -> np.ndarray:
-    """Whole numbers in the ratio of the weights, or as close as ``MOST_COPIES`` let."""
+    """Integers in the ratio of the weights, rounded to at most ``MOST_COPIES``."""
     if not (weights >= 0).all() or not weights.any():
         raise ValueError(
-            "weights of a mixture must not be negative, and one must be positive; got "
+            "weights of a mixture must be at least 0, and one must be positive; got "
             f"weights={weights.tolist()}."
         )
     weights = weights / weights.max()
@@ -253,20 +257,25 @@ def _copies(weights: np.ndarray) -> np.ndarray:
 
 
 def _mixture(model, members, copies=None) -> PredictiveBlocks:
-    """Of the members of an ensemble, those of classifiers with numbers for labels."""
+    """Mixture of the members of an ensemble.
+
+    Members of a classifier have class indices as labels.
+    """
     copies = np.ones(len(members), int) if copies is None else copies
 
     def pooled(*parts):
-        each = [one for one, n in zip(parts, copies, strict=True) for _ in range(n)]
-        if not each[0].of_classes:
-            return MixturePredictive.pooled(each)
-        labelled = [part.labelled(model.classes_) for part in each]
+        repeated = [
+            part for part, n in zip(parts, copies, strict=True) for _ in range(n)
+        ]
+        if not repeated[0].of_classes:
+            return MixturePredictive.pooled(repeated)
+        labelled = [part.labelled(model.classes_) for part in repeated]
         return ClassPredictive.pooled(labelled, model.classes_)
 
     return PredictiveBlocks.mapped(members, pooled)
 
 
-def _of_calibrated(model, X) -> PredictiveBlocks:
+def _from_calibrated(model, X) -> PredictiveBlocks:
     members = [_calibrated(member, X) for member in model.calibrated_classifiers_]
     return PredictiveBlocks.mapped(
         members, lambda *parts: ClassPredictive.pooled(parts, model.classes_)
@@ -274,21 +283,22 @@ def _of_calibrated(model, X) -> PredictiveBlocks:
 
 
 def _calibrated(member, X) -> PredictiveBlocks:
-    """Every draw's probabilities, sent through the calibrators of one fold."""
+    """Apply the calibrators of one fold to the probabilities of each draw."""
 
-    def through(one):
-        on_draws = copy.copy(member)
-        on_draws.estimator = _Probabilities(one.classes)
-        n_draws, n_rows, n_classes = one.probability.shape
-        calibrated = on_draws.predict_proba(one.probability.reshape(-1, n_classes))
-        probability = calibrated.reshape(n_draws, n_rows, -1)
+    def calibrate(predictive):
+        calibrator = copy.copy(member)
+        calibrator.estimator = _Probabilities(predictive.classes)
+        n_draws, n_rows, n_classes = predictive.probability.shape
+        probability = predictive.probability.reshape(-1, n_classes)
+        probability = calibrator.predict_proba(probability)
+        probability = probability.reshape(n_draws, n_rows, -1)
         return ClassPredictive(probability, member.classes)
 
-    return PredictiveBlocks.mapped([open_predictive(member.estimator, X)], through)
+    return PredictiveBlocks.mapped([open_predictive(member.estimator, X)], calibrate)
 
 
 class _Probabilities(ClassifierMixin, BaseEstimator):
-    """A classifier whose inputs are the probabilities that it predicts."""
+    """A classifier that returns its inputs as probabilities."""
 
     def __init__(self, classes):
         self.classes_ = classes
@@ -298,26 +308,26 @@ class _Probabilities(ClassifierMixin, BaseEstimator):
 
 
 COMBINED = {
-    TransformedTargetRegressor: _of_target_transform,
-    BaggingRegressor: _of_bagging,
-    BaggingClassifier: _of_bagging,
-    VotingRegressor: _of_vote,
-    VotingClassifier: _of_vote,
-    StackingClassifier: _of_stacked_classifier,
-    MultiOutputRegressor: _of_targets,
-    CalibratedClassifierCV: _of_calibrated,
+    TransformedTargetRegressor: _from_target_transform,
+    BaggingRegressor: _from_bagging,
+    BaggingClassifier: _from_bagging,
+    VotingRegressor: _from_voting,
+    VotingClassifier: _from_voting,
+    StackingClassifier: _from_stacking,
+    MultiOutputRegressor: _from_multi_output,
+    CalibratedClassifierCV: _from_calibrated,
 }
 
 
-# ---- refused
+# ---- unsupported
 
-_ONE_BY_ONE = "ask its `estimators_` one by one, each of one target"
+_SEPARATELY = "call the function for each of its `estimators_`, one per target"
 _ALL_CLASSES = "a network takes all classes at once, without it"
-_BAGGING = "take Bagging or `n_estimators`, whose members weigh alike"
+_BAGGING = "use Bagging or `n_estimators`, whose members have equal weights"
 
 UNSUPPORTED = {
-    MultiOutputClassifier: _ONE_BY_ONE,
-    ClassifierChain: "take MultiOutputClassifier, and " + _ONE_BY_ONE,
+    MultiOutputClassifier: _SEPARATELY,
+    ClassifierChain: "use MultiOutputClassifier, and " + _SEPARATELY,
     RegressorChain: "a network takes several targets at once, without it",
     OneVsRestClassifier: _ALL_CLASSES,
     OneVsOneClassifier: _ALL_CLASSES,
@@ -326,28 +336,31 @@ UNSUPPORTED = {
     AdaBoostClassifier: _BAGGING,
 }
 
-# By the library that a class comes from.
-REFUSED_OF = {
-    "crepes": "ask its `learner`, whose predictive is not conformal",
-    "mapie": "ask the estimator that it was given, whose predictive is not conformal",
-    "skrub": "name the step, `.skb.set_name('network')`, and ask "
-    "`learner.find_fitted_estimator('network')`, with X as the step gets it",
-    "skpro": "ask its `estimator_`",
-    "sktime": "ask the estimator inside, with X as it gets it",
+# Classes of these libraries are unsupported.
+UNSUPPORTED_LIBRARIES = {
+    "crepes": "use its `learner`, whose predictive distribution is not conformal",
+    "mapie": "use the estimator inside, whose predictive distribution is not conformal",
+    "skrub": "name the step, `.skb.set_name('network')`, and use "
+    "`learner.find_fitted_estimator('network')`, with the X that the step gets",
+    "skpro": "use its `estimator_`",
+    "sktime": "use the estimator inside, with the X that it gets",
 }
 
 
-def _refusal(model) -> str:
+def _unsupported(model) -> str:
+    """Error message for a model without a predictive distribution."""
     name = type(model).__name__
     library = type(model).__module__.partition(".")[0]
-    way_out = _of_class(UNSUPPORTED, model) or REFUSED_OF.get(library)
+    way_out = _lookup(UNSUPPORTED, model) or UNSUPPORTED_LIBRARIES.get(library)
     if way_out is not None:
-        return f"{name} has no predictive that could be had from inside: {way_out}."
-    named = Pipeline, BaseSearchCV
-    others = [kind for kind in (*PASS_THROUGH, *COMBINED) if kind not in named]
-    passed = ", ".join(kind.__name__ for kind in others)
+        return f"{name} has no predictive distribution here: {way_out}."
+    kinds = [
+        kind.__name__
+        for kind in (*PASS_THROUGH, *COMBINED)
+        if kind not in (Pipeline, BaseSearchCV)
+    ]
     return (
-        "a predictive can be had from the networks of skbayesnn, alone or inside of "
-        "CalibratedUncertaintyRegressor, Pipeline, a search, "
-        f"{passed}; got {name}."
+        "a predictive distribution needs an estimator of skbayesnn, alone or inside of "
+        f"CalibratedUncertaintyRegressor, Pipeline, a search, {', '.join(kinds)}; got "
+        f"{name}."
     )

@@ -1,1 +1,1 @@
-"""A fitted model -> an ONNX graph of its predictive, one file per part of the graph."""
+"""Export the predictive distribution of a fitted model as an ONNX graph."""

@@ -1,4 +1,4 @@
-"""A graph in the making, and tensors that write their arithmetic into it."""
+"""Builder of an ONNX graph, and tensors whose arithmetic adds nodes to it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,18 +7,18 @@ import numpy as np
 
 from skbayesnn._runtime import imported
 
-# What skl2onnx and ONNX Runtime from 1.14 on both have.
+# Versions that skl2onnx and ONNX Runtime support from 1.14 on.
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 IR_VERSION = 8
 
 
 def needed(package: str):
-    """A package of the extra ``onnx``.
+    """Import a package of the extra ``onnx``.
 
     Raises
     ------
     ImportError
-        It is not installed.
+        If it is not installed.
     """
     try:
         return imported(package)
@@ -30,19 +30,19 @@ def needed(package: str):
 
 
 class Tensor:
-    """A value of the graph, by name; arithmetic with arrays and others adds nodes.
+    """A named value of the graph; arithmetic with arrays and tensors adds nodes.
 
-    Operands must have one type: arrays are float64 here, as what they meet.
+    Operands must have the same type, which is float64 for arrays.
     """
 
-    # NumPy leaves `array * tensor` to the tensor.
+    # With this, `array * tensor` calls `Tensor.__rmul__`.
     __array_ufunc__ = None
 
     def __init__(self, graph: "Graph", name: str):
         self.graph, self.name = graph, name
 
     def op(self, kind: str, *others, **attributes) -> "Tensor":
-        """The ONNX operator of that name, of this and other operands."""
+        """Apply an ONNX operator to this and other operands."""
         return self.graph.op(kind, self, *others, **attributes)
 
     def __add__(self, other):
@@ -73,35 +73,35 @@ class Tensor:
         return self.op("Neg")
 
     def square(self) -> "Tensor":
-        """x^2."""
+        """Return x^2."""
         return self * self
 
     def sum(self, axis: int, keepdims: bool = False) -> "Tensor":
-        """Over an axis."""
+        """Sum over an axis."""
         return self._reduced("ReduceSum", axis, keepdims)
 
     def min(self, axis: int, keepdims: bool = False) -> "Tensor":
-        """Over an axis."""
+        """Minimum over an axis."""
         return self._reduced("ReduceMin", axis, keepdims)
 
     def max(self, axis: int, keepdims: bool = False) -> "Tensor":
-        """Over an axis."""
+        """Maximum over an axis."""
         return self._reduced("ReduceMax", axis, keepdims)
 
     def take(self, index: np.ndarray, axis: int) -> "Tensor":
-        """Entries along an axis; a number instead of an array drops it."""
+        """Select entries along an axis; a scalar index drops the axis."""
         return self.op("Gather", np.asarray(index, dtype=np.int64), axis=axis)
 
     def cast(self, dtype) -> "Tensor":
-        """In another precision."""
+        """Convert to a dtype."""
         return self.op("Cast", to=element_type(dtype))
 
     def unsqueeze(self, axis: int) -> "Tensor":
-        """With an axis of length 1."""
+        """Insert an axis of length 1."""
         return self.op("Unsqueeze", np.array([axis]))
 
     def expand_as(self, other: "Tensor") -> "Tensor":
-        """In the shape of another."""
+        """Broadcast to the shape of another tensor."""
         return self.op("Expand", other.op("Shape"))
 
     def _reduced(self, kind, axis, keepdims):
@@ -109,7 +109,7 @@ class Tensor:
 
 
 class Graph:
-    """Nodes and constants, in the order in which they are made."""
+    """Nodes and constants of a graph, in the order of their creation."""
 
     def __init__(self):
         self._onnx = needed("onnx")
@@ -120,14 +120,14 @@ class Graph:
         self._n_names = 0
 
     def op(self, kind: str, *operands, **attributes) -> Tensor:
-        """A node with one output; arrays become constants."""
+        """Add a node with one output; arrays become constants."""
         names = [self._name_of(operand) for operand in operands]
         output = self._fresh(kind)
         self._node(kind, names, [output], **attributes)
         return Tensor(self, output)
 
     def constant(self, values) -> Tensor:
-        """An array, in its own precision."""
+        """Add an array as a constant, with its own dtype."""
         name = self._fresh("constant")
         values = np.asarray(values)
         values = values.astype(object) if values.dtype.kind == "U" else values
@@ -135,50 +135,52 @@ class Graph:
         return Tensor(self, name)
 
     def input(self, name: str, dtype, shape) -> Tensor:
-        """Of the whole graph; None is a length that may differ."""
+        """Add an input of the graph; None in the shape is a variable length."""
         self._inputs.append(self._described(name, dtype, shape))
         return Tensor(self, name)
 
     def input_of(self, name: str, kind) -> Tensor:
-        """The same, of a type as ONNX writes it."""
+        """Add an input with an ONNX type."""
         self._inputs.append(self._onnx.helper.make_value_info(name, kind))
         return Tensor(self, name)
 
     def output(self, name: str, tensor: Tensor, dtype, shape) -> None:
-        """Of the whole graph, under this name."""
+        """Add an output of the graph."""
         self._node("Identity", [tensor.name], [name])
         self._outputs.append(self._described(name, dtype, shape))
 
     def loop(self, body: Callable, most: int, *start: Tensor) -> list[Tensor]:
-        """``body`` of some tensors again and again, beginning with ``start``.
+        """Add a loop, and return the last values of its state.
 
-        body : tensors -> whether to go on, and these tensors anew; float64
-        most : so many times at most
+        body : takes the state, float64 tensors; returns whether to continue, and the
+            next state
+        most : maximum number of iterations
+        start : first values of the state
         """
         helper = self._onnx.helper
-        outside, self._nodes = self._nodes, []
+        outer_nodes, self._nodes = self._nodes, []
         state = [Tensor(self, self._fresh("state")) for _ in start]
-        resume, *after = body(*state)
-        number, before = self._fresh("step"), self._fresh("go_on")
+        resume, *next_state = body(*state)
+        iteration, condition = self._fresh("step"), self._fresh("go_on")
         inputs = [
-            self._described(number, np.int64, []),
-            self._described(before, np.bool_, []),
-            *(self._described(one.name, np.float64, None) for one in state),
+            self._described(iteration, np.int64, []),
+            self._described(condition, np.bool_, []),
+            *(self._described(tensor.name, np.float64, None) for tensor in state),
         ]
         outputs = [
             self._described(resume.name, np.bool_, []),
-            *(self._described(one.name, np.float64, None) for one in after),
+            *(self._described(tensor.name, np.float64, None) for tensor in next_state),
         ]
-        inside = helper.make_graph(self._nodes, self._fresh("body"), inputs, outputs)
-        self._nodes = outside
+        graph = helper.make_graph(self._nodes, self._fresh("body"), inputs, outputs)
+        self._nodes = outer_nodes
         names = [self._name_of(np.array(most)), self._name_of(np.array(True))]
         results = [Tensor(self, self._fresh("Loop")) for _ in start]
-        names += [one.name for one in start]
-        self._node("Loop", names, [one.name for one in results], body=inside)
+        names += [tensor.name for tensor in start]
+        self._node("Loop", names, [tensor.name for tensor in results], body=graph)
         return results
 
     def inline(self, model, inputs: dict[str, Tensor]) -> Tensor:
-        """The only output of another model, whose inputs are given by name."""
+        """Insert another model with a single output, and connect its inputs by name."""
         prefix = self._fresh("steps") + "/"
         inner = self._onnx.compose.add_prefix(model, prefix).graph
         for name, tensor in inputs.items():
@@ -189,7 +191,7 @@ class Graph:
         return Tensor(self, output.name)
 
     def model(self, **properties: str) -> Any:
-        """The model, checked; properties are its metadata."""
+        """Return the validated model, with properties as its metadata."""
         helper = self._onnx.helper
         graph = helper.make_graph(
             self._nodes, "skbayesnn", self._inputs, self._outputs, self._constants
@@ -225,7 +227,7 @@ class Graph:
 
 
 def element_type(dtype) -> int:
-    """ONNX's number of a type; of str and object, that of strings."""
+    """ONNX type number of a dtype; str and object are strings."""
     dtype = np.dtype(dtype)
     if dtype.kind in "OU":
         return needed("onnx").TensorProto.STRING

@@ -1,6 +1,6 @@
-"""Outputs of networks -> what they say of y: weighted components, or probabilities.
+"""Likelihoods as ONNX operators: weighted components of y, or class probabilities.
 
-Everything is float64, which costs little behind the networks.
+All tensors are float64, which costs little after the networks.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,14 @@ from skbayesnn._likelihoods.mixture import GaussianMixtures, Mixture
 from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS, Poisson
 from skbayesnn._onnx.graph import Tensor
 
-# Whose components are normal distributions: these have quantiles in the graph.
+# Classes with normal components, which have quantiles in the graph.
 NORMAL = Gaussians, GaussianMixtures
 
 
 class Moments(NamedTuple):
-    """Components of y, (components, rows, targets).
+    """Mixture components of y, (components, rows, targets).
 
-    ``share`` are weights that sum to one, (components, rows or 1, targets or 1).
+    ``share`` contains weights that sum to one, (components, rows or 1, targets or 1).
     """
 
     share: Tensor
@@ -38,32 +38,35 @@ class Moments(NamedTuple):
 
 
 def moments(posterior: Posterior, share: np.ndarray, outputs: Tensor) -> Moments:
-    """Of numbers, in the network's scale.
+    """Mixture components of a regression, in the scale of the network.
 
-    share : (networks,), of each in the whole mixture
+    share : (networks,), weight of each network in the whole mixture
     outputs : (networks, rows, outputs)
     """
     return _MOMENTS[posterior.likelihood.name](posterior, share, outputs)
 
 
 def probabilities(posterior: Posterior, outputs: Tensor) -> Tensor:
-    """Of labels, (networks, rows, labels); outputs (networks, rows, outputs)."""
+    """Label probabilities, (networks, rows, labels).
+
+    outputs : (networks, rows, outputs)
+    """
     likelihood = posterior.likelihood
     assert isinstance(likelihood, OfLabels)
-    of_classes = _PROBABILITIES[likelihood.name](posterior, outputs)
+    probability = _PROBABILITIES[likelihood.name](posterior, outputs)
     if likelihood.ranks is None:
-        return of_classes
-    # -1 is the last one, a class that never is.
+        return probability
+    # Rank -1 selects the padding: labels without rows have probability zero.
     pad = np.array([0, 0, 0, 0, 0, 1])
-    of_all = of_classes.op("Pad", pad, np.array(0.0))
-    return of_all.take(np.array(likelihood.ranks), axis=2)
+    padded = probability.op("Pad", pad, np.array(0.0))
+    return padded.take(np.array(likelihood.ranks), axis=2)
 
 
 def _constant_noise(posterior, share, outputs) -> Moments:
-    """The variance is that at any outputs."""
+    """Components whose variance does not depend on the outputs."""
     likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
-    anywhere = torch.zeros(1, posterior.n_members, 1, likelihood.n_outputs).double()
-    arrays = [v[0].numpy() for v in likelihood.components(params, anywhere)]
+    zeros = torch.zeros(1, posterior.n_members, 1, likelihood.n_outputs).double()
+    arrays = [v[0].numpy() for v in likelihood.components(params, zeros)]
     variance = outputs.graph.constant(likelihood.components_class(*arrays).variance)
     share = outputs.graph.constant(share[:, None, None])
     return Moments(share, outputs, variance.expand_as(outputs))
@@ -85,12 +88,12 @@ def _heteroscedastic(posterior, share, outputs) -> Moments:
 
 
 def _mixture(posterior, share, outputs) -> Moments:
-    """The Gaussians of every network among the components."""
+    """All Gaussians of all networks as components."""
     likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
     assert isinstance(likelihood, Mixture)
     shape = [0, 0, 3, likelihood.n_targets, likelihood.n_components]
-    apart = outputs.op("Reshape", np.array(shape))
-    logits, location, s = (apart.take(np.array(i), axis=2) for i in range(3))
+    parts = outputs.op("Reshape", np.array(shape))
+    logits, location, s = (parts.take(np.array(i), axis=2) for i in range(3))
     location = location + params["centres"][:, None, None].numpy()
     log_tau = likelihood.log_tau(params).unsqueeze(-1).numpy() - _bounded(s)
     log_tau = log_tau.op("Min", np.array(LARGEST_LOG_PRECISION))
@@ -103,7 +106,7 @@ def _mixture(posterior, share, outputs) -> Moments:
 
 
 def _components_first(values: Tensor, n_targets: int) -> Tensor:
-    """(networks, rows, targets, K) -> (networks K, rows, targets)."""
+    """Reshape (networks, rows, targets, K) to (networks K, rows, targets)."""
     rows = values.op("Shape", start=1, end=2)
     shape = rows.graph.op("Concat", np.array([-1]), rows, np.array([n_targets]), axis=0)
     return values.op("Transpose", perm=[0, 3, 1, 2]).op("Reshape", shape)
@@ -143,11 +146,11 @@ _PROBABILITIES: dict[str, Callable[..., Tensor]] = {
     "categorical": _categorical,
     "ordinal": _ordinal,
 }
-KNOWN = frozenset(_MOMENTS) | frozenset(_PROBABILITIES)
+SUPPORTED = frozenset(_MOMENTS) | frozenset(_PROBABILITIES)
 
 
 def _bounded(s: Tensor) -> Tensor:
-    """As ``heteroscedastic.bounded``."""
+    """Bound log variances, as the heteroscedastic likelihood does."""
     return LOG_VARIANCE_RANGE * (s / LOG_VARIANCE_RANGE).op("Tanh")
 
 

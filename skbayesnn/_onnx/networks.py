@@ -1,7 +1,7 @@
-"""Fitted posterior -> outputs of its draws.
+"""Networks of a fitted posterior as ONNX operators.
 
-The weights of the draws that prediction uses are constants of the graph. A mask on the
-inputs of a map is kept as a mask: the weights stand there once, and not for every draw.
+The graph contains the weights of the posterior draws as constants. A mask on the inputs
+of a layer remains a mask, so that the graph contains the weights once and not per draw.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,50 +24,48 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def outputs_of(
-    posterior: Posterior, n_draws: int, counts: np.ndarray | None, x: Tensor
+    posterior: Posterior, n_draws: int, counts: np.ndarray, x: Tensor
 ) -> Iterator[tuple[Posterior, np.ndarray, Tensor]]:
-    """Outputs of networks side by side, a few at a time.
+    """Outputs of the networks, a few networks at a time.
 
-    Masks differ from draw to draw and weights from member to member: with masks every
-    member comes by itself.
+    Masks differ between draws, and weights between members. With masks the members are
+    therefore evaluated separately.
 
-    n_draws : distinct ones
-    counts : how often each network counts, draws before members; None: once
+    n_draws : number of distinct draws
+    counts : multiplicity of each network in the mixture, draws before members
     x : (rows, inputs), float32, standardised
-    yields : the members that they are of; how often each network counts, (networks,);
-        outputs (networks, rows, outputs), float64
+    yields : posterior of the members; multiplicities, (networks,); outputs (networks,
+        rows, outputs), float64
     """
-    if counts is None:
-        counts = np.ones(n_draws * posterior.n_members)
-    of_draws = counts.reshape(n_draws, posterior.n_members)
+    counts_per_draw = counts.reshape(n_draws, posterior.n_members)
     if n_draws == 1:
-        [of_members] = of_draws
-        used = np.flatnonzero(of_members)
+        [member_counts] = counts_per_draw
+        used = np.flatnonzero(member_counts)
         members = posterior.select(used)
-        layers = [tuple(_array(v)[0] for v in d) for d in _drawn(members, 1)]
-        yield members, of_members[used], _applied(members.network, layers, x)
+        layers = [tuple(_array(v)[0] for v in layer) for layer in _drawn(members, 1)]
+        yield members, member_counts[used], _applied(members.network, layers, x)
         return
-    for i, of_member in enumerate(of_draws.T):
-        used = np.flatnonzero(of_member)
+    for i, draw_counts in enumerate(counts_per_draw.T):
+        used = np.flatnonzero(draw_counts)
         if len(used):
             member = posterior.select(np.array([i]))
             layers = [
-                tuple(_some(_array(v)[:, 0], used) for v in draw)
-                for draw in _drawn(member, n_draws)
+                tuple(_select_draws(_array(v)[:, 0], used) for v in layer)
+                for layer in _drawn(member, n_draws)
             ]
-            yield member, of_member[used], _applied(member.network, layers, x)
+            yield member, draw_counts[used], _applied(member.network, layers, x)
 
 
 def _drawn(posterior: Posterior, n_draws: int):
-    """Weights (draws or 1, members, inputs, outputs), biases, masks if there are."""
+    """Weights (draws or 1, members, inputs, outputs), bias and masks of each layer."""
     network = posterior.network
     assert isinstance(network, MLP)
-    placed = [
+    families = tuple(
         family.with_mask_shape((n_inputs,))
         for family, n_inputs in zip(network.families, network.fan_ins, strict=True)
-    ]
-    apart = network.with_families(tuple(placed))
-    layers = replace(posterior, network=apart).draw(range(n_draws))
+    )
+    with_masks = network.with_families(families)
+    layers = replace(posterior, network=with_masks).draw(range(n_draws))
     return [
         (weight, bias if bias.ndim == 3 else bias.unsqueeze(0), *masks)
         for weight, bias, *masks in layers
@@ -75,23 +73,26 @@ def _drawn(posterior: Posterior, n_draws: int):
 
 
 def _applied(network: Network, layers, x: Tensor) -> Tensor:
-    """layers : weights (networks or 1, inputs, outputs), biases, masks, float32."""
+    """Outputs of an MLP, float64.
+
+    layers : weights (networks or 1, inputs, outputs), bias, masks, float32
+    """
     assert isinstance(network, MLP)
     h = x
     for i, (weight, bias, *masks) in enumerate(layers):
         if i:
             h = ACTIVATIONS[network.activation](h)
         for mask in masks:
-            h = h * _of_rows(mask)
-        # A matrix for all networks makes one product of all rows.
+            h = h * _with_row_axis(mask)
+        # If all networks share the weights, one matrix product suffices.
         h = h @ (weight[0] if len(weight) == 1 else weight)
-        h = h + _of_rows(bias)
-    of_one = all(len(values) == 1 for layer in layers for values in layer)
-    return (h.unsqueeze(0) if of_one else h).cast(np.float64)
+        h = h + _with_row_axis(bias)
+    is_single = all(len(values) == 1 for layer in layers for values in layer)
+    return (h.unsqueeze(0) if is_single else h).cast(np.float64)
 
 
-def _of_rows(values: np.ndarray) -> np.ndarray:
-    """(networks, units) with an axis for the rows; of one network without axes."""
+def _with_row_axis(values: np.ndarray) -> np.ndarray:
+    """Reshape (networks, units) to (networks, 1, units); one network to (units,)."""
     return values[0] if len(values) == 1 else values[:, None]
 
 
@@ -99,6 +100,6 @@ def _array(values) -> np.ndarray:
     return values.cpu().numpy()
 
 
-def _some(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Of some draws; of one that stands for all, itself."""
+def _select_draws(values: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Select draws, unless all draws share the values."""
     return values if len(values) == 1 else values[draws]

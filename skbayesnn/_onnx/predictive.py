@@ -1,6 +1,6 @@
-"""A fitted model -> its predictive as tensors: through pipelines and corrections.
+"""Predictive distribution of a fitted model as tensors, through pipelines.
 
-The counterpart of ``_meta.walk.open_predictive`` and ``_predictive``.
+The counterpart of ``_meta.unwrap.open_predictive`` and of ``_predictive``.
 """
 
 from dataclasses import dataclass, replace
@@ -16,8 +16,8 @@ from skbayesnn._data.scaling import Scaling
 from skbayesnn._meta.calibration import CalibratedUncertaintyRegressor
 from skbayesnn._onnx.graph import Tensor
 from skbayesnn._onnx.likelihoods import (
-    KNOWN,
     NORMAL,
+    SUPPORTED,
     Moments,
     moments,
     probabilities,
@@ -31,56 +31,59 @@ from skbayesnn.estimators._base import BayesianNetwork
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """The predictive of a regression, in y's units.
+class Regression:
+    """Predictive distribution of a regression, in y's units.
 
     Parameters
     ----------
     moments : Moments
-    flat : bool
+    is_flat : bool
         Whether results drop the target axis.
     likelihoods : frozenset of str
-        Of its networks.
-    normal : bool
+        Names of the likelihoods of the networks.
+    is_normal : bool
         Whether all components are normal distributions.
     dtype : dtype
-        That resolves y.
+        Precision that resolves y.
     """
 
     moments: Moments
-    flat: bool
+    is_flat: bool
     likelihoods: frozenset[str]
-    normal: bool
+    is_normal: bool
     dtype: np.dtype
 
-    def joined(self, other: "Numbers") -> "Numbers":
-        """The components of both."""
+    def joined(self, other: "Regression") -> "Regression":
+        """Mixture of the components of both."""
         pairs = zip(self.moments, other.moments, strict=True)
-        return Numbers(
-            Moments(*(one.op("Concat", two, axis=0) for one, two in pairs)),
-            self.flat,
+        return Regression(
+            Moments(*(a.op("Concat", b, axis=0) for a, b in pairs)),
+            self.is_flat,
             self.likelihoods | other.likelihoods,
-            self.normal and other.normal,
+            self.is_normal and other.is_normal,
             np.promote_types(self.dtype, other.dtype),
         )
 
-    def corrected(self, factor: np.ndarray, bound: float = np.inf) -> "Numbers":
-        """Spread about the mean, (targets,); as ``Components.spread``."""
+    def corrected(self, factor: np.ndarray, bound: float = np.inf) -> "Regression":
+        """Spread the mixture about its mean, as ``Components.spread``.
+
+        factor : (targets,)
+        """
         share, mean, variance = self.moments
         centre = (share * mean).sum(0)
-        after = variance * np.square(factor)
+        new_variance = variance * np.square(factor)
         if np.isinf(bound):
             mean = centre + factor * (mean - centre)
         else:
-            most = bound * after.op("Sqrt")
+            limit = bound * new_variance.op("Sqrt")
             move = (1 - factor) * (centre - mean)
-            mean = mean + move.op("Min", most).op("Max", -most)
-        return replace(self, moments=Moments(share, mean, after))
+            mean = mean + move.op("Min", limit).op("Max", -limit)
+        return replace(self, moments=Moments(share, mean, new_variance))
 
 
 @dataclass(frozen=True)
 class Classes:
-    """The predictive of a classification.
+    """Predictive distribution of a classification.
 
     Parameters
     ----------
@@ -94,38 +97,38 @@ class Classes:
     labels: np.ndarray
 
     def joined(self, other: "Classes") -> "Classes":
-        """The draws of both."""
+        """Mixture of the draws of both."""
         share = self.share.op("Concat", other.share, axis=0)
         probability = self.probability.op("Concat", other.probability, axis=0)
         return replace(self, share=share, probability=probability)
 
     def corrected(self, factor: np.ndarray, bound: float = np.inf) -> "Classes":
-        """With a temperature, (1,)."""
+        """Apply a temperature, (1,)."""
         logits = self.probability.op("Log") / factor.item()
         return replace(self, probability=logits.op("Softmax", axis=-1))
 
 
 class Rows(NamedTuple):
-    """Rows of X: what a graph gets, or what a pipeline's steps have made of it."""
+    """Rows of X: the inputs of the graph, or the output of the steps of a pipeline."""
 
     inputs: dict[str, Tensor]
     types: list | None = None
 
 
 class Part(NamedTuple):
-    """What a model is in a mixture: so many draws of so many."""
+    """Part of a model in a mixture: number of its draws, and of all draws."""
 
     n_draws: int
-    n_all: int
+    n_total: int
 
 
-def predictive(model, rows: Rows, part: Part | None = None) -> Numbers | Classes:
-    """What the model says of the rows.
+def predictive(model, rows: Rows, part: Part | None = None) -> Regression | Classes:
+    """Predictive distribution of a model for the rows.
 
-    part : of a network that is one of several, alone or in a pipeline; None: all
+    part : for a candidate of a stack; None if the model is the whole mixture
     """
     check_is_fitted(model)
-    if hasattr(model, "best_estimator_"):  # also of other libraries
+    if hasattr(model, "best_estimator_"):  # also searches of other libraries
         return predictive(model.best_estimator_, rows)
     if isinstance(model, FrozenEstimator):
         return predictive(model.estimator, rows)
@@ -136,144 +139,153 @@ def predictive(model, rows: Rows, part: Part | None = None) -> Numbers | Classes
     if isinstance(model, CalibratedUncertaintyRegressor):
         if hasattr(model, "quantile_maps_"):
             raise TypeError(
-                "`to_onnx` has no isotonic recalibration; got CalibratedUncertainty"
-                "Regressor(method='isotonic'). Fit it with method='scale'."
+                "`to_onnx` does not support isotonic recalibration; got Calibrated"
+                "UncertaintyRegressor(method='isotonic'). Fit it with method='scale'."
             )
-        inner = predictive(model.estimator_, rows)
-        return inner.corrected(np.atleast_1d(model.scale_))
+        distribution = predictive(model.estimator_, rows)
+        return distribution.corrected(np.atleast_1d(model.scale_))
     if isinstance(model, BayesianStacking):
         return _stacked(model, rows)
     if isinstance(model, BayesianNetwork):
-        return _of_network(model, rows, part)
+        return _network(model, rows, part)
     if isinstance(model, ShrunkLinearRegressor | ShrunkLinearClassifier):
-        return _of_linear_model(model, rows, part)
+        return _linear_model(model, rows, part)
     raise TypeError(
         "`to_onnx` takes the estimators of skbayesnn, alone, as the last step of a "
         "Pipeline, in a search, in FrozenEstimator, or in CalibratedUncertainty"
-        f"Regressor(method='scale'); got {type(model).__name__}. Of meta-estimators "
-        "that map y or mix models convert the networks inside one by one."
+        f"Regressor(method='scale'); got {type(model).__name__}. If this transforms y "
+        "or mixes models, convert the networks inside separately."
     )
 
 
-def _stacked(model: BayesianStacking, rows: Rows) -> Numbers | Classes:
-    """The candidates, each with its number of draws, corrected together."""
-    n_all = int(model.n_draws_.sum())
+def _stacked(model: BayesianStacking, rows: Rows) -> Regression | Classes:
+    """Mixture of the candidates with their numbers of draws, and its correction."""
+    n_total = int(model.n_draws_.sum())
     parts = [
-        predictive(one, rows, Part(int(n), n_all))
-        for one, n in zip(model.estimators_, model.n_draws_, strict=True)
+        predictive(candidate, rows, Part(int(n), n_total))
+        for candidate, n in zip(model.estimators_, model.n_draws_, strict=True)
     ]
     bound = getattr(model, "spread_bound_", np.inf)
     return _joined(parts).corrected(model.spread_factor_, bound)
 
 
-def _of_network(model: BayesianNetwork, rows: Rows, part: Part | None):
-    """The draws of a fitted posterior."""
-    _check_known(model)
+def _network(model: BayesianNetwork, rows: Rows, part: Part | None):
+    """Mixture of the draws of a fitted posterior."""
+    _check_supported(model)
     posterior = _fitted.posterior_of(model, torch.device("cpu"), torch.float32)
     scaling = _fitted.scaling_of(model)
-    x = scaling.x_to_network(_only(rows).cast(np.float64)).cast(np.float32)
+    x = scaling.x_to_network(_single_input(rows).cast(np.float64)).cast(np.float32)
     n_draws = posterior.distinct_draws(model.n_draws)
     n_networks = n_draws * posterior.n_members
     part = part or Part(n_networks, n_networks)
     counts = _counts(part, n_networks)
-    found: list = []
-    for members, count, outputs in outputs_of(posterior, n_draws, counts, x):
-        share = count / part.n_all
-        if members.likelihood.of_classes:
+    parts: list = []
+    for members, member_counts, outputs in outputs_of(posterior, n_draws, counts, x):
+        likelihood, share = members.likelihood, member_counts / part.n_total
+        if likelihood.of_classes:
             shares = outputs.graph.constant(share[:, None, None])
             probability = probabilities(members, outputs)
-            found.append(Classes(shares, probability, vars(model)["classes_"]))
+            parts.append(Classes(shares, probability, vars(model)["classes_"]))
             continue
         _check_units(scaling)
-        own = _in_units_of_y(moments(members, share, outputs), scaling)
-        likelihood = members.likelihood
-        normal = likelihood.components_class in NORMAL
-        names = frozenset([likelihood.name])
-        dtype = scaling.dtype_of_y(np.float32)
-        found.append(Numbers(own, model.y_ndim_ == 1, names, normal, dtype))
-    return _joined(found)
+        parts.append(
+            Regression(
+                _in_units_of_y(moments(members, share, outputs), scaling),
+                is_flat=model.y_ndim_ == 1,
+                likelihoods=frozenset([likelihood.name]),
+                is_normal=likelihood.components_class in NORMAL,
+                dtype=scaling.dtype_of_y(np.float32),
+            )
+        )
+    return _joined(parts)
 
 
 def _counts(part: Part, n_draws: int) -> np.ndarray:
-    """How often each of a model's draws is in the mixture, as `DrawArrays.resized`."""
-    picked = np.arange(part.n_draws) * n_draws // part.n_draws
-    return np.bincount(picked, minlength=n_draws)
+    """Multiplicity of each draw of a model in the mixture, as `DrawArrays.resized`."""
+    selected = np.arange(part.n_draws) * n_draws // part.n_draws
+    return np.bincount(selected, minlength=n_draws)
 
 
-def _of_linear_model(
+def _linear_model(
     model: ShrunkLinearRegressor | ShrunkLinearClassifier,
     rows: Rows,
     part: Part | None,
 ):
-    """The draws of its weights."""
+    """Mixture of the draws of the weights."""
     n_draws = len(model.coef_)
     part = part or Part(n_draws, n_draws)
     counts = _counts(part, n_draws)
     used = np.flatnonzero(counts)
-    x = _only(rows).cast(np.float64).take(model.columns_, axis=1)
+    x = _single_input(rows).cast(np.float64).take(model.columns_, axis=1)
     outputs = x @ model.coef_[used].transpose(0, 2, 1)
     outputs = outputs + model.intercept_[used][:, None]
-    share = outputs.graph.constant((counts[used] / part.n_all)[:, None, None])
+    share = outputs.graph.constant((counts[used] / part.n_total)[:, None, None])
     if isinstance(model, ShrunkLinearClassifier):
-        own = outputs.op("Sigmoid")
+        sigmoid = outputs.op("Sigmoid")
         if len(model.classes_) == 2:
-            probability = (1.0 - own).op("Concat", own, axis=2)
+            probability = (1.0 - sigmoid).op("Concat", sigmoid, axis=2)
         else:
-            probability = own / own.sum(2, keepdims=True)
+            probability = sigmoid / sigmoid.sum(2, keepdims=True)
         return Classes(share, probability, model.classes_)
     variance = outputs.graph.constant(model.noise_variance_).expand_as(outputs)
-    found = Moments(share, outputs, variance)
-    kinds = frozenset([model.likelihood])
-    return Numbers(found, model.y_ndim_ == 1, kinds, True, np.dtype(np.float64))
+    return Regression(
+        Moments(share, outputs, variance),
+        is_flat=model.y_ndim_ == 1,
+        likelihoods=frozenset([model.likelihood]),
+        is_normal=True,
+        dtype=np.dtype(np.float64),
+    )
 
 
-def _only(rows: Rows) -> Tensor:
-    """The rows as a network takes them: of one type, side by side."""
+def _single_input(rows: Rows) -> Tensor:
+    """Return the single tensor with all columns, which a network needs."""
     if len(rows.inputs) > 1:
         raise TypeError(
-            "`initial_types` must have one input where no step of a Pipeline puts "
-            f"several together; got {', '.join(rows.inputs)}. Put a ColumnTransformer "
-            "in front of the network, or leave `initial_types` out."
+            "`initial_types` must have one input, unless a step of a Pipeline joins "
+            f"several; got {', '.join(rows.inputs)}. Put a ColumnTransformer before "
+            "the network, or leave `initial_types` out."
         )
     return next(iter(rows.inputs.values()))
 
 
 def _check_units(scaling: Scaling) -> None:
-    """ONNX Runtime leaves out the addition of a double that is zero in float32."""
+    """Raise if the mean or scale of y is zero in float32.
+
+    ONNX Runtime removes the addition of a double that is zero in float32.
+    """
     small = np.concatenate([scaling.y_mean, scaling.y_scale])
-    lost = (small != 0) & (small.astype(np.float32) == 0)
-    if lost.any():
+    is_lost = (small != 0) & (small.astype(np.float32) == 0)
+    if is_lost.any():
         raise ValueError(
             "a graph needs y in a unit in which its mean and standard deviation are "
-            f"not zero in float32; got {small[lost][0]:g}. Fit to y in a smaller unit, "
-            "whose numbers are larger."
+            f"not zero in float32; got {small[is_lost][0]:g}. Fit to y in a smaller "
+            "unit, which makes the values larger."
         )
 
 
-def _in_units_of_y(own: Moments, scaling: Scaling) -> Moments:
-    return Moments(own.share, *scaling.moments_from_network(own.mean, own.variance))
+def _in_units_of_y(inner: Moments, scaling: Scaling) -> Moments:
+    mean, variance = scaling.moments_from_network(inner.mean, inner.variance)
+    return Moments(inner.share, mean, variance)
 
 
 def _joined(parts):
-    first, *others = parts
-    for one in others:
-        first = first.joined(one)
-    return first
+    joined, *others = parts
+    for part in others:
+        joined = joined.joined(part)
+    return joined
 
 
-def _check_known(model: BayesianNetwork) -> None:
-    """Refuse networks and likelihoods that no operators are known of."""
-    network, likelihood = (
-        model.network_["name"],
-        model.network_["likelihood"]["name"],
-    )
+def _check_supported(model: BayesianNetwork) -> None:
+    """Raise for networks and likelihoods without ONNX operators."""
+    network = model.network_["name"]
+    likelihood = model.network_["likelihood"]["name"]
     if network != "mlp":
         raise TypeError(
             "`to_onnx` needs a multi-layer perceptron; got a network of kind "
             f"{network!r}. Fit with network=None or skbayesnn.networks.MLP."
         )
-    if likelihood not in KNOWN:
+    if likelihood not in SUPPORTED:
         raise TypeError(
-            f"`to_onnx` knows the likelihoods {', '.join(sorted(KNOWN))}; got "
+            f"`to_onnx` supports the likelihoods {', '.join(sorted(SUPPORTED))}; got "
             f"{likelihood!r}."
         )

@@ -1,4 +1,4 @@
-"""Columns of X that single precision rounds, as an exported model knows them."""
+"""Warning for columns of X that single precision rounds too coarsely."""
 
 from collections.abc import Iterator
 
@@ -18,39 +18,39 @@ _LARGEST_ROUNDING = 0.01
 
 
 def warn_of_rounded_columns(model) -> None:
-    """Say which columns a float32 input rounds by more than a share of their spread."""
+    """Warn of columns that a float32 input rounds by a large share of their spread."""
     rounded: set[int] = set()
-    for centre, spread in _units(model):
-        # Half a step of float32 at the centre.
+    for centre, spread in _centres_and_spreads(model):
+        # Half of the distance between float32 values at the centre.
         error = np.finfo(np.float32).eps / 2 * np.abs(centre)
         rounded |= set(np.flatnonzero(error > _LARGEST_ROUNDING * spread).tolist())
     if rounded:
         warn(
             f"the graph takes float32, which rounds columns {sorted(rounded)[:10]} of "
             "X by more than a hundredth of their standard deviation: they lie far from "
-            "zero. Take inputs in double precision, initial_types=[('X', "
+            "zero. Use inputs in double precision, initial_types=[('X', "
             "skl2onnx.common.data_types.DoubleTensorType([None, n_features]))], or "
             "subtract a constant from these columns before fit."
         )
 
 
-def _units(model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Centre and spread of the columns of X, (columns,) each, wherever they are known.
+def _centres_and_spreads(model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Centre and spread of the columns of X, (columns,), if the model stores them.
 
-    What a model learned behind other steps says nothing of X.
+    Only the first step of a pipeline has values of the original X.
     """
     if hasattr(model, "best_estimator_"):
-        yield from _units(model.best_estimator_)
+        yield from _centres_and_spreads(model.best_estimator_)
     elif isinstance(model, FrozenEstimator):
-        yield from _units(model.estimator)
+        yield from _centres_and_spreads(model.estimator)
     elif isinstance(model, CalibratedUncertaintyRegressor):
-        yield from _units(model.estimator_)
+        yield from _centres_and_spreads(model.estimator_)
     elif isinstance(model, BayesianStacking):
-        for one in model.estimators_:
-            yield from _units(one)
+        for candidate in model.estimators_:
+            yield from _centres_and_spreads(candidate)
     elif isinstance(model, Pipeline):
         steps = [step for _, step in model.steps if step not in (None, "passthrough")]
-        yield from _units(steps[0])
+        yield from _centres_and_spreads(steps[0])
     elif isinstance(model, BayesianNetwork):
         yield model.x_mean_, model.x_scale_
     elif isinstance(model, StandardScaler) and model.with_mean and model.with_std:
@@ -62,11 +62,11 @@ def _units(model) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     elif isinstance(model, MinMaxScaler):
         yield model.data_min_ + model.data_range_ / 2, _not_zero(model.data_range_)
     elif isinstance(model, PiecewiseLinearEncoder):
-        ends = np.array([edges[[0, -1]] for edges in model.bin_edges_ if len(edges)])
-        if len(ends) == len(model.bin_edges_):
-            yield ends.mean(1), _not_zero(np.ptp(ends, axis=1))
+        bounds = np.array([edges[[0, -1]] for edges in model.bin_edges_ if len(edges)])
+        if len(bounds) == len(model.bin_edges_):
+            yield bounds.mean(1), _not_zero(np.ptp(bounds, axis=1))
 
 
 def _not_zero(ranges: np.ndarray) -> np.ndarray:
-    """Constant columns are scaled by 1."""
+    """Replace the range of constant columns by 1."""
     return np.where(ranges > 0, ranges, 1.0)

@@ -1,4 +1,4 @@
-"""The steps before the network of a pipeline, by skl2onnx."""
+"""Steps of a pipeline before the network, converted by skl2onnx."""
 
 from itertools import pairwise
 
@@ -11,15 +11,17 @@ from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
 
 def transformed(steps: Pipeline, inputs: dict[str, Tensor], types) -> Tensor:
-    """What the transformers make of the inputs, (rows, columns).
+    """Output of the transformers, (rows, columns).
 
-    types : list of (name, type of skl2onnx) of the inputs, or None: one of float32
+    types : list of (name, type of skl2onnx) of the inputs; None for one float32 input
     """
-    # imbalanced-learn's samplers have no transform: they change the rows of the fit.
-    known = [
-        (n, _thawed(step)) for n, step in steps.steps if hasattr(step, "transform")
+    # imbalanced-learn's samplers have no `transform`: they change rows in `fit` only.
+    transformers = [
+        (name, _thawed(step))
+        for name, step in steps.steps
+        if hasattr(step, "transform")
     ]
-    if not known and types is None:
+    if not transformers and types is None:
         [x] = inputs.values()
         return x
     convert = needed("skl2onnx").convert_sklearn
@@ -28,7 +30,7 @@ def transformed(steps: Pipeline, inputs: dict[str, Tensor], types) -> Tensor:
         columns = getattr(steps, "n_features_in_", None)
         kind = needed("skl2onnx.common.data_types").FloatTensorType([None, columns])
         types = [(name, kind) for name in inputs]
-    model = convert(Pipeline(known), initial_types=types, target_opset=OPSETS)
+    model = convert(Pipeline(transformers), initial_types=types, target_opset=OPSETS)
     [graph] = {tensor.graph for tensor in inputs.values()}
     return graph.inline(model, inputs)
 
@@ -38,30 +40,31 @@ def _thawed(step):
 
 
 def encoded(encoder: PiecewiseLinearEncoder, x: Tensor) -> Tensor:
-    """As its ``transform``: (rows, columns), float32 -> (rows, features), float32."""
-    of_columns = zip(encoder.bin_edges_, encoder.values_, strict=True)
+    """Apply the encoder: (rows, columns) to (rows, features), float32."""
+    columns = zip(encoder.bin_edges_, encoder.values_, strict=True)
+    # A column that is kept has the bounds 0 and infinity; an indicator feature has
+    # equal bounds; the others are bins.
     features = [
-        (j, below, above)
-        for j, (edges, values) in enumerate(of_columns)
-        for below, above in [
+        (j, lower, upper)
+        for j, (edges, values) in enumerate(columns)
+        for lower, upper in [
             *([(0.0, np.inf)] if encoder.keep_columns else []),
             *pairwise(edges),
-            # A value's feature: of no width.
             *zip(values, values, strict=True),
         ]
     ]
-    column, below, above = (np.array(v) for v in zip(*features, strict=True))
-    kept, own = np.isinf(above), below == above
+    column, lower, upper = (np.array(v) for v in zip(*features, strict=True))
+    is_kept, is_indicator = np.isinf(upper), lower == upper
     value = x.cast(np.float64).take(column, axis=1)
-    inside = value.op("Max", below).op("Min", above) - below
-    share = inside / np.where(kept | own, 1.0, above - below)
-    is_value = value.op("Equal", above).cast(np.float64)
-    encoding = x.graph.op("Where", own, is_value, share)
-    return x.graph.op("Where", kept, value, encoding).cast(np.float32)
+    in_bin = value.op("Max", lower).op("Min", upper) - lower
+    share = in_bin / np.where(is_kept | is_indicator, 1.0, upper - lower)
+    indicator = value.op("Equal", upper).cast(np.float64)
+    encoding = x.graph.op("Where", is_indicator, indicator, share)
+    return x.graph.op("Where", is_kept, value, encoding).cast(np.float32)
 
 
 def _register_encoder() -> None:
-    """Tell skl2onnx of the encoder, wherever among the steps it is."""
+    """Register a converter of the encoder at skl2onnx, for all steps of a pipeline."""
     skl2onnx = needed("skl2onnx")
     types = needed("skl2onnx.common.data_types")
     add_onnx_graph = needed("skl2onnx.helpers").add_onnx_graph

@@ -1,1 +1,1 @@
-"""Fitted models <-> files of arrays and JSON, of which nothing is executed."""
+"""Save and load fitted models as arrays and JSON; loading executes no code."""

@@ -1,11 +1,11 @@
 """Encode a model as a JSON document and array members, and decode it.
 
-None, booleans, integers, finite numbers, strings and lists are JSON's own. Every other
-value is an object with a tag; the tags are listed in tables below. skops stores
+JSON represents None, booleans, integers, finite floats, strings and lists. Every other
+value is a JSON object with a tag; two tables below list the tags. skops stores
 estimators, functions and splitters of other packages.
 
-Decoding looks names up in tables and imports or calls none of them. Parts stored by
-skops are the exception: skops imports the types that the user trusts.
+Decoding looks names up in tables. It imports and calls nothing by name, except that
+skops imports the types that the user trusts.
 """
 
 import math
@@ -33,27 +33,28 @@ from skbayesnn._sklearn_compat import METADATA_REQUEST, requests_of, set_request
 
 
 def encoded(model) -> tuple[Any, dict[str, bytes]]:
-    """The document of a model, and its members by name.
+    """Document of a model, and its members by name.
 
     Raises
     ------
     ValueError
-        For what no file can hold, with its place.
+        If the model contains an object that cannot be saved. The message contains its
+        path.
     """
     encoder = _Encoder()
     return encoder.value(model, type(model).__name__), encoder.members
 
 
-def _refused(what: str, place: str) -> ValueError:
+def _cannot_save(what: str, place: str) -> ValueError:
     return ValueError(
-        "a file holds numbers, strings, arrays, estimators and functions that have a "
-        f"name in a module; got {what} in {place}. Remove it, or store the model by "
-        "joblib in a file that nobody else can write."
+        "a file can contain numeric values, strings, arrays, estimators and functions "
+        f"with a name in a module; got {what} in {place}. Remove it, or store the "
+        "model with joblib in a file that nobody else can write."
     )
 
 
 class _Encoder:
-    """Collects the members of a document; ``place`` is where a value stands."""
+    """Encodes values and collects their members; ``place`` is the path of a value."""
 
     def __init__(self):
         self.members: dict[str, bytes] = {}
@@ -70,7 +71,7 @@ class _Encoder:
         }
 
     def value(self, value: Any, place: str) -> Any:
-        """The document of a value."""
+        """Encode a value."""
         if value is None or type(value) in (bool, int, str):
             return value
         if isinstance(value, np.generic):
@@ -81,17 +82,16 @@ class _Encoder:
         return value if math.isfinite(value) else {"float": repr(value)}
 
     def _list(self, values, place):
-        return [self.value(one, f"{place}[{i}]") for i, one in enumerate(values)]
+        return [self.value(value, f"{place}[{i}]") for i, value in enumerate(values)]
 
     def _dict(self, value, place):
         if not all(type(key) is str for key in value):
             return {"items": self._list(list(value.items()), place)}
-        return {
-            "dict": {n: self.value(one, f"{place}[{n!r}]") for n, one in value.items()}
-        }
+        entries = {k: self.value(v, f"{place}[{k!r}]") for k, v in value.items()}
+        return {"dict": entries}
 
-    def _attributes(self, value, place):
-        return {name: self.value(one, f"{place}.{name}") for name, one in value.items()}
+    def _attributes(self, values, place):
+        return {name: self.value(v, f"{place}.{name}") for name, v in values.items()}
 
     def _array(self, value, place):
         if value.dtype.kind == "O":
@@ -99,7 +99,7 @@ class _Encoder:
             return {"objects": entries, "shape": list(value.shape)}
         value = file_format.as_stored(value)
         if type(value) is not np.ndarray or not file_format.is_plain(value.dtype):
-            raise _refused(f"an array of dtype {value.dtype}", place)
+            raise _cannot_save(f"an array of dtype {value.dtype}", place)
         if file_format.is_small(value):
             return {"array": value.dtype.str, "values": value.tolist()}
         return {
@@ -126,7 +126,7 @@ class _Encoder:
     def _scorer(self, value, place):
         listed = getattr(scoring, value.__name__, None)
         if getattr(listed, "function", None) is not value.function:
-            raise _refused(f"the scorer {value.__name__}", place)
+            raise _cannot_save(f"the scorer {value.__name__}", place)
         return {
             "scorer": value.__name__,
             "options": self.value(value.options, place),
@@ -149,22 +149,22 @@ class _Encoder:
             return {"function": listed}
         kind = type(value)
         what = f"an object of {kind.__module__}.{kind.__qualname__}"
-        name = getattr(value, "__qualname__", "")  # of a function
+        name = getattr(value, "__qualname__", "")  # functions have one
         is_own = kind.__module__.partition(".")[0] == "skbayesnn"
-        is_known = callable(value) or any(
+        is_supported = callable(value) or any(
             hasattr(value, method) for method in ("get_params", "split")
         )
         is_local = "<" in name + kind.__qualname__  # <lambda>, <locals>
-        if is_own or is_local or not is_known:
-            raise _refused(f"{what} {name}".rstrip(), place)
+        if is_own or is_local or not is_supported:
+            raise _cannot_save(f"{what} {name}".rstrip(), place)
         try:
             content = foreign.stored(value)
         except ImportError:
             raise
-        # What skops raises for what it cannot store is not one kind of error.
+        # skops raises several types of errors.
         except Exception as error:
             what = f"{what}, which skops cannot store ({error})"
-            raise _refused(what, place) from error
+            raise _cannot_save(what, place) from error
         return {"skops": self._member(content, FOREIGN)}
 
     def _state(self, value, kind: Kind, params, place):
@@ -174,7 +174,7 @@ class _Encoder:
         kept = kind.kept(state)
         unknown = [name for name in kept if not kind.may_have(name)]
         if unknown:
-            raise _refused(f"the attribute {unknown[0]!r}", place)
+            raise _cannot_save(f"the attribute {unknown[0]!r}", place)
         document = self._attributes(kept, place)
         if METADATA_REQUEST in state:
             document[METADATA_REQUEST] = self.value(requests_of(value), place)
@@ -184,10 +184,10 @@ class _Encoder:
 # ---- decode
 
 _FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-# Arrays may take so many bytes, and so many more per byte of the members. Several
-# attributes may name the same member, and each gets a copy.
+# Most bytes of all arrays: a constant, and a multiple of the size of the members.
+# Several attributes may refer to the same member, and each gets a copy.
 _BYTES, _BYTES_PER_BYTE = 1 << 26, 20
-_WORDS = 624  # of the state of NumPy's RandomState
+_WORDS = 624  # in the state of NumPy's RandomState
 
 
 def decoded(
@@ -198,34 +198,35 @@ def decoded(
     *,
     all_params: bool,
 ):
-    """Undo ``encoded``; raises an error for what it cannot have made.
+    """Undo ``encoded``; raise an error for a document that it cannot have written.
 
-    sklearn_version : of which scikit-learn its objects were
-    trusted : types that parts stored by skops may be of
-    all_params : whether no parameter may be missing, as those of later versions are
+    sklearn_version : version that saved the scikit-learn objects
+    trusted : types that skops may construct
+    all_params : whether all parameters are required; files of earlier versions lack
+        newer parameters
     """
     decoder = _Decoder(members, sklearn_version, trusted, all_params)
     model = decoder.value(document)
     unused = members.keys() - decoder.used
     if unused:
-        raise ValueError(f"nothing in the model is stored as {unused.pop()}.")
+        raise ValueError(f"the model does not use the member {unused.pop()}.")
     return model
 
 
 class _Decoder:
-    """A method for each kind of object."""
+    """Decodes each tag by a method."""
 
     def __init__(self, members, sklearn_version, trusted, all_params):
         self._members: dict[str, bytes] = members
-        self._made_with, self._all_params = sklearn_version, all_params
+        self._sklearn_version, self._all_params = sklearn_version, all_params
         self._trusted = trusted
         self._bytes_left = _BYTES + _BYTES_PER_BYTE * sum(map(len, members.values()))
         self.used: set[str] = set()
 
     def value(self, document: Any) -> Any:
-        """What a document is of."""
+        """Decode a document."""
         if isinstance(document, list):
-            return [self.value(one) for one in document]
+            return [self.value(item) for item in document]
         if not isinstance(document, dict):
             return document
         decode = _DECODERS.get(tuple(document))
@@ -233,96 +234,102 @@ class _Decoder:
             raise ValueError(f"no object has the names {list(document)}.")
         return decode(self, *document.values())
 
-    def of_float(self, text):
-        """What JSON has no number for."""
+    def decode_float(self, text):
+        """Decode NaN or infinity, which JSON lacks."""
         return _FLOATS[text]
 
-    def of_tuple(self, values):
-        """Of a list."""
+    def decode_tuple(self, values):
+        """Decode a tuple."""
         return tuple(self._list(values))
 
-    def of_dict(self, values):
-        """With names as keys."""
+    def decode_dict(self, values):
+        """Decode a dict with strings as keys."""
         return self._by_name(values)
 
-    def of_items(self, values):
-        """A dict with keys of any kind."""
+    def decode_items(self, values):
+        """Decode a dict with any keys, from a list of pairs."""
         return dict(self._list(values))
 
-    def of_scalar(self, of_array):
-        """NumPy's, of an array without axes."""
-        return self.value(checked(of_array, dict))[()]
+    def decode_scalar(self, array):
+        """Decode a NumPy scalar, from an array without axes."""
+        return self.value(checked(array, dict))[()]
 
-    def of_few(self, dtype, values):
-        """A small array."""
-        found = file_format.of_few(dtype, values)
-        self._count_bytes(found.nbytes)
-        return found
+    def decode_small_array(self, dtype, values):
+        """Decode an array that the document contains."""
+        array = file_format.small_array(dtype, values)
+        self._count_bytes(array.nbytes)
+        return array
 
-    def of_member(self, dtype, shape, fortran, digest):
-        """An array of its own member."""
+    def decode_array(self, dtype, shape, fortran, digest):
+        """Decode an array with its own member."""
         content = self._member(digest, ARRAY)
         self._count_bytes(len(content))
-        return file_format.of_member(content, dtype, shape, fortran)
+        return file_format.member_array(content, dtype, shape, fortran)
 
-    def of_skops(self, digest):
-        """What skops has stored."""
+    def decode_skops(self, digest):
+        """Decode an object that skops has stored."""
         return foreign.loaded(self._member(digest, FOREIGN), self._trusted)
 
-    def of_function(self, name):
-        """One of NumPy's that scikit-learn's transformers are often made of."""
+    def decode_function(self, name):
+        """Decode a NumPy function of a scikit-learn transformer."""
         if name not in FUNCTIONS:
             raise ValueError(
-                f"it names the function {name!r}, which is none of save's."
+                f"it contains the function {name!r}, which skbayesnn.save does not "
+                "write."
             )
         return FUNCTIONS[name]
 
-    def of_objects(self, values, shape):
-        """An array of strings, or whatever a grid has."""
+    def decode_objects(self, values, shape):
+        """Decode an array of objects, such as strings or parameters of a grid."""
         values = self._list(values)
-        found = np.empty(len(values), dtype=object)
-        found[:] = values
-        return found.reshape(shape)
+        array = np.empty(len(values), dtype=object)
+        array[:] = values
+        return array.reshape(shape)
 
-    def of_masked(self, values, mask):
-        """A masked array."""
+    def decode_masked(self, values, mask):
+        """Decode a masked array."""
         values, mask = self.value(values), self.value(mask)
         if values.shape != mask.shape:
-            raise ValueError(f"a mask of shape {mask.shape} is on {values.shape}.")
+            raise ValueError(
+                f"a mask must have the shape of its array, {values.shape}; got "
+                f"{mask.shape}."
+            )
         return np.ma.MaskedArray(values, mask)
 
-    def of_random_state(self, state):
-        """NumPy's generator, where it was."""
+    def decode_random_state(self, state):
+        """Decode a NumPy generator with its state."""
         state = checked(self.value(state), dict)
         _check_generator(state)
         random = np.random.RandomState(0)
         random.set_state(state)
         return random
 
-    def of_device(self, name):
-        """torch's."""
+    def decode_device(self, name):
+        """Decode a torch device."""
         return torch.device(checked(name, str))
 
-    def of_scorer(self, name, options, weight_request):
-        """One of ``skbayesnn.scoring``."""
+    def decode_scorer(self, name, options, weight_request):
+        """Decode a scorer of ``skbayesnn.scoring``."""
         listed = getattr(scoring, name) if name in scoring.__all__ else None
         scorer = checked(listed, scoring.Scorer).with_options(**self.value(options))
         scorer._weight_request = self.value(weight_request)
         return scorer
 
-    def of_object(self, name, params, state):
-        """Of a class of the allow-list: constructed, filled, checked."""
+    def decode_object(self, name, params, state):
+        """Construct an object of a listed class, set its attributes, validate it."""
         kind = KINDS.get(name)
         if kind is None:
-            raise ValueError(f"it names the class {name!r}, which is none of save's.")
+            raise ValueError(
+                f"it contains the class {name!r}, which skbayesnn.save does not write."
+            )
         params, state = self._by_name(params), self._by_name(state)
-        unknown = [one for one in params if one not in kind.params]
+        unknown = [key for key in params if key not in kind.params]
         unknown += [
-            one for one in state if one != METADATA_REQUEST and not kind.may_have(one)
+            key for key in state if key != METADATA_REQUEST and not kind.may_have(key)
         ]
         if unknown:
             raise ValueError(f"{name} has no {unknown[0]!r}.")
-        missing = [one for one in kind.params if one not in params]
+        missing = [key for key in kind.params if key not in params]
         if missing and self._all_params:
             raise ValueError(f"the parameter {missing[0]!r} of {name} is missing.")
         model = kind.type(**params)
@@ -333,7 +340,7 @@ class _Decoder:
     def _fill(self, model, kind: Kind, state):
         requests = state.pop(METADATA_REQUEST, None)
         if state:
-            kind.fill(model, state, self._made_with)
+            kind.fill(model, state, self._sklearn_version)
         if requests is not None:
             set_requests(model, requests)
 
@@ -348,38 +355,41 @@ class _Decoder:
         self._bytes_left -= n_bytes
         if self._bytes_left < 0:
             raise ValueError(
-                "its arrays must not take many times the size of the file; it names "
-                "the same members too often."
+                "its arrays must not take many times the size of the file; it refers "
+                "to the same members too often."
             )
 
     def _list(self, values) -> list:
         return self.value(checked(values, list))
 
     def _by_name(self, values) -> dict[str, Any]:
-        return {n: self.value(one) for n, one in checked(values, dict).items()}
+        return {k: self.value(v) for k, v in checked(values, dict).items()}
 
 
 _DECODERS: dict[tuple[str, ...], Callable] = {
-    ("float",): _Decoder.of_float,
-    ("tuple",): _Decoder.of_tuple,
-    ("dict",): _Decoder.of_dict,
-    ("items",): _Decoder.of_items,
-    ("scalar",): _Decoder.of_scalar,
-    ("array", "values"): _Decoder.of_few,
-    ("array", "shape", "fortran", "member"): _Decoder.of_member,
-    ("objects", "shape"): _Decoder.of_objects,
-    ("masked", "mask"): _Decoder.of_masked,
-    ("skops",): _Decoder.of_skops,
-    ("function",): _Decoder.of_function,
-    ("random_state",): _Decoder.of_random_state,
-    ("device",): _Decoder.of_device,
-    ("scorer", "options", "weight_request"): _Decoder.of_scorer,
-    ("object", "params", "state"): _Decoder.of_object,
+    ("float",): _Decoder.decode_float,
+    ("tuple",): _Decoder.decode_tuple,
+    ("dict",): _Decoder.decode_dict,
+    ("items",): _Decoder.decode_items,
+    ("scalar",): _Decoder.decode_scalar,
+    ("array", "values"): _Decoder.decode_small_array,
+    ("array", "shape", "fortran", "member"): _Decoder.decode_array,
+    ("objects", "shape"): _Decoder.decode_objects,
+    ("masked", "mask"): _Decoder.decode_masked,
+    ("skops",): _Decoder.decode_skops,
+    ("function",): _Decoder.decode_function,
+    ("random_state",): _Decoder.decode_random_state,
+    ("device",): _Decoder.decode_device,
+    ("scorer", "options", "weight_request"): _Decoder.decode_scorer,
+    ("object", "params", "state"): _Decoder.decode_object,
 }
 
 
 def _check_generator(state: dict[str, Any]) -> None:
-    """Refuse a state with which NumPy would read beyond it; ``set_state`` does not."""
+    """Raise for a state with which NumPy would read beyond it.
+
+    ``set_state`` does not validate it.
+    """
     twister = checked(state.get("state"), dict)
     key, pos = twister.get("key"), twister.get("pos")
     has_gauss, gauss = state.get("has_gauss"), state.get("gauss")
@@ -389,7 +399,7 @@ def _check_generator(state: dict[str, Any]) -> None:
         and state["bit_generator"] == "MT19937"
         and isinstance(key, np.ndarray)
         and (key.dtype, key.shape) == (np.dtype(np.uint32), (_WORDS,))
-        # Zeros make only zeros, and some methods then never return.
+        # A state of zeros generates only zeros, and some methods would never return.
         and key.any()
         and integer(0, _WORDS).holds(pos)
         and integer(0, 1).holds(has_gauss)

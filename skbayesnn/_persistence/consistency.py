@@ -1,8 +1,8 @@
-"""Whether the attributes of a fitted model fit together: shapes, sizes, networks.
+"""Check that the attributes of a fitted model are consistent: shapes, sizes, networks.
 
-Each function raises ``ValueError``, or whatever error a network of the wrong shapes
-raises. They are called for models whose attributes follow their own rules. A size that
-the model states is compared with its arrays before anything of that size is allocated.
+Each function raises ``ValueError``, or any error that a network of the wrong shapes
+raises. It is called after the rules of the single attributes hold. Sizes are compared
+with stored arrays before arrays of that size are allocated.
 """
 
 import math
@@ -16,7 +16,7 @@ from skbayesnn._likelihoods.base import OfLabels
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
 
-# Attributes of scikit-learn's scalers.
+# Attributes of scikit-learn's scalers with one value per column.
 _PER_COLUMN = (
     "center_",
     "data_max_",
@@ -27,20 +27,20 @@ _PER_COLUMN = (
     "scale_",
 )
 _CPU = torch.device("cpu")
-# Units of a network for one row: so many, and so many more per stored number. What an
-# image or a sequence takes may be many times what its kernels take.
+# Most units of a network for one row: a constant, and a multiple of the number of
+# stored parameters. Images and sequences need many more units than parameters.
 _UNITS, _UNITS_PER_NUMBER = 1 << 22, 256
 
 
 def agree(what: str, *values) -> None:
-    """Refuse values that are not all equal."""
+    """Raise if the values are not all equal."""
     if any(value != values[0] for value in values):
-        found = ", ".join(map(repr, values))
-        raise ValueError(f"its attributes must agree in {what}; got {found}.")
+        different = ", ".join(map(repr, values))
+        raise ValueError(f"its attributes must agree in {what}; got {different}.")
 
 
-def of_network(model: BayesianNetwork) -> None:
-    """A network, its likelihood, its parameters and the scaling of its columns."""
+def check_network(model: BayesianNetwork) -> None:
+    """Check the network, its likelihood, its parameters and its scaling."""
     _validation.device_for_prediction(model.device)
     if not hasattr(model, "parameters_"):
         return
@@ -49,8 +49,8 @@ def of_network(model: BayesianNetwork) -> None:
     described = _fitted.description_of(posterior.network, likelihood)
     agree("what the network is", repr(described), repr(model.network_))
     network = posterior.network
-    without = tuple(family.with_mask_shape(None) for family in network.families)
-    agree("where masks are placed", network, network.with_families(without))
+    without_masks = tuple(family.with_mask_shape(None) for family in network.families)
+    agree("where masks are placed", network, network.with_families(without_masks))
     _check_groups(posterior, model.parameters_)
     if hasattr(model, "replay_"):
         _check_replay(model.replay_, n_columns)
@@ -64,22 +64,22 @@ def of_network(model: BayesianNetwork) -> None:
         agree("classes", likelihood.n_labels, len(vars(model)["classes_"]))
     else:
         agree("targets", (_n_targets(likelihood),), model.y_mean_.shape)
-        of_one = _n_targets(likelihood) == 1 and model.y_ndim_ == 1
-        agree("axes of y", True, of_one or model.y_ndim_ == 2)
+        is_flat = _n_targets(likelihood) == 1 and model.y_ndim_ == 1
+        agree("axes of y", True, is_flat or model.y_ndim_ == 2)
     _check_predictions(model, posterior)
 
 
 def _check_predictions(model: BayesianNetwork, posterior: Posterior) -> None:
-    """One draw at the mean of the columns, and one standard deviation from it."""
-    at = torch.tensor([0.0, 1.0, -1.0], dtype=torch.float64, device=_CPU)
-    rows = at.view(1, -1, 1).expand(1, len(at), model.n_features_in_)
+    """Predict one draw at the mean of the columns, and one std from it."""
+    points = torch.tensor([0.0, 1.0, -1.0], dtype=torch.float64, device=_CPU)
+    rows = points.view(1, -1, 1).expand(1, len(points), model.n_features_in_)
     likelihood = posterior.likelihood
     with torch.no_grad():
         outputs = posterior.outputs(rows, range(1))
         values = posterior.components(outputs)
-    agree("outputs", outputs.shape[-2:], (len(at), likelihood.n_outputs))
-    of_draws = (value.flatten(0, 1).numpy() for value in values)
-    components = likelihood.components_class(*of_draws)
+    agree("outputs", outputs.shape[-2:], (len(points), likelihood.n_outputs))
+    arrays = (value.flatten(0, 1).numpy() for value in values)
+    components = likelihood.components_class(*arrays)
     if likelihood.of_classes:
         predicted = [components.probability]
     else:
@@ -90,15 +90,15 @@ def _check_predictions(model: BayesianNetwork, posterior: Posterior) -> None:
                 "its predictive variance must be > 0 at the mean of the columns; got "
                 f"{predicted[1].min()}."
             )
-    if not all(np.isfinite(one).all() for one in predicted):
+    if not all(np.isfinite(values).all() for values in predicted):
         raise ValueError(
             "its predictions must be finite at the mean of the columns and one "
-            "standard deviation from it; got NaN or infinite ones."
+            "standard deviation from it; got NaN or infinity."
         )
 
 
 def _check_groups(posterior: Posterior, arrays: dict[str, np.ndarray]) -> None:
-    """Names and shapes of all parameters, by those that a training starts with."""
+    """Compare names and shapes of all parameters with initial parameters."""
     network, n_members = posterior.network, posterior.n_members
     n_stored = sum(values.size for values in arrays.values())
     sizes = {
@@ -107,16 +107,16 @@ def _check_groups(posterior: Posterior, arrays: dict[str, np.ndarray]) -> None:
         "targets or classes": _n_targets(posterior.likelihood),
     }
     for what, size in sizes.items():
-        if not 0 < size <= n_stored + 1:  # K classes may have K - 1 cut points only.
+        if not 0 < size <= n_stored + 1:  # K classes may have only K - 1 cut points.
             raise ValueError(
-                f"{n_members} networks of {size} {what} must have as many parameters "
-                f"at least; got {n_stored}."
+                f"{n_members} networks of {size} {what} must have at least as many "
+                f"parameters; got {n_stored}."
             )
     most = _UNITS + _UNITS_PER_NUMBER * n_stored
     if n_members * network.peak_activation_size > most:
         raise ValueError(
             f"networks of {n_stored} parameters must have at most {most} units; got "
-            f"{n_members} networks of {network.peak_activation_size}."
+            f"{n_members} networks of {network.peak_activation_size} units."
         )
     agree("keep", arrays["keep"].shape, (len(network.families), n_members))
     if not ((arrays["keep"] > 0) & (arrays["keep"] <= 1)).all():
@@ -129,58 +129,57 @@ def _check_groups(posterior: Posterior, arrays: dict[str, np.ndarray]) -> None:
     def zeros(group: int, *shape: int) -> torch.Tensor:
         return torch.zeros(n_members, *shape, device=_CPU)
 
-    start = network.init(zeros, keep)
-    wanted = {
+    initial = network.init(zeros, keep)
+    expected = {
         f"layers/{i}/{name}": tuple(value.shape)
-        for i, group in enumerate(start)
+        for i, group in enumerate(initial)
         for name, value in group.items()
     }
-    for name, value in _start_of(posterior.likelihood, n_members).items():
-        wanted[f"likelihood/{name}"] = tuple(value.shape)
-    found = {name: values.shape for name, values in arrays.items() if name != "keep"}
+    for name, value in _initial_params(posterior.likelihood, n_members).items():
+        expected[f"likelihood/{name}"] = tuple(value.shape)
+    actual = {name: values.shape for name, values in arrays.items() if name != "keep"}
     for name in posterior.likelihood.predictive_params:
-        # Only once it was made anew.
-        shape = wanted["likelihood/log_tau"]
-        agree("noise", shape, found.pop(f"likelihood/{name}", shape))
-    agree("parameters", sorted(found.items()), sorted(wanted.items()))
+        # These exist only if the noise was estimated again after the training.
+        shape = expected["likelihood/log_tau"]
+        agree("noise", shape, actual.pop(f"likelihood/{name}", shape))
+    agree("parameters", sorted(actual.items()), sorted(expected.items()))
 
 
-def _check_replay(kept, n_columns: int) -> None:
-    """Rows of a stream that are kept: as many of each array, of so many columns."""
+def _check_replay(stored, n_columns: int) -> None:
+    """Check the stored rows of a stream."""
     names = "X", "y", "sample_weight", "key"
-    agree("rows that are kept", *(len(kept[name]) for name in names))
-    agree("columns", n_columns, kept["X"].shape[1])
+    agree("stored rows", *(len(stored[name]) for name in names))
+    agree("columns", n_columns, stored["X"].shape[1])
 
 
 def _check_moments(moments, parameters, n_layers: int) -> None:
-    """Shapes of the optimiser's moments: those of the parameters."""
+    """Compare the shapes of the optimiser's moments with the parameters."""
     for name, values in moments.items():
-        _, *place = name.split("/")
-        if place:
-            i, of_group = place
+        _, *path = name.split("/")
+        if path:
+            i, param = path
             group = "likelihood" if int(i) == n_layers else f"layers/{i}"
-            agree(name, parameters[f"{group}/{of_group}"].shape, values.shape)
+            agree(name, parameters[f"{group}/{param}"].shape, values.shape)
 
 
-def _start_of(likelihood, n_members: int):
-    """Parameters of a likelihood of two rows, or of a row of each class."""
+def _initial_params(likelihood, n_members: int):
+    """Initial parameters of a likelihood for two rows, or for one row per class."""
     n = _n_targets(likelihood)
     y = np.arange(n) if likelihood.of_classes else np.outer([1.0, 2.0], np.ones(n))
     statistics = likelihood.statistics(y, np.ones(len(y)))
-    of_members = torch.as_tensor(statistics).expand(n_members, -1)
+    per_member = torch.as_tensor(statistics).expand(n_members, -1)
     n_taus = 1 if likelihood.of_classes else n
     tau = torch.ones(n_members, n_taus, dtype=torch.float64, device=_CPU)
-    return likelihood.init(tau, of_members)
+    return likelihood.init(tau, per_member)
 
 
 def _n_targets(likelihood) -> int:
-    """Or classes."""
-    kind = "n_classes" if likelihood.of_classes else "n_targets"
-    return getattr(likelihood, kind)
+    """Number of targets or classes."""
+    return likelihood.n_classes if likelihood.of_classes else likelihood.n_targets
 
 
-def of_linear_model(model) -> None:
-    """Draws of the weights, the columns that they are of, and the noise."""
+def check_linear_model(model) -> None:
+    """Check the draws of the weights, their columns, and the noise."""
     if not hasattr(model, "coef_"):
         return
     n_draws, n_outputs, n_weights = model.coef_.shape
@@ -190,8 +189,9 @@ def of_linear_model(model) -> None:
     agree("columns", (n_columns,), model.x_mean_.shape, model.x_scale_.shape)
     if np.setdiff1d(model.columns_, np.arange(n_columns)).size or not n_draws:
         raise ValueError(
-            f"it must have a draw at least, of weights of its {n_columns} columns; got "
-            f"{n_draws} draws, of the columns {model.columns_.tolist()}."
+            "it must have at least one draw, and weights for columns 0 to "
+            f"{n_columns - 1}; got {n_draws} draws and columns "
+            f"{model.columns_.tolist()}."
         )
     if hasattr(model, "classes_"):
         n_classes = len(model.classes_)
@@ -208,83 +208,88 @@ def of_linear_model(model) -> None:
         )
 
 
-def of_encoder(model) -> None:
-    """The edges of each column's bins, and its values."""
+def check_encoder(model) -> None:
+    """Check the bin edges and the values of each column."""
     if not hasattr(model, "bin_edges_"):
         return
     per_column = model.bin_edges_, model.n_bins_, model.values_
     agree("columns", model.n_features_in_, *map(len, per_column))
-    agree("bins", [len(one) - 1 for one in model.bin_edges_], model.n_bins_.tolist())
+    n_bins = [len(edges) - 1 for edges in model.bin_edges_]
+    agree("bins", n_bins, model.n_bins_.tolist())
 
 
-def of_scaler(model) -> None:
-    """A number for each column."""
-    own = [vars(model).get(name) for name in _PER_COLUMN]
-    columns = {values.shape[-1] for values in own if values is not None}
+def check_scaler(model) -> None:
+    """Check that a scaler has one value per column."""
+    arrays = [vars(model).get(name) for name in _PER_COLUMN]
+    columns = {values.shape[-1] for values in arrays if values is not None}
     if hasattr(model, "n_features_in_"):
         agree("columns", columns | {model.n_features_in_}, {model.n_features_in_})
-    if columns:  # Without them no array says that there are so many.
+    if columns:  # Without arrays the number of columns is not verified.
         row = np.zeros((1, *columns))
         transformed = model.transform(row)
         agree("columns", transformed.shape, row.shape)
         if not np.isfinite(transformed).all():
-            raise ValueError(f"it must transform zeros to numbers; got {transformed}.")
+            raise ValueError(
+                f"it must transform zeros to finite values; got {transformed}."
+            )
 
 
-def of_quantile_map(model) -> None:
-    """As many levels as shares, both from 0 to 1."""
+def check_quantile_map(model) -> None:
+    """Check that levels and shares have the same length, and range from 0 to 1."""
     agree("knots", len(model.level), len(model.share))
     for values in (model.level, model.share):
         agree("the first and last knot", [0.0, 1.0], values[[0, -1]].tolist())
 
 
-def of_abstainer(model) -> None:
-    """The label of rows that are refused, and the parameter."""
+def check_abstainer(model) -> None:
+    """Check that the label of rejected rows matches the parameter."""
     if not hasattr(model, "abstain_label_"):
         return
-    given, label = model.abstain_label, model.abstain_label_
-    if isinstance(given, str) and given == "auto":
+    param, label = model.abstain_label, model.abstain_label_
+    if isinstance(param, str) and param == "auto":
         allowed = ["abstain", -1] if hasattr(model, "classes_") else [math.nan]
     else:
-        allowed = [given]
-    agree("the label of refused rows", True, repr(label) in map(repr, allowed))
+        allowed = [param]
+    agree("the label of rejected rows", True, repr(label) in map(repr, allowed))
 
 
-def of_search(model) -> None:
-    """The best of the candidates is one of them."""
+def check_search(model) -> None:
+    """Check that the index of the best candidate exists."""
     if hasattr(model, "best_index_"):
         n_candidates = len(model.cv_results_["params"])
         agree("candidates", True, model.best_index_ < n_candidates)
 
 
-def of_calibration(model) -> None:
-    """A map for each of the targets."""
+def check_calibration(model) -> None:
+    """Check that each target has a quantile map."""
     maps = getattr(model, "quantile_maps_", None)
     if maps is not None:
         agree("targets", np.size(model.scale_), len(maps))
 
 
-def of_conformal(model) -> None:
-    """Rows that calibrate, of each model or of all."""
+def check_conformal(model) -> None:
+    """Check the number of calibration rows."""
     if not hasattr(model, "conformal_"):
         return
     scores = model.conformal_
     if isinstance(scores, list):
         agree("models", len(model.estimators_), len(scores))
-    of_all = sum(map(len, scores)) if isinstance(scores, list) else len(scores.alphas)
-    agree("rows that calibrate", model.n_calibration_, of_all)
+        n_scores = sum(map(len, scores))
+    else:
+        n_scores = len(scores.alphas)
+    agree("calibration rows", model.n_calibration_, n_scores)
 
 
-def of_monitor(model) -> None:
-    """Rows that each of the models has not seen."""
+def check_monitor(model) -> None:
+    """Check the held-out rows of each model."""
     if not hasattr(model, "held_out_"):
         return
     agree("models", len(model.estimators_), len(model.held_out_))
-    agree("rows held out", sum(map(len, model.held_out_)), len(model.uncertainty_))
+    agree("held-out rows", sum(map(len, model.held_out_)), len(model.uncertainty_))
 
 
-def of_stack(model) -> None:
-    """The parts of a mixture, and of its folds."""
+def check_stack(model) -> None:
+    """Check the candidates of the mixture and of its folds."""
     if not hasattr(model, "estimators_"):
         return
     n_parts = len(model.estimators_)
@@ -298,14 +303,16 @@ def of_stack(model) -> None:
         agree("folds", len(model.fold_estimators_), len(model.fold_scores_))
 
 
-def of_pipeline(model) -> None:
-    """Named steps, and no folder from which a fit would load pickles."""
+def check_pipeline(model) -> None:
+    """Check the steps; raise for a folder, from which a fit would load pickles."""
     if model.memory is not None:
         raise ValueError(
             f"a Pipeline must have memory=None; got {model.memory!r}. A fit loads "
-            "pickles from there: set it after loading."
+            "pickles from that folder: set it after loading."
         )
     for name, step in model.steps:
-        usable = step == "passthrough" or hasattr(step, "fit")
-        if not (isinstance(name, str) and usable):
-            raise ValueError(f"a Pipeline has named steps; got {name!r}, {step!r}.")
+        is_step = step == "passthrough" or hasattr(step, "fit")
+        if not (isinstance(name, str) and is_step):
+            raise ValueError(
+                f"a Pipeline must have named estimators; got {name!r}, {step!r}."
+            )

@@ -1,9 +1,8 @@
-"""Objects of other packages <-> archives of skops, and the types that these name.
+"""Objects of other packages as archives of skops, and the types in these archives.
 
-skops constructs an object of any type that it is told to trust, and checks none of its
-values. A file that has such parts is therefore loaded only if its reader trusts every
-type in them, scikit-learn's own too. Estimators of this package that are inside of such
-an object are checked as all others.
+skops constructs objects of all types that it trusts, and validates no values. A file
+with such parts is therefore loaded only if the user trusts every type in them, also
+scikit-learn's. Estimators of this package inside of such objects are validated.
 """
 
 import json
@@ -16,7 +15,7 @@ import numpy as np
 from skbayesnn._persistence.file_format import FOREIGN, members_of
 from skbayesnn._persistence.schema import kind_of, trusted_names
 
-# Values of plain Python, and what arrays are made of.
+# Types of Python values and of NumPy arrays, which need no trust.
 _PLAIN = {
     "builtins.NoneType",
     "builtins.bool",
@@ -32,107 +31,109 @@ _PLAIN = {
     "numpy.ma.MaskedArray",
     "numpy.ndarray",
 } | {f"numpy.{kind.__name__}" for kind in np.sctypeDict.values()}
-# Those of them that skops does not trust by itself.
+# Plain types that skops does not trust.
 _NOT_OF_SKOPS = "builtins.slice", "numpy.dtype"
 
 
 class UntrustedTypes(ValueError):
-    """A file has parts of types that its reader has not trusted."""
+    """A file contains types that the user does not trust."""
 
 
 def stored(value: Any) -> bytes:
-    """An object as an archive of skops."""
+    """Archive of skops with an object."""
     return _skops().dumps(value)
 
 
 def loaded(content: bytes, trusted: Collection[str]) -> Any:
-    """Undo ``stored``.
+    """Undo ``stored``, and validate estimators of this package.
 
-    trusted : at least all ``types_of`` it; the caller has compared them
+    trusted : contains all ``types_of(content)``, which the caller must check
     """
-    value = _skops().loads(content, trusted=[*trusted, *_own(), *_NOT_OF_SKOPS])
-    for one in _inside(value):
-        kind = kind_of(one)
+    trusted = [*trusted, *_package_types(), *_NOT_OF_SKOPS]
+    value = _skops().loads(content, trusted=trusted)
+    for item in _reachable(value):
+        kind = kind_of(item)
         if kind is not None:
-            kind.check(one)
+            kind.check(item)
     return value
 
 
 def types_of(content: bytes) -> set[str]:
-    """Full names of all types in an archive of skops, but plain and our own ones.
+    """Full names of the types in an archive of skops, without plain and package types.
 
-    skops itself leaves out those of scikit-learn and NumPy that it trusts. It checks
-    their names only: values of some of them can crash the process.
+    They include the types of scikit-learn and NumPy that skops trusts by default. skops
+    checks their names only, and values of some of them can crash the process.
     """
-    # Members are not compressed, so that nothing grows when it is read.
+    # Members are not compressed: a small archive cannot need much memory.
     schema = json.loads(members_of(content)["schema.json"])
-    named = set(_named(schema)) | set(_skops().get_untrusted_types(data=content))
-    return named - _PLAIN - _own()
+    names = set(_named_types(schema)) | set(_skops().get_untrusted_types(data=content))
+    return names - _PLAIN - _package_types()
 
 
 def untrusted_types(members: Mapping[str, bytes], trusted: Iterable = ()) -> list[str]:
-    """Types of all parts of a file that are not trusted, sorted."""
-    parts = [one for name, one in members.items() if name.endswith(FOREIGN)]
-    types = [types_of(one) for one in parts]
-    # Else skops would construct something that nobody has been asked for.
+    """Sorted names of the types in all skops parts of a file that are not trusted."""
+    types = [
+        types_of(content) for name, content in members.items() if name.endswith(FOREIGN)
+    ]
+    # Without such types the user would have nothing to trust, and skops would construct
+    # an object without consent.
     if not all(types):
         raise ValueError("it has a part of skops without types of other packages.")
     return sorted(set().union(*types) - set(trusted))
 
 
 def names_of(trusted: Iterable | None) -> set[str]:
-    """The full names of types, given as names or as the types themselves."""
+    """Full names of types, which are names or types."""
     if trusted is None:
         return set()
     if isinstance(trusted, str | bool) or not isinstance(trusted, Iterable):
         raise TypeError(
             f"`trusted` must be a list of names or types; got {trusted!r}. "
-            "skbayesnn.get_untrusted_types lists those of a file."
+            "skbayesnn.get_untrusted_types returns the types of a file."
         )
-    return {one if isinstance(one, str) else _name_of(one) for one in trusted}
-
-
-def _name_of(one) -> str:
-    return f"{one.__module__}.{one.__name__}"
+    return {
+        item if isinstance(item, str) else f"{item.__module__}.{item.__name__}"
+        for item in trusted
+    }
 
 
 @cache
-def _own() -> frozenset[str]:
+def _package_types() -> frozenset[str]:
     return frozenset(trusted_names())
 
 
-def _named(schema: Any) -> Iterator[str]:
-    """All types that a schema of skops names."""
+def _named_types(schema: Any) -> Iterator[str]:
+    """Full names of all types in a schema of skops."""
     if isinstance(schema, dict):
         if "__class__" in schema:
             yield f"{schema.get('__module__')}.{schema['__class__']}"
         schema = list(schema.values())
     if isinstance(schema, list):
-        for one in schema:
-            yield from _named(one)
+        for item in schema:
+            yield from _named_types(item)
 
 
-def _inside(value: Any) -> Iterator[Any]:
-    """An object and all that can be reached through its attributes and entries."""
+def _reachable(value: Any) -> Iterator[Any]:
+    """An object, and all objects reachable through attributes and entries."""
     todo, seen = [value], set()
     while todo:
-        one = todo.pop()
-        if id(one) in seen or isinstance(one, str | bytes | type):
+        item = todo.pop()
+        if id(item) in seen or isinstance(item, str | bytes | type):
             continue
-        seen.add(id(one))
-        yield one
-        if isinstance(one, np.ndarray):
-            todo += one.ravel().tolist() if one.dtype.kind == "O" else []
-        elif isinstance(one, Mapping):
-            todo += [*one.keys(), *one.values()]
-        elif isinstance(one, list | tuple | set | frozenset):
-            todo += one
+        seen.add(id(item))
+        yield item
+        if isinstance(item, np.ndarray):
+            todo += item.ravel().tolist() if item.dtype.kind == "O" else []
+        elif isinstance(item, Mapping):
+            todo += [*item.keys(), *item.values()]
+        elif isinstance(item, list | tuple | set | frozenset):
+            todo += item
         else:
-            todo += getattr(one, "__dict__", {}).values()
+            todo += getattr(item, "__dict__", {}).values()
 
 
 def _skops():
-    """The library, or how to get it."""
+    """Import skops, or raise with the command that installs it."""
     try:
         import skops.io
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What users call: ``save`` and ``load`` of files, ``dumps`` and ``loads`` of bytes."""
+"""Public functions: ``save`` and ``load`` for files, ``dumps`` and ``loads``."""
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,32 +20,32 @@ from skbayesnn._persistence.file_format import (
 from skbayesnn._persistence.schema import is_fitted, trusted_names
 from skbayesnn._version import __version__
 
-# Of the file; what it holds of a network has a format of its own.
+# Version of the file format; the description of a network has its own version.
 FORMAT = 1
 Trusted = Iterable[str | type] | None
 _HEADER = {"format": int, "skbayesnn": str, "scikit-learn": str}
 
 
 def save(model: Any, file: File) -> None:
-    """Store a fitted estimator in a file that can be loaded without running its code.
+    """Save a fitted estimator to a file that :func:`load` reads without running code.
 
-    The file is a zip archive of a JSON document and of arrays in NumPy's format, with
-    checksums. A path is replaced as a whole: if saving fails, the file that was there
-    stays as it was.
+    Unlike a pickle, the file is safe to load. It is a zip archive of a JSON document
+    and of arrays in NumPy's format, with checksums. An existing file is replaced only
+    if saving succeeds.
 
     Parameters
     ----------
     model : fitted estimator
-        Any of this package: networks, stacks, meta-estimators, searches,
+        Any estimator of this package: networks, stacks, meta-estimators, searches,
         :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. Also ``Pipeline``,
         ``TransformedTargetRegressor``, ``FrozenEstimator``, ``StandardScaler``,
         ``MinMaxScaler``, ``RobustScaler``, ``QuantileTransformer`` and
-        ``FunctionTransformer`` of scikit-learn. All other estimators, as the steps of
-        a pipeline or around estimators of this package, are stored by skops
-        (``pip install "skbayesnn[skops]"``); :func:`load` then asks for the types that
-        it may trust.
+        ``FunctionTransformer`` of scikit-learn. Other estimators, as steps of a
+        pipeline or around estimators of this package, are stored by skops
+        (``pip install "skbayesnn[skops]"``); :func:`load` then requires a list of
+        trusted types.
     file : str, path-like or binary file object
-        To a file object it is written from its current position.
+        A file object is written from its current position.
 
     Returns
     -------
@@ -54,16 +54,16 @@ def save(model: Any, file: File) -> None:
     Raises
     ------
     ValueError
-        For what no file can hold, such as a lambda or a torch module; the message
-        names it and its place.
+        If the model contains an object that cannot be saved, such as a lambda or a
+        torch module. The message names the object and its attribute.
     sklearn.exceptions.NotFittedError
-        A model that is not fitted.
+        If the model is not fitted.
     ImportError
-        Without skops, for a model that has estimators of other packages.
+        If the model contains estimators of other packages, and skops is missing.
 
     See Also
     --------
-    dumps : The same as bytes.
+    dumps : Return the content of the file as bytes.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def save(model: Any, file: File) -> None:
 
 
 def dumps(model: Any) -> bytes:
-    """A fitted estimator as bytes: the content of the file that :func:`save` writes.
+    """Return a fitted estimator as bytes, the content of a file of :func:`save`.
 
     Parameters
     ----------
@@ -93,11 +93,11 @@ def dumps(model: Any) -> bytes:
     Returns
     -------
     data : bytes
-        The same for the same model, unless skops has stored a part of it.
+        Equal for equal models, unless skops has stored a part.
 
     See Also
     --------
-    loads : The estimator of these bytes.
+    loads : Load an estimator from these bytes.
     """
     check_is_fitted(model)
     document, members = encoded(model)
@@ -107,58 +107,59 @@ def dumps(model: Any) -> bytes:
         "scikit-learn": sklearn.__version__,
     }
     content = packed(header | {"model": document}, members)
-    try:  # What `load` would refuse is refused now.
+    try:  # Raise now if `load` would fail.
         _model_of(content, foreign.untrusted_types(members))
     except (ImportError, MemoryError):
         raise
     except Exception as error:
         name = type(model).__name__
-        raise ValueError(f"this {name} cannot be saved: {_said(error)}") from error
+        raise ValueError(f"this {name} cannot be saved: {_message(error)}") from error
     return content
 
 
 def load(file: File, trusted: Trusted = None) -> Any:
-    """A fitted estimator that :func:`save` has stored.
+    """Load a fitted estimator from a file of :func:`save`, without running code.
 
-    Nothing of the file is executed. Classes are looked up in a fixed list of those of
-    this package and a few of scikit-learn; their parameters and attributes are checked:
-    types, shapes, and whether numbers make sense. Other types, in parts that skops has
-    stored, are constructed only if ``trusted`` names every one of them. Of these,
-    values are not checked: trust them as you trust the file.
+    Classes must be in a fixed list, which contains the classes of this package and a
+    few of scikit-learn. Parameters and attributes are validated: types, shapes and
+    ranges. Other types, in parts that skops has stored, are constructed only if
+    ``trusted`` contains all of them. Their values are not validated: trust them only if
+    you trust the file.
 
     Parameters
     ----------
     file : str, path-like or binary file object
         A file object is read from its current position to its end.
     trusted : list of str or type, default=None
-        Types outside of the fixed list that may be constructed, by their full names
-        or as types. :func:`get_untrusted_types` lists those of a file, and so does the
-        error without them.
+        Leave the default unless the file contains estimators of other packages. Types
+        outside of the fixed list that may be constructed, as full names or types.
+        :func:`get_untrusted_types` returns the types of a file; the error without them
+        lists them, too.
 
     Returns
     -------
     model : fitted estimator
-        With the same parameters and fitted attributes; its predictions are the same,
-        bit by bit, on the same machine. What was fitted on a GPU that is not there
-        predicts on the CPU.
+        Parameters and fitted attributes are the same. On the same machine predictions
+        are equal bit by bit. A model fitted on a GPU predicts on the CPU of a machine
+        without GPU.
 
     Raises
     ------
     ValueError
-        A file that is cut off, changed, of a later version or not of ``save``, or that
-        has types which are not trusted. The message names the file and what is wrong.
+        If the file is truncated, changed, of a later version or not written by
+        ``save``, or if it contains types that are not trusted.
     ImportError
-        A package of which the file has a type is not installed.
+        If the package of a type in the file is not installed.
 
     See Also
     --------
-    loads : The same from bytes.
+    loads : Load an estimator from bytes.
     """
     return _loaded(read(file), trusted, name_of(file))
 
 
 def loads(data: bytes, trusted: Trusted = None) -> Any:
-    """A fitted estimator from the bytes of :func:`dumps`.
+    """Load a fitted estimator from the bytes of :func:`dumps`, without running code.
 
     Parameters
     ----------
@@ -176,29 +177,29 @@ def loads(data: bytes, trusted: Trusted = None) -> Any:
 def get_untrusted_types(
     file: File | None = None, *, data: bytes | None = None
 ) -> list[str]:
-    """Types that :func:`load` constructs only if they are trusted.
+    """Return the types of a file that :func:`load` constructs only if trusted.
 
-    Nothing of the file is constructed or imported. Look at the list before you trust
-    it: constructing an object of a type may run any code of its package.
+    This constructs and imports nothing. Read the list before you trust it: constructing
+    an object may run any code of its package.
 
     Parameters
     ----------
     file : str, path-like or binary file object, default=None
     data : bytes, default=None
-        In its place, the bytes of :func:`dumps`.
+        Bytes of :func:`dumps`, instead of a file.
 
     Returns
     -------
     names : list of str
-        Full names, sorted. It is empty for a model made of estimators of this package
-        and of those of scikit-learn that :func:`save` names.
+        Full names, sorted. The list is empty if the model contains only estimators of
+        this package and the scikit-learn estimators that :func:`save` documents.
 
     Raises
     ------
     ValueError
-        A file that ``save`` has not written, or that was changed since then.
+        If the file was not written by ``save``, or was changed afterwards.
     ImportError
-        Without skops, for a file that has such types.
+        If the file contains such types, and skops is missing.
 
     Examples
     --------
@@ -226,26 +227,27 @@ def get_untrusted_types(
 
 
 def trusted_types() -> list[str]:
-    """Types that skops has to trust to load what is made of this package.
+    """Return the types that skops must trust to load estimators of this package.
 
-    For files that ``skops.io.dump`` has written, of estimators of this package inside
-    of others: ``skops.io.load(path, trusted=skbayesnn.trusted_types())``. Files of
-    :func:`save` do not need it.
+    Use it for files of ``skops.io.dump``:
+    ``skops.io.load(path, trusted=skbayesnn.trusted_types())``. Files of :func:`save` do
+    not need it.
 
     Parameters
     ----------
-    There are none.
+    No parameters.
 
     Returns
     -------
     names : list of str
-        Of classes of this package, of what they are made of, and of its scorers.
+        Full names of the classes of this package, of the types of their attributes, and
+        of its scorers.
     """
     return trusted_names()
 
 
 def _loaded(content: bytes, trusted: Trusted, name: str):
-    """The model of a file's content; name : of the file, for messages"""
+    """Model from the content of a file; ``name`` of the file is for messages."""
     names = foreign.names_of(trusted)
     with _errors_of(name):
         return _model_of(content, names)
@@ -253,7 +255,7 @@ def _loaded(content: bytes, trusted: Trusted, name: str):
 
 @contextmanager
 def _errors_of(name: str) -> Iterator[None]:
-    """A changed file can be wrong in any way, and meet any error of its classes."""
+    """Convert all errors to ValueError: a changed file can cause any of them."""
     try:
         yield
     except (ImportError, MemoryError):
@@ -266,16 +268,16 @@ def _errors_of(name: str) -> Iterator[None]:
         ) from error
     except Exception as error:
         raise ValueError(
-            f"{name} must be a whole file of skbayesnn.save, as it was saved: "
-            f"{_said(error)}"
+            f"{name} must be a whole file of skbayesnn.save, unchanged: "
+            f"{_message(error)}"
         ) from error
 
 
 def _model_of(content: bytes, trusted: Collection[str]):
-    """The model of a file's content; trusted : names of types"""
+    """Model from the content of a file; ``trusted`` contains names of types."""
     document, members = unpacked(content)
     _check_header(document)
-    # All that lack trust are told at once, before anything is constructed.
+    # Report all untrusted types at once, before any object is constructed.
     if untrusted := foreign.untrusted_types(members, trusted):
         raise foreign.UntrustedTypes(", ".join(untrusted))
     model = decoded(
@@ -286,7 +288,7 @@ def _model_of(content: bytes, trusted: Collection[str]):
         all_params=document["skbayesnn"] == __version__,
     )
     if not is_fitted(model):
-        raise ValueError("it holds no fitted estimator. Save the model again.")
+        raise ValueError("it contains no fitted estimator. Save the model again.")
     return model
 
 
@@ -296,8 +298,8 @@ def _bytes(data) -> bytes:
     return bytes(data)
 
 
-def _said(error: Exception) -> str:
-    """The message of our own errors; of others what they are, too."""
+def _message(error: Exception) -> str:
+    """Message of an error, with its type if the error is not a ValueError."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply."
     return str(error) if isinstance(error, ValueError) else repr(error)
@@ -312,10 +314,8 @@ def _check_header(document) -> None:
             f"{document.get('skbayesnn')}; this is skbayesnn {__version__}, which "
             f"reads formats up to {FORMAT}. Upgrade skbayesnn."
         )
-    of_types = {
-        name: type(value) for name, value in document.items() if name != "model"
-    }
-    if document["format"] < 1 or "model" not in document or of_types != _HEADER:
+    types = {name: type(value) for name, value in document.items() if name != "model"}
+    if document["format"] < 1 or "model" not in document or types != _HEADER:
         raise ValueError(
             f"its document has the header {sorted(document)}. Save the model again."
         )

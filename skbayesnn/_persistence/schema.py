@@ -1,9 +1,9 @@
-"""The classes that a file may hold, and the rules for their attributes.
+"""Classes that a file may contain, and rules for their attributes.
 
-Rules check types and values. Numbers must be finite unless a rule allows more.
-``RECORD`` and ``RECORDS`` allow any number: scores, times and curves, which no
-prediction depends on. A new estimator is one line of the table; the tests of stored
-models compare the table with the attributes of fitted estimators.
+Rules check types and values. Values must be finite unless a rule allows more.
+``RECORD`` and ``RECORDS`` allow any value: scores, times and curves, on which no
+prediction depends. A new estimator is one entry of the table; tests compare the table
+with the attributes of fitted estimators.
 """
 
 import math
@@ -41,7 +41,7 @@ from skbayesnn.networks import NetworkDescription
 
 @dataclass(frozen=True)
 class Rule:
-    """A property of a value, and that in words."""
+    """A property of a value, as text and as a test."""
 
     what: str
     holds: Callable[[Any], bool]
@@ -52,7 +52,7 @@ Rules = Mapping[str, Rule]
 
 @dataclass(frozen=True)
 class Values:
-    """Which numbers are allowed, in words and as a test of every entry of an array."""
+    """Allowed values, as text and as an elementwise test of an array."""
 
     what: str
     allowed: Callable[[np.ndarray], np.ndarray]
@@ -65,17 +65,17 @@ NOT_NEGATIVE = Values("finite and >= 0", lambda v: np.isfinite(v) & (v >= 0))
 SHARE = Values("in [0, 1]", lambda v: (v >= 0) & (v <= 1))
 PROPER_SHARE = Values("in [0, 1)", lambda v: (v >= 0) & (v < 1))
 NOT_NAN = Values("not NaN", lambda v: ~np.isnan(v))
-# Of weights: a standard deviation of zero has the logarithm -inf.
+# For weights: a standard deviation of zero has the logarithm -inf.
 NOT_NAN_OR_INF = Values("neither NaN nor inf", lambda v: v < np.inf)
 
 
 def is_number(value) -> bool:
-    """A real number, no bool."""
+    """Whether this is a real number, and not a bool."""
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
 def is_fitted(value) -> bool:
-    """A fitted estimator."""
+    """Whether this is a fitted estimator."""
     try:
         check_is_fitted(value)
     except (TypeError, NotFittedError):
@@ -87,21 +87,21 @@ def is_fitted(value) -> bool:
 
 
 def number(values: Values = FINITE) -> Rule:
-    """A real number."""
+    """Rule for a real number."""
 
     def holds(value):
         if not is_number(value):
             return False
         try:
             return bool(values.allowed(np.asarray(float(value))))
-        except OverflowError:  # of an integer
+        except OverflowError:  # a very large integer
             return False
 
-    return Rule(f"a number{_that_is(values)}", holds)
+    return Rule(f"a number{_suffix(values)}", holds)
 
 
 def integer(low: int, high: int | None = None) -> Rule:
-    """An integer, at least ``low`` and at most ``high``."""
+    """Rule for an integer, at least ``low`` and at most ``high``."""
     bounds = f">= {low}" if high is None else f"from {low} to {high}"
 
     def holds(value):
@@ -112,17 +112,17 @@ def integer(low: int, high: int | None = None) -> Rule:
 
 
 def floats(values: Values = FINITE, ndim: int | None = None) -> Rule:
-    """An array of floating-point numbers."""
-    return _array("floating-point numbers", "f", values, ndim)
+    """Rule for an array of floats."""
+    return _array("floats", "f", values, ndim)
 
 
 def numbers(values: Values = FINITE, ndim: int | None = None) -> Rule:
-    """An array of integers or floating-point numbers."""
-    return _array("numbers", "iuf", values, ndim)
+    """Rule for an array of integers or floats."""
+    return _array("integers or floats", "iuf", values, ndim)
 
 
 def integers(values: Values = NOT_NEGATIVE, ndim: int | None = 1) -> Rule:
-    """An array of integers."""
+    """Rule for an array of integers."""
     return _array("integers", "i", values, ndim)
 
 
@@ -137,35 +137,35 @@ def _array(what: str, kinds: str, values: Values, ndim: int | None) -> Rule:
             and bool(values.allowed(value).all())
         )
 
-    return Rule(f"an array of {what}{axes}{_that_is(values)}", holds)
+    return Rule(f"an array of {what}{axes}{_suffix(values)}", holds)
 
 
-def _that_is(values: Values) -> str:
+def _suffix(values: Values) -> str:
     return f", {values.what}" if values.what else ""
 
 
-# ---- rules made of others
+# ---- rules that combine rules
 
 
 def none_or(rule: Rule) -> Rule:
-    """None, too."""
+    """Rule that also allows None."""
     return Rule(f"None or {rule.what}", lambda v: v is None or rule.holds(v))
 
 
 def either(first: Rule, second: Rule) -> Rule:
-    """One of two rules."""
+    """Rule that holds if one of two rules holds."""
     what = f"{first.what} or {second.what}"
     return Rule(what, lambda v: first.holds(v) or second.holds(v))
 
 
 def both(first: Rule, second: Rule) -> Rule:
-    """Two rules; the second is asked only of what follows the first."""
+    """Rule that holds if both rules hold; the second is tested after the first."""
     what = f"{first.what}, {second.what}"
     return Rule(what, lambda v: first.holds(v) and second.holds(v))
 
 
 def list_of(rule: Rule) -> Rule:
-    """A list, each of whose entries follows the rule."""
+    """Rule for a list whose entries follow a rule."""
     return Rule(
         f"a list, each {rule.what}",
         lambda v: isinstance(v, list) and all(map(rule.holds, v)),
@@ -173,36 +173,38 @@ def list_of(rule: Rule) -> Rule:
 
 
 def dict_of(rule: Rule) -> Rule:
-    """A dict of names, each of whose values follows the rule."""
+    """Rule for a dict with strings as keys, and with values that follow a rule."""
     return Rule(
         f"a dict by name, each {rule.what}",
         lambda v: (
             isinstance(v, dict)
-            and all(isinstance(key, str) and rule.holds(one) for key, one in v.items())
+            and all(
+                isinstance(key, str) and rule.holds(item) for key, item in v.items()
+            )
         ),
     )
 
 
 def one_or_each(values: Values) -> Rule:
-    """A parameter: None, a string, a number, or a sequence or array of numbers."""
+    """Rule for a parameter: None, a string, a number, or a sequence of numbers."""
 
     def holds(value):
         try:
-            found = np.asarray(value, dtype=np.float64)
+            array = np.asarray(value, dtype=np.float64)
         except (TypeError, ValueError, OverflowError):
             return isinstance(value, str)
-        return value is None or bool(values.allowed(found).all())
+        return value is None or bool(values.allowed(array).all())
 
-    return Rule(f"a string, or numbers{_that_is(values)}", holds)
+    return Rule(f"a string, or numeric values{_suffix(values)}", holds)
 
 
 def of_type(kind: type) -> Rule:
-    """An object of a class."""
+    """Rule for an instance of a class."""
     return Rule(f"a {kind.__name__}", lambda v: isinstance(v, kind))
 
 
 def with_attribute(name: str, rule: Rule) -> Rule:
-    """An object, an attribute of which follows the rule."""
+    """Rule for an object with an attribute that follows a rule."""
     what = f"an object whose `{name}` is {rule.what}"
     return Rule(what, lambda v: rule.holds(getattr(v, name, None)))
 
@@ -217,7 +219,7 @@ def _does_not_fall(value: np.ndarray) -> bool:
 
 def _are_distinct(value: np.ndarray) -> bool:
     labels = value.tolist()
-    are_finite = all(not is_number(one) or math.isfinite(one) for one in labels)
+    are_finite = all(not is_number(label) or math.isfinite(label) for label in labels)
     return are_finite and len(set(labels)) == len(labels)
 
 
@@ -234,7 +236,7 @@ NUMBER, POSITIVE_NUMBER = number(), number(POSITIVE)
 FLOATS, FLOATS_1D = floats(), floats(ndim=1)
 POSITIVE_FLOATS, POSITIVE_FLOATS_1D = floats(POSITIVE), floats(POSITIVE, ndim=1)
 SHARES_1D = floats(SHARE, ndim=1)
-# What is written down, and may be NaN or infinite.
+# Values that may be NaN or infinite.
 RECORD, RECORDS, RECORDS_1D = number(ANY), floats(ANY), floats(ANY, ndim=1)
 
 SCALE = either(POSITIVE_NUMBER, POSITIVE_FLOATS)
@@ -258,13 +260,13 @@ _ARRAY_OF_NAMES = Rule(
         and all(type(name) is str for name in v)
     ),
 )
-# A meta-estimator has those of the estimator inside, which may be another package's.
+# Estimators of other packages may store a list, which a meta-estimator copies.
 NAMES = either(_ARRAY_OF_NAMES, list_of(TEXT))
 SEEDS = both(
     integers(),
     Rule("of 64 bits", lambda v: v.dtype.itemsize == 8),
 )
-# A generator is checked where it is read.
+# The state of a generator is validated when it is decoded.
 SEED = either(
     none_or(integer(0, 2**32 - 1)),
     of_type(np.random.RandomState),
@@ -276,40 +278,40 @@ SORTED = Rule("not falling", _does_not_fall)
 # ---- kinds of classes
 
 T = TypeVar("T")
-# What an interrupted fit has left behind, and what a file says once for all.
+# Attributes that a file does not contain, or stores elsewhere.
 _NOT_KEPT = {"_unfinished", STATE_VERSION, METADATA_REQUEST}
 
 
 def checked(value: Any, kind: type[T]) -> T:
-    """``value``, if it is of a type.
+    """Return ``value`` if it is an instance of a type.
 
     Raises
     ------
     ValueError
     """
     if not isinstance(value, kind):
-        raise ValueError(f"there must be a {kind.__name__}; got {value!r}.")
+        raise ValueError(f"a value must be of type {kind.__name__}; got {value!r}.")
     return value
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A class, what a fitted object of it has, and whether that fits together.
+    """A class, the attributes of its fitted objects, and their consistency.
 
     Parameters
     ----------
     module, class_name : str
-        Where users import it from.
+        Import path for users.
     fitted : rules by name
-        Attributes that all fitted ones have.
+        Attributes of all fitted objects.
     others : rules by name
-        Attributes that they may have, and parameters that have a rule.
+        Optional attributes, and parameters with a rule.
     agrees : callable
-        Raises an error for attributes that do not fit together.
+        Raises an error if attributes are not consistent.
     derived : dict of str to callable
-        Attributes that follow from the others, and are in no file.
+        Attributes that are computed from the others, and are not in files.
     has_state : bool
-        Whether there are attributes beside the parameters.
+        Whether objects have attributes other than their parameters.
     """
 
     module: str
@@ -322,23 +324,23 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """In files: with the package, if that is another."""
+        """Name in files, with the package unless it is skbayesnn."""
         root = self.module.partition(".")[0]
         return self.class_name if root == "skbayesnn" else f"{root}.{self.class_name}"
 
     @cached_property
     def type(self) -> Any:
-        """The class itself; a constant of this file is imported."""
+        """The class; imports only modules in the table of this file."""
         return getattr(imported(self.module), self.class_name)
 
     @property
-    def is_there(self) -> bool:
+    def is_installed(self) -> bool:
         """Whether its package is installed."""
         return find_spec(self.module.partition(".")[0]) is not None
 
     @cached_property
     def params(self) -> tuple[str, ...]:
-        """Of the constructor, which does no more than to store them."""
+        """Parameters of the constructor, which only stores them."""
         return tuple(signature(self.type).parameters)
 
     def may_have(self, name: str) -> bool:
@@ -346,12 +348,12 @@ class Kind:
         return self.has_state and (name in self.fitted or name in self.others)
 
     def kept(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Attributes of a state that a file keeps, without the parameters."""
-        others = {*self.params, *self.derived, *_NOT_KEPT}
-        return {name: value for name, value in state.items() if name not in others}
+        """Attributes of a state that a file contains, without the parameters."""
+        dropped = {*self.params, *self.derived, *_NOT_KEPT}
+        return {name: value for name, value in state.items() if name not in dropped}
 
     def fill(self, model, state: dict[str, Any], sklearn_version: str) -> None:
-        """Give a constructed object its fitted attributes, as unpickling does."""
+        """Set the fitted attributes of a constructed object, as unpickling does."""
         missing = self.fitted.keys() - state.keys()
         if missing:
             raise ValueError(f"{self.name} has no attribute {min(missing)!r}.")
@@ -361,16 +363,16 @@ class Kind:
             model.__setstate__(vars(model) | state)
         else:
             vars(model).update(state)
-        for name, follows in self.derived.items():
-            setattr(model, name, follows(model))
+        for name, compute in self.derived.items():
+            setattr(model, name, compute(model))
 
     def check(self, model) -> None:
-        """Refuse attributes that no rule is for, break theirs, or do not fit together.
+        """Raise if an attribute is unknown, breaks its rule, or is inconsistent.
 
         Raises
         ------
         ValueError
-            And whatever a network of the wrong shapes raises.
+            Or any error that a network of the wrong shapes raises.
         """
         state = model.__getstate__() or {}
         unknown = [
@@ -391,7 +393,7 @@ class Kind:
 # ---- table of all classes
 
 _COLUMNS = {"feature_names_in_": NAMES, "n_features_in_": POSITIVE_COUNT}
-_AROUND = {**_COLUMNS, "estimator": ESTIMATOR, "random_state": SEED}
+_META_ESTIMATOR = {**_COLUMNS, "estimator": ESTIMATOR, "random_state": SEED}
 _OUTPUT = {OUTPUT_CONFIG: DICT}
 _NETWORK = {
     "network_": DICT,
@@ -416,7 +418,7 @@ _NETWORK = {
     "total_weight_": POSITIVE_NUMBER,
     "n_features_in_": POSITIVE_COUNT,
 }
-# Parameters of networks, as `fit` checks them.
+# Parameters of networks, with the rules of `fit`.
 _SETTINGS = {
     "dropout": one_or_each(PROPER_SHARE),
     "learning_rate_init": POSITIVE_NUMBER,
@@ -429,23 +431,23 @@ _SETTINGS = {
     "tau": one_or_each(POSITIVE),
     "tol": number(NOT_NEGATIVE),
 }
-_OF_NETWORK = {
+_NETWORK_OPTIONAL = {
     **_COLUMNS,
     **_SETTINGS,
     "pruning_": none_or(DICT),
     "replay_": dict_of(either(numbers(), NUMBER)),
-    # Files of the first versions lack these.
+    # Files of the first versions lack the following.
     "elbo_std_error_": RECORD,
     "tau_training_": SCALE,
     "weight_decay_training_": SIZE,
 }
 _AXES = integer(1, 2)
-_OF_NUMBERS = {"y_ndim_": _AXES}
-_OF_CLASSES = {"classes_": LABELS}
+_REGRESSOR = {"y_ndim_": _AXES}
+_CLASSIFIER = {"classes_": LABELS}
 _DRAWS = Values(
     f"from 1 to {LARGEST_N_DRAWS}", lambda v: (v >= 1) & (v <= LARGEST_N_DRAWS)
 )
-_PATH = {"taus_": POSITIVE_FLOATS, "scores_": RECORDS, "best_score_": RECORD}
+_TAU_PATH = {"taus_": POSITIVE_FLOATS, "scores_": RECORDS, "best_score_": RECORD}
 _MODELS = {"estimators_": list_of(FITTED)}
 _STACK = {
     **_MODELS,
@@ -458,10 +460,10 @@ _STACK = {
     "fitted_to_sparse_": none_or(FLAG),
     "n_iter_": COUNT,
 }
-_OF_STACK = {
+_STACK_OPTIONAL = {
     **_COLUMNS,
     "random_state": SEED,
-    # Stacks of earlier versions have none.
+    # Stacks saved by earlier versions lack it.
     "spread_bound_": POSITIVE_NUMBER,
 }
 _LINEAR = {
@@ -473,7 +475,7 @@ _LINEAR = {
     "total_weight_": POSITIVE_NUMBER,
     "n_features_in_": POSITIVE_COUNT,
 }
-_OF_FOLDS = {
+_FOLDS_OPTIONAL = {
     "fold_estimators_": list_of(list_of(FITTED)),
     "fold_scores_": list_of(floats(NOT_NEGATIVE)),
     "oof_std_": RECORDS,
@@ -483,8 +485,8 @@ _SEARCH = {
     "multimetric_": FLAG,
     "n_splits_": POSITIVE_COUNT,
 }
-_OF_SEARCH = {
-    **_AROUND,
+_SEARCH_OPTIONAL = {
+    **_META_ESTIMATOR,
     "best_estimator_": FITTED,
     "best_index_": COUNT,
     "best_params_": DICT,
@@ -492,7 +494,7 @@ _OF_SEARCH = {
     "refit_time_": RECORD,
 }
 _SCORES = either(list_of(FLOATS_1D), with_attribute("alphas", FLOATS_1D))
-# Of crepes; without Mondrian categories, for which there is no parameter.
+# Attributes of crepes' objects, without Mondrian categories, which are not supported.
 _CREPES = {
     "alphas": FLOATS_1D,
     "bins": NONE,
@@ -523,7 +525,7 @@ _SCALERS = {
         "var_": none_or(floats(NOT_NEGATIVE)),
     },
 }
-_OF_SCALER = {
+_SCALER_OPTIONAL = {
     "n_samples_seen_": either(number(NOT_NEGATIVE), numbers(NOT_NEGATIVE)),
     "n_quantiles_": POSITIVE_COUNT,
     "references_": both(SHARES_1D, SORTED),
@@ -549,15 +551,16 @@ _SPLITTERS = (
 
 def _networks() -> Iterator[Kind]:
     """The single estimators."""
+    roles = ("Regressor", _REGRESSOR), ("Classifier", _CLASSIFIER)
     for method in ("AnchoredEnsemble", "BBB", "MCDropout", "VariationalDropout"):
-        for role, own in (("Regressor", _OF_NUMBERS), ("Classifier", _OF_CLASSES)):
-            yield _network("skbayesnn", method + role, own)
-    yield _network("skbayesnn", "VariationalGPRegressor", _OF_NUMBERS)
+        for role, rules in roles:
+            yield _network("skbayesnn", method + role, rules)
+    yield _network("skbayesnn", "VariationalGPRegressor", _REGRESSOR)
 
 
-def _network(module: str, name: str, own) -> Kind:
-    fitted = {**_NETWORK, **own}
-    return Kind(module, name, fitted, _OF_NETWORK, consistency.of_network)
+def _network(module: str, name: str, rules: Rules) -> Kind:
+    fitted = {**_NETWORK, **rules}
+    return Kind(module, name, fitted, _NETWORK_OPTIONAL, consistency.check_network)
 
 
 def _stacks() -> Iterator[Kind]:
@@ -565,34 +568,34 @@ def _stacks() -> Iterator[Kind]:
         "skbayesnn",
         "BayesianStackingRegressor",
         _STACK,
-        {**_OF_STACK, **_OF_FOLDS},
-        consistency.of_stack,
+        {**_STACK_OPTIONAL, **_FOLDS_OPTIONAL},
+        consistency.check_stack,
     )
     yield regressor
     yield replace(
         regressor,
         class_name="BayesianStackingClassifier",
-        fitted={**_STACK, **_OF_CLASSES},
-        others=_OF_STACK,
+        fitted={**_STACK, **_CLASSIFIER},
+        others=_STACK_OPTIONAL,
     )
-    for role, own in (
-        ("Regressor", {**_OF_NUMBERS, "noise_variance_": POSITIVE_FLOATS_1D}),
-        ("Classifier", _OF_CLASSES),
+    for role, rules in (
+        ("Regressor", {**_REGRESSOR, "noise_variance_": POSITIVE_FLOATS_1D}),
+        ("Classifier", _CLASSIFIER),
     ):
         yield Kind(
             "skbayesnn._stacking.linear",
             f"ShrunkLinear{role}",
-            {**_LINEAR, **own},
+            {**_LINEAR, **rules},
             {
                 **_COLUMNS,
                 "n_draws": integer(1, LARGEST_N_DRAWS),
                 "random_state": SEED,
             },
-            consistency.of_linear_model,
+            consistency.check_linear_model,
         )
-    said = {"log_density": RECORD, "error": RECORD, "others": dict_of(RECORD)}
+    scores = {"log_density": RECORD, "error": RECORD, "others": dict_of(RECORD)}
     module = "skbayesnn._stacking.summary"
-    yield Kind(module, "Summary", others=said, has_state=False)
+    yield Kind(module, "Summary", others=scores, has_state=False)
 
 
 def _recalibration() -> Iterator[Kind]:
@@ -600,14 +603,14 @@ def _recalibration() -> Iterator[Kind]:
         "skbayesnn",
         "CalibratedUncertaintyRegressor",
         {"estimator_": FITTED, "scale_": SCALE},
-        {**_AROUND, "quantile_maps_": list_of(of_type(QuantileMap))},
-        consistency.of_calibration,
+        {**_META_ESTIMATOR, "quantile_maps_": list_of(of_type(QuantileMap))},
+        consistency.check_calibration,
     )
     yield Kind(
         "skbayesnn._predictive.recalibration",
         "QuantileMap",
         others={"level": EDGES, "share": EDGES},
-        agrees=consistency.of_quantile_map,
+        agrees=consistency.check_quantile_map,
         has_state=False,
     )
 
@@ -618,15 +621,15 @@ def _conformal() -> Iterator[Kind]:
         "skbayesnn",
         "ConformalRegressor",
         {**_MODELS, **models},
-        _AROUND,
-        consistency.of_conformal,
+        _META_ESTIMATOR,
+        consistency.check_conformal,
     )
     yield Kind(
         "skbayesnn",
         "ConformalClassifier",
-        {"estimator_": FITTED, **models, **_OF_CLASSES},
-        _AROUND,
-        consistency.of_conformal,
+        {"estimator_": FITTED, **models, **_CLASSIFIER},
+        _META_ESTIMATOR,
+        consistency.check_conformal,
     )
     for name in ("ConformalRegressor", "ConformalClassifier"):
         yield Kind("crepes", name, _CREPES)
@@ -634,20 +637,20 @@ def _conformal() -> Iterator[Kind]:
 
 def _decisions() -> Iterator[Kind]:
     label, kind = either(RECORD, TEXT), none_or(TEXT)
-    # Infinite ones accept all rows, or none.
+    # An infinite threshold accepts all rows, or none.
     threshold = number(NOT_NAN)
     yield Kind(
         "skbayesnn",
         "Abstainer",
         {"estimator_": FITTED, "threshold_": threshold, "abstain_label_": label},
         {
-            **_AROUND,
-            **_OF_CLASSES,
+            **_META_ESTIMATOR,
+            **_CLASSIFIER,
             "coverage_": number(SHARE),
             "error_": RECORD,
             "kind": kind,
         },
-        consistency.of_abstainer,
+        consistency.check_abstainer,
     )
     fitted = {
         **_MODELS,
@@ -660,7 +663,7 @@ def _decisions() -> Iterator[Kind]:
         "DriftMonitor",
         fitted,
         {"kind": kind, "one_way_columns_": FLOATS, "random_state": SEED},
-        consistency.of_monitor,
+        consistency.check_monitor,
     )
 
 
@@ -669,14 +672,19 @@ def _searches() -> Iterator[Kind]:
     for name in ("BatchedGridSearchCV", "BatchedRandomizedSearchCV"):
         module = "skbayesnn.model_selection"
         yield Kind(
-            module, name, _SEARCH, _OF_SEARCH, consistency.of_search, derived=derived
+            module,
+            name,
+            _SEARCH,
+            _SEARCH_OPTIONAL,
+            consistency.check_search,
+            derived=derived,
         )
     yield Kind(
         "skbayesnn.model_selection",
         "TauCV",
-        {**_SEARCH, **_PATH, "best_estimator_": FITTED, "tau_": SCALE},
-        {**_OF_SEARCH, **_COLUMNS},
-        consistency.of_search,
+        {**_SEARCH, **_TAU_PATH, "best_estimator_": FITTED, "tau_": SCALE},
+        {**_SEARCH_OPTIONAL, **_COLUMNS},
+        consistency.check_search,
         derived=derived,
     )
 
@@ -687,22 +695,27 @@ def _descriptions() -> Iterator[Kind]:
 
 
 def _transformers() -> Iterator[Kind]:
-    flag = FLAG
-    of_columns = list_of(EDGES)
-    edges = {"bin_edges_": of_columns, "n_bins_": integers()}
     yield Kind(
         "skbayesnn.preprocessing",
         "PiecewiseLinearEncoder",
-        edges | {"values_": of_columns, "n_features_in_": POSITIVE_COUNT},
-        {**_COLUMNS, **_OUTPUT, "keep_columns": flag, "sparse_output": flag},
-        consistency.of_encoder,
+        {
+            "bin_edges_": list_of(EDGES),
+            "n_bins_": integers(),
+            "values_": list_of(EDGES),
+            "n_features_in_": POSITIVE_COUNT,
+        },
+        {**_COLUMNS, **_OUTPUT, "keep_columns": FLAG, "sparse_output": FLAG},
+        consistency.check_encoder,
     )
 
 
-def _of_scikit_learn() -> Iterator[Kind]:
-    """Of attributes that are plain arrays; what is fitted with them calls nothing."""
+def _scikit_learn() -> Iterator[Kind]:
+    """Classes of scikit-learn whose attributes are arrays and call nothing."""
     yield Kind(
-        "sklearn.pipeline", "Pipeline", others=_OUTPUT, agrees=consistency.of_pipeline
+        "sklearn.pipeline",
+        "Pipeline",
+        others=_OUTPUT,
+        agrees=consistency.check_pipeline,
     )
     yield Kind("sklearn.frozen", "FrozenEstimator", others={"estimator": FITTED})
     yield Kind(
@@ -718,8 +731,10 @@ def _of_scikit_learn() -> Iterator[Kind]:
         others={**_COLUMNS, **_OUTPUT, **functions},
     )
     for name, fitted in _SCALERS.items():
-        others = {**_COLUMNS, **_OUTPUT, **_OF_SCALER}
-        yield Kind("sklearn.preprocessing", name, fitted, others, consistency.of_scaler)
+        others = {**_COLUMNS, **_OUTPUT, **_SCALER_OPTIONAL}
+        yield Kind(
+            "sklearn.preprocessing", name, fitted, others, consistency.check_scaler
+        )
     for name in _SPLITTERS:
         yield Kind("sklearn.model_selection", name, has_state=False)
 
@@ -735,13 +750,14 @@ KINDS: dict[str, Kind] = {
         _searches,
         _descriptions,
         _transformers,
-        _of_scikit_learn,
+        _scikit_learn,
     )
     for kind in kinds()
 }
 
 
-# By name; of inputs and outputs that are arrays, of which nothing can go wrong.
+# Functions that a file may contain, by name. They map arrays to arrays, without side
+# effects.
 FUNCTIONS: dict[str, Callable] = {
     f"numpy.{name}": getattr(np, name)
     for name in (
@@ -762,23 +778,22 @@ FUNCTIONS: dict[str, Callable] = {
 
 
 def function_name(value) -> str | None:
-    """The name of one of ``FUNCTIONS``; None for all else."""
-    return next((name for name, one in FUNCTIONS.items() if one is value), None)
+    """Name of a function in ``FUNCTIONS``, or None."""
+    return next((name for name, f in FUNCTIONS.items() if f is value), None)
 
 
 def trusted_names() -> list[str]:
-    """Full names of the types of the list, and of scorers and what they are made of."""
-    types = [kind.type for kind in KINDS.values() if kind.is_there]
-    listed = [getattr(scoring, name) for name in scoring.__all__]
-    scorers = [one.function for one in listed if isinstance(one, scoring.Scorer)]
-    named = {*types, *scorers, scoring.Scorer, *SCORER_TYPES}
-    return sorted(f"{one.__module__}.{one.__qualname__}" for one in named)
+    """Full names of the classes in the table, of scorers, and of their attributes."""
+    types = [kind.type for kind in KINDS.values() if kind.is_installed]
+    public = [getattr(scoring, name) for name in scoring.__all__]
+    scorers = [item.function for item in public if isinstance(item, scoring.Scorer)]
+    trusted = {*types, *scorers, scoring.Scorer, *SCORER_TYPES}
+    return sorted(f"{item.__module__}.{item.__qualname__}" for item in trusted)
 
 
 def kind_of(value) -> Kind | None:
-    """Of an object of exactly one of the classes; None for all others."""
-    kind = type(value)
-    root = kind.__module__.partition(".")[0]
-    name = kind.__name__ if root == "skbayesnn" else f"{root}.{kind.__name__}"
-    found = KINDS.get(name)
-    return found if found is not None and found.type is kind else None
+    """Entry of the table for an object, or None; subclasses have no entry."""
+    value_type = type(value)
+    root, name = value_type.__module__.partition(".")[0], value_type.__name__
+    kind = KINDS.get(name if root == "skbayesnn" else f"{root}.{name}")
+    return kind if kind is not None and kind.type is value_type else None

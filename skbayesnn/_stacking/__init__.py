@@ -1,1 +1,1 @@
-"""Bayesian stacking: a pool of candidates, weighted by what they say out of fold."""
+"""Bayesian stacking: candidates weighted by their out-of-fold log densities."""

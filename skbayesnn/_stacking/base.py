@@ -1,4 +1,4 @@
-"""The two stacks: cross-fitted candidates, their weights, and a fit to all rows."""
+"""Base of the two stacks: cross-fitted candidates, their weights, fits to all rows."""
 
 import pickle
 import time
@@ -54,13 +54,13 @@ from skbayesnn.estimators._fit import time_left
 from skbayesnn.estimators._training_data import prepare
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 
-# Rows that are encoded at a time in predictions: an encoding is some twenty times X,
-# and every candidate has its own.
+# Rows that predictions encode at a time: an encoding takes about twenty times the
+# memory of X, and each candidate has its own.
 OPENED_AT_ONCE = 16_384
 
 
 class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
-    """Base of both; see the classes for the parameters."""
+    """Base of both stacks, which document the parameters."""
 
     estimators: Any
     cv: Any
@@ -92,7 +92,10 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:
-        """Train all candidates out of fold, weight them, and fit them to all rows.
+        """Cross-validate the candidates, weight them, and refit them to all rows.
+
+        If a fit is interrupted or fails, the fitted attributes stay as they were. The
+        next ``fit`` to the same data resumes it.
 
         Parameters
         ----------
@@ -100,100 +103,110 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets, or labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Of the rows, in the likelihood of the candidates and in their weights.
+            Weights of the rows. They enter the likelihood of the candidates and the
+            log density that the stacking weights maximise.
         groups : array-like of shape (n_samples,), default=None
-            For a ``cv`` that keeps groups together.
+            Groups of the rows, for a ``cv`` that keeps groups together.
 
         Returns
         -------
         self : object
-            After an error or an interruption it is as it was before, and another
-            ``fit`` to the same data goes on from there.
         """
-        say = partial(self._say, time.perf_counter())
-        given, y = y, self._checked_targets(y)
+        log = partial(self._log, time.perf_counter())
+        original_y, y = y, self._checked_targets(y)
+        ordered_y = if_ordered(original_y)
         _validation.check_number("n_refits", self.n_refits, kind=Integral, low=1)
         _validation.verbosity(self.verbose)
-        before = self._unfinished_of(X, (y, if_ordered(given)), sample_weight, groups)
+        progress = self._resumed(X, (y, ordered_y), sample_weight, groups)
         try:
-            rows, pool = self._rows_and_pool(X, y, sample_weight, before.seed)
-            rows = replace(rows, ordered_y=if_ordered(given))
-            fitted = self._fitted(rows, pool, groups, before, say)
+            rows, pool = self._rows_and_pool(X, y, sample_weight, progress.seed)
+            rows = replace(rows, ordered_y=ordered_y)
+            attributes = self._fit_stack(rows, pool, groups, progress, log)
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
-                before.forget_failures()
-            self._unfinished = before
+                progress.forget_failures()
+            self._unfinished = progress
             raise
-        # Nothing is changed before all is known, and nothing of an earlier fit stays.
-        replace_fitted(self, fitted)
-        say(str(self.summary_))
+        # Replace all attributes at the end: a failed fit changes nothing, and nothing
+        # of an earlier fit remains.
+        replace_fitted(self, attributes)
+        log(str(self.summary_))
         return self
 
-    def _fitted(self, rows, pool, groups, before: "_Unfinished", say) -> dict:
-        """Fitted attributes; what takes long is put into ``before``."""
+    def _fit_stack(self, rows, pool, groups, progress: "_Unfinished", log) -> dict:
+        """Compute the fitted attributes; store trained models in ``progress``."""
         candidates = candidates_of(pool)
         check_same_kind(candidates, of_classes=self._of_classes)
         splits = folds_of(
-            self.cv, rows, groups, of_classes=self._of_classes, seed=before.seed
+            self.cv, rows, groups, of_classes=self._of_classes, seed=progress.seed
         )
-        before.forget_other_folds(splits)
+        progress.forget_other_folds(splits)
         resources = self._resources()
-        work = held_out(candidates, rows, splits, before.out_of_fold, resources)
+        work = held_out(candidates, rows, splits, progress.out_of_fold, resources)
         n_networks = len(candidates) * len(splits)
-        seconds = _run_with_progress(work, say, n_networks, "networks out of fold")
-        left = drop_failed(candidates, splits, before.out_of_fold)
-        # Whoever fails on all rows leaves its weight to the others.
+        seconds = _run_with_progress(work, log, n_networks, "networks out of fold")
+        remaining = drop_failed(candidates, splits, progress.out_of_fold)
+        # If refitting a candidate fails, drop it and recompute the weights.
         candidates = []
-        while len(left) != len(candidates):
-            candidates = left
-            oof = OutOfFold.of(candidates, splits, before.out_of_fold, rows)
+        while len(remaining) != len(candidates):
+            candidates = remaining
+            oof = OutOfFold.of(candidates, splits, progress.out_of_fold, rows)
             stacked = oof.stacked()
-            kept, n_draws = _with_weight(candidates, stacked)
-            settings = {
-                one.name: one.refit_params(self.n_refits, n_draws[one.name])
-                for one in kept
+            n_draws = {
+                candidate.name: n
+                for candidate, n in zip(candidates, stacked.n_draws, strict=True)
+                if n
             }
-            work = refitted(kept, settings, rows, before.refits, resources)
+            kept = [candidate for candidate in candidates if candidate.name in n_draws]
+            settings = {
+                candidate.name: candidate.refit_params(
+                    self.n_refits, n_draws[candidate.name]
+                )
+                for candidate in kept
+            }
+            work = refitted(kept, settings, rows, progress.refits, resources)
             expected = seconds * _work_of_refits(kept, settings, rows, splits)
-            _run_with_progress(work, say, len(kept), "fitted to all rows", expected)
-            left = drop_failed(candidates, [None], before.refits)
+            _run_with_progress(work, log, len(kept), "fitted to all rows", expected)
+            remaining = drop_failed(candidates, [None], progress.refits)
         models = []
-        for one in kept:
-            model = before.refits[one.name, 0]
-            # What was fitted before another one failed had fewer draws of the mixture.
-            model.set_params(**settings[one.name])
+        for candidate in kept:
+            model = progress.refits[candidate.name, 0]
+            # Its number of draws is larger if another candidate was dropped after
+            # this fit.
+            model.set_params(**settings[candidate.name])
             models.append(model)
         factor = self._factor_of_refits(stacked, kept, models, rows)
-        folds = [
-            [before.out_of_fold[one.name, fold].estimator for one in kept]
+        fold_models = [
+            [progress.out_of_fold[candidate.name, fold].estimator for candidate in kept]
             for fold in range(len(splits))
         ]
+        n_epochs = [getattr(model_of(model), "n_iter_", 1) for model in models]
         return {
             "estimators_": models,
-            "n_iter_": max(getattr(model_of(one), "n_iter_", 1) for one in models),
-            "n_draws_": np.array([n_draws[one.name] for one in kept]),
+            "n_iter_": max(n_epochs),
+            "n_draws_": np.array(list(n_draws.values())),
             "spread_factor_": factor,
             "spread_bound_": BOUND,
             **self._summary_attributes(candidates, oof, stacked),
-            **self._cross_fitted(folds, splits, oof, stacked, factor),
-            **self._columns_of(rows),
+            **self._fold_attributes(fold_models, splits, oof, stacked, factor),
+            **self._column_attributes(rows),
         }
 
-    # ---- what is asked for
+    # ---- inputs
 
     @abstractmethod
     def _checked_targets(self, y) -> np.ndarray:
-        """y as an array, if it is of the right kind."""
+        """Return y as an array, or raise if it has the wrong kind."""
 
     def _class_weights(self, y) -> np.ndarray | None:
-        """By which the weights of the rows are multiplied."""
+        """Factors of the row weights, or None."""
 
     def _check_weighted(self, y) -> None:
-        """Refuse y of the rows of positive weight, where it is not enough."""
+        """Raise if y of the rows with positive weight is not sufficient."""
         return None
 
     def _rows_and_pool(self, X, y, sample_weight, seed):
-        """The rows as the candidates get them, and the pool."""
+        """Rows as the candidates get them, and the pool."""
         X, y = indexable(X, y)
         by_class = self._class_weights(y)
         if sample_weight is not None or by_class is not None:
@@ -203,7 +216,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if not isinstance(self.estimators, str):
             return Rows(X, y, sample_weight), given_pool(self.estimators, seed)
         _validation.check_option("estimators", self.estimators, ["auto"])
-        # What is wrong is told here once, and not for every candidate.
+        # Validate X and y here, so that an error or warning occurs once and not for
+        # each candidate.
         probe = MCDropoutClassifier() if self._of_classes else MCDropoutRegressor()
         with named_after(self, probe):
             table = prepare(probe, X, y, sample_weight).table
@@ -229,111 +243,116 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             return resources
         return replace(resources, backend="loky")
 
-    def _unfinished_of(self, X, y, sample_weight, groups) -> "_Unfinished":
-        """What an unfinished fit to the same data has found out, or nothing."""
-        how = self.get_params(deep=False)
-        # A splitter need not be one that can be pickled: see what it splits.
+    def _resumed(self, X, y, sample_weight, groups) -> "_Unfinished":
+        """Progress of an unfinished fit to the same data, or a fresh start."""
+        params = self.get_params(deep=False)
+        # `cv` may not be picklable; `forget_other_folds` compares its splits instead.
         for name in ("n_jobs", "memory_budget", "verbose", "cv"):
-            del how[name]
+            del params[name]
         if not isinstance(self.random_state, Integral):
-            del how["random_state"]  # the seed is kept
+            del params["random_state"]  # the seed is kept
         try:
-            fingerprint = joblib.hash((how, X, y, sample_weight, groups))
+            fingerprint = joblib.hash((params, X, y, sample_weight, groups))
         except (pickle.PicklingError, AttributeError, TypeError):
-            fingerprint = None  # what cannot be pickled cannot be compared
-        before, self._unfinished = self._unfinished, None
-        if before is not None and fingerprint == before.fingerprint is not None:
-            return before
+            fingerprint = None  # objects that cannot be pickled cannot be compared
+        progress, self._unfinished = self._unfinished, None
+        if progress is not None and fingerprint == progress.fingerprint is not None:
+            return progress
         random = _validation.random_source(self.random_state)
         return _Unfinished(fingerprint, int(random.randint(2**31 - 1)))
 
-    # ---- what is made of it
+    # ---- fitted attributes
 
     def _summary_attributes(self, candidates, oof: OutOfFold, stacked: Stacked) -> dict:
-        """Fitted attributes that say what the candidates and the mixture are worth."""
-        names = [one.name for one in candidates]
+        """Fitted attributes with the scores of candidates and mixture."""
+        names = [candidate.name for candidate in candidates]
         mixture = stacked.corrected
         return {
             "weights_": _framed(names, stacked.weights, stacked.log_density),
             "summary_": self._summary(mixture, oof),
-            **self._out_of_fold(oof, mixture),
+            **self._out_of_fold_attributes(oof, mixture),
         }
 
     @abstractmethod
-    def _out_of_fold(self, oof: OutOfFold, mixture) -> dict:
-        """Attributes that say what the mixture thinks of rows that it has not seen."""
+    def _out_of_fold_attributes(self, oof: OutOfFold, mixture) -> dict:
+        """Fitted attributes with out-of-fold predictions of the mixture."""
 
-    def _columns_of(self, rows: Rows) -> dict:
-        """Fitted attributes that say which columns there were."""
-        # Texts and images have none.
+    def _column_attributes(self, rows: Rows) -> dict:
+        """Fitted attributes that describe the columns of X."""
+        # Texts and images have no columns.
         shape: tuple[int, ...] = getattr(rows.X, "shape", ())
-        known: dict[str, Any] = {}
+        attributes: dict[str, Any] = {}
         if len(shape) == 2:
-            known["n_features_in_"] = shape[1]
-        own_pool = isinstance(self.estimators, str)
-        known["fitted_to_sparse_"] = sparse.issparse(rows.X) if own_pool else None
+            attributes["n_features_in_"] = shape[1]
+        is_default = isinstance(self.estimators, str)
+        attributes["fitted_to_sparse_"] = (
+            sparse.issparse(rows.X) if is_default else None
+        )
         if rows.columns is not None:
-            known["feature_names_in_"] = rows.columns
-        return known
+            attributes["feature_names_in_"] = rows.columns
+        return attributes
 
     def _factor_of_refits(
         self, stacked: Stacked, kept, models, rows: Rows
     ) -> np.ndarray:
-        """The correction of the mixture of these fits to all rows."""
+        """Correction of the mixture of the refitted models."""
         return stacked.factor
 
-    def _cross_fitted(
-        self, folds, splits, oof: OutOfFold, stacked: Stacked, factor
+    def _fold_attributes(
+        self, fold_models, splits, oof: OutOfFold, stacked: Stacked, factor
     ) -> dict:
-        """Attributes that keep the networks of the folds, where they are needed."""
+        """Fitted attributes with the models of the folds, if intervals need them."""
         return {}
 
     @abstractmethod
     def _summary(self, mixture, oof: OutOfFold) -> Summary:
-        """What the mixture is worth on rows that it has not seen."""
+        """Out-of-fold scores of the mixture."""
+
+    # ---- prediction
 
     @on_snapshot
     def _open_predictive(self, X):
         X = self._checked_inputs(X)
-        return self._opened(self.estimators_, X)
+        return self._mixture_blocks(self.estimators_, X)
 
     def _checked_inputs(self, X):
         """X as the candidates take it."""
         check_is_fitted(self)
-        # Estimators that were given check what they get themselves.
+        # Estimators of a user's pool validate X themselves.
         if self.fitted_to_sparse_ is not None:
             X = check_inputs(self, X, reset=False)
             if sparse.issparse(X) and not self.fitted_to_sparse_:
                 X = X.toarray()
             names = getattr(self, "feature_names_in_", None)
             warn_of_far_rows(X, *_scale_of_columns(self.estimators_[0]), names)
-            # Encoded columns have other numbers, and no names.
+            # Do not warn again about encoded columns, which have other values and no
+            # names.
             warn_no_more(FAR_ROWS)
         return X
 
-    def _opened(self, estimators, X) -> PredictiveBlocks:
-        """The mixture of the candidates in these fits."""
+    def _mixture_blocks(self, estimators, X) -> PredictiveBlocks:
+        """Mixture of the given fits of the candidates."""
 
-        def mixed(*parts):
-            mixture = pooled(parts, self.n_draws_)
-            # Stacks of earlier versions had no bound.
+        def mix(*predictives):
+            mixture = pooled(predictives, self.n_draws_)
+            # Stacks saved by earlier versions have no bound.
             bound = getattr(self, "spread_bound_", np.inf)
             return corrected(mixture, self.spread_factor_, bound)
 
-        def opened(X):
+        def blocks(X):
             return PredictiveBlocks.mapped(
-                [open_predictive(one, X) for one in estimators], mixed
+                [open_predictive(estimator, X) for estimator in estimators], mix
             )
 
-        # What was given may look at all rows of an X of any kind.
+        # An estimator of a user's pool may need all rows at once.
         if self.fitted_to_sparse_ is None:
-            return opened(X)
+            return blocks(X)
         return PredictiveBlocks.in_parts(
-            X.shape[0], lambda rows: opened(X[rows]), OPENED_AT_ONCE
+            X.shape[0], lambda rows: blocks(X[rows]), OPENED_AT_ONCE
         )
 
     def __getstate__(self):
-        """Plain, and without what an interrupted fit has left behind."""
+        """State without pandas objects and without the progress of a failed fit."""
         state = super().__getstate__() | {"_unfinished": None}
         if "weights_" in state:
             state["weights_"] = _plain(state["weights_"])
@@ -344,11 +363,14 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         if "weights_" in state:
             columns = _plain(state["weights_"])
             names = list(columns["weight"])
-            of_names = ([column[n] for n in names] for column in columns.values())
-            state = state | {"weights_": _framed(names, *map(np.array, of_names))}
+            arrays = (
+                np.array([column[name] for name in names])
+                for column in columns.values()
+            )
+            state = state | {"weights_": _framed(names, *arrays)}
         super().__setstate__(state)
 
-    def _say(self, start: float, text: str) -> None:
+    def _log(self, start: float, text: str) -> None:
         if self.verbose:
             seconds = time.perf_counter() - start
             print(f"[{type(self).__name__}] {seconds:5.1f} s: {text}")
@@ -361,18 +383,18 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
 
 @dataclass
 class _Unfinished:
-    """What a fit that did not come to its end has found out.
+    """Progress of a fit, from which the next one resumes after an interruption.
 
     Parameters
     ----------
     fingerprint : str or None
-        Of parameters and data, where they have one.
+        Hash of parameters and data; None if they cannot be pickled.
     seed : int
-        Of folds and candidates.
+        Seed of folds and candidates.
     folds : str or None
-        Fingerprint of the folds of ``out_of_fold``.
+        Hash of the folds of ``out_of_fold``.
     out_of_fold, refits : dict
-        By candidate's name and fold.
+        Results, or the exception of a failure, by (candidate's name, fold).
     """
 
     fingerprint: str | None
@@ -382,25 +404,28 @@ class _Unfinished:
     refits: dict = field(default_factory=dict)
 
     def forget_other_folds(self, splits) -> None:
-        """What other folds have left out is not held out by these."""
+        """Drop out-of-fold results if the folds are not the same."""
         folds = joblib.hash(splits)
         if folds != self.folds:
             self.out_of_fold.clear()
         self.folds = folds
 
     def forget_failures(self) -> None:
-        """What failed is tried again."""
-        for known in (self.out_of_fold, self.refits):
-            for key in [k for k, v in known.items() if isinstance(v, Exception)]:
-                del known[key]
+        """Drop failures, so that the next fit tries these candidates again."""
+        for results in (self.out_of_fold, self.refits):
+            for key in [k for k, v in results.items() if isinstance(v, Exception)]:
+                del results[key]
 
 
 def _scale_of_columns(candidate) -> tuple[np.ndarray, np.ndarray, float]:
-    """Mean and standard deviation of each column, and N, from a default candidate."""
+    """Mean and standard deviation of each column, and the sum of the row weights.
+
+    candidate : fitted, of the default pool
+    """
     network = model_of(candidate)
     mean, scale = network.x_mean_, network.x_scale_
     if network is not candidate:
-        # Each column stands before its encoding.
+        # The encoder puts each column before the columns of its encoding.
         encoder = candidate[0].estimator
         widths = 1 + encoder.n_bins_ + [len(values) for values in encoder.values_]
         columns = np.cumsum(widths) - widths
@@ -408,41 +433,36 @@ def _scale_of_columns(candidate) -> tuple[np.ndarray, np.ndarray, float]:
     return mean, scale, network.total_weight_
 
 
-def _with_weight(candidates, stacked: Stacked) -> tuple[list[Candidate], dict]:
-    """The candidates that have draws of the mixture, and how many, by name."""
-    n_draws = {
-        one.name: n for one, n in zip(candidates, stacked.n_draws, strict=True) if n
-    }
-    return [one for one in candidates if one.name in n_draws], n_draws
-
-
 def _work_of_refits(kept: list[Candidate], settings, rows: Rows, splits) -> float:
-    """How many times as long a fit to all rows takes as one out of fold, on average."""
-    of_rows = len(rows.y) / np.mean([len(train) for train, _ in splits])
-    more = [
-        settings[one.name].get(f"{one.path}n_estimators", 1) / one.model.n_estimators
-        for one in kept
+    """Mean duration of a fit to all rows, in units of a fit out of fold."""
+    row_ratio = len(rows.y) / np.mean([len(train) for train, _ in splits])
+    network_ratios = [
+        settings[candidate.name].get(f"{candidate.path}n_estimators", 1)
+        / candidate.model.n_estimators
+        for candidate in kept
     ]
-    return float(of_rows * np.mean(more))
+    return float(row_ratio * np.mean(network_ratios))
 
 
 def _run_with_progress(
-    trained: Iterator[int],
-    say: Callable[[str], None],
-    n_all: int,
-    of: str,
+    training: Iterator[int],
+    log: Callable[[str], None],
+    n_total: int,
+    label: str,
     seconds: float = 0.0,
 ) -> float:
-    """Train all there is, without the warnings of single candidates.
+    """Run the training and log its progress; ignore warnings of single candidates.
 
-    seconds : expected time of each one, until the first one is trained
+    training : yields the number of models trained so far
+    seconds : expected time per model, until the first one is trained
 
     Returns
     -------
     seconds : float
-        Mean time of each one.
+        Mean time per model.
     """
-    # Weights are handed to the network by its name, whatever is routed outside.
+    # Row weights go to the network by the name of its step, so that metadata routing
+    # must be off here.
     with (
         warnings.catch_warnings(),
         sklearn.config_context(enable_metadata_routing=False),
@@ -450,24 +470,25 @@ def _run_with_progress(
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", message=".*columns of X are constant")
         warnings.filterwarnings("ignore", message="y is constant")
-        # An outlier among the rows of a fold; what follows from it is looked at later.
+        # A fold may contain an outlier. The summary warns if that makes the mixture
+        # poor.
         warn_no_more(FAR_ROWS)
-        n_before, start = None, 0.0
-        for n_done in trained:
+        n_start, start = None, 0.0
+        for n_done in training:
             now = time.perf_counter()
-            if n_before is None:
-                n_before, start = n_done, now
-            if n_done > n_before:
-                seconds = (now - start) / (n_done - n_before)
-            left = time_left(seconds * (n_all - n_done))
-            say(f"{n_done} of {n_all} {of}{left}")
+            if n_start is None:
+                n_start, start = n_done, now
+            if n_done > n_start:
+                seconds = (now - start) / (n_done - n_start)
+            remaining = time_left(seconds * (n_total - n_done))
+            log(f"{n_done} of {n_total} {label}{remaining}")
     return seconds
 
 
 def _framed(names, weights, log_density):
-    """A column each, the heaviest candidate first; without pandas dicts by name.
+    """DataFrame in order of decreasing weight, or a dict of dicts without pandas.
 
-    ``_["weight"][name]`` and ``_["weight"].items()`` are the same of both.
+    ``table["weight"][name]`` and ``table["weight"].items()`` work with both.
     """
     order = np.argsort(-weights, kind="stable")
     columns = {"weight": weights, "log_density": log_density}
@@ -482,7 +503,7 @@ def _framed(names, weights, log_density):
 
 
 def _plain(frame) -> dict[str, dict[str, float]]:
-    """What ``_framed`` has made, without pandas."""
+    """Return the result of ``_framed`` as a dict of dicts."""
     return {
         column: {str(name): float(value) for name, value in frame[column].items()}
         for column in ("weight", "log_density")

@@ -1,8 +1,7 @@
-"""A pool -> candidates -> trained networks, in as few programs as can be.
+"""Candidates of a stack: the default pool, and training in as few programs as possible.
 
-The default candidates: what is tried where a user names nothing.
-
-See docs/defaults.md, "Stacks: candidates".
+The constants of the default pool come from a study: docs/defaults.md, "Stacks:
+candidates".
 """
 
 import math
@@ -38,42 +37,42 @@ from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 
-# ---- the default candidates: what is tried where a user names nothing
+# ---- default pool
 
 Grid = dict[str, Sequence[Any]]
 
-# Units of both hidden layers: fewer than so many rows, and more.
+# Units of both hidden layers with fewer than this many rows, and with more.
 WIDTHS, WIDE_FROM = (32, 64), 3000
-# Steps of the training per root of the number of rows, and the fewest and most.
+# Training steps per square root of the number of rows, and their minimum and maximum.
 REGRESSION_STEPS, CLASSIFICATION_STEPS, STEPS = 75, 40, (750, 5000)
-# Bins of a column: of fewer rows, and of more; and bins of all columns: what a network
-# costs goes with the number of its inputs.
+# Fewest bins of a column; most bins with fewer than MANY_ROWS rows, and with more; most
+# bins of all columns, since the cost of a network grows with the number of inputs.
 FEWEST_BINS, MOST_BINS, MOST_ENCODED = 4, (16, 32), 256
-# Values with a feature of their own, of all columns that have some.
+# Most indicator features of single values, over all columns.
 MOST_VALUES = 128
-# A sparse table of few columns has categories beside numbers, which can be encoded if
-# it is dense: columns at most, and entries of the array.
+# A sparse table with few columns has numeric columns as well as one-hot categories. The
+# encoder needs it dense: at most this many columns, and entries of the array.
 MOST_COLUMNS, MOST_DENSE = 256, 2**25
-# From so many rows on networks at the higher rate, which are soon as good as they get,
-# take this share of the steps; and columns have more bins.
+# From this many rows on, networks with the higher dropout rate train for this share of
+# the steps, since more do not improve them; and columns have more bins.
 MANY_ROWS, SHARE_OF_STEPS = 10_000, 0.25
 
-# The lower and the higher rate. Kinks suit some tables, smooth functions others.
+# The lower and the higher dropout rate. relu and silu suit different tables.
 REGRESSION_RATES: tuple[Grid, Grid] = (
     {"dropout": [0.0]},
     {"dropout": [0.01], "activation": ["silu"]},
 )
 CLASSIFICATION_RATES: tuple[Grid, Grid] = {"dropout": [0.05]}, {"dropout": [0.2]}
-# Of classifiers on the columns; on their encoding these steps would be too long.
+# Classifiers on the original columns; on encoded columns this rate is too high.
 LONG_STEPS = {"learning_rate_init": 0.03}
 REGRESSION_LENGTH_SCALES = (1.0, 3.0, "fan_in")
 CLASSIFICATION_LENGTH_SCALES = (0.3, 1.0, 3.0)
-# Linear models, from next to no shrinkage to much. Their noise is equal everywhere:
-# they are there for few rows, which tell no other.
+# Linear models, from nearly no shrinkage to strong shrinkage. Their observation noise
+# is constant: they serve tables with few rows, from which no other can be estimated.
 LINEAR_LENGTH_SCALES = (1.0, 2.0, 4.0, 8.0)
-# Ridge and lassos take their place with fewer rows than the first, or more columns than
-# this share of the rows: their penalty is estimated, and they have a posterior. Tables
-# are dense for them, up to so many rows and entries.
+# Ridge and lasso replace them with fewer rows than the first, or more columns than this
+# share of the rows: their penalty is estimated, and they have a posterior. They need
+# dense tables, with a number of rows in this range and at most this many entries.
 SHRUNK_BELOW, SHARE_OF_COLUMNS = FOLDS_BELOW, 0.2
 SHRUNK_ROWS, SHRUNK_ENTRIES = range(10, 1001), 2**22
 REGRESSION_PENALTIES = "ridge", "lasso", "adaptive_lasso"
@@ -84,15 +83,15 @@ CLASSIFICATION_PENALTIES = {
 
 
 class CandidateSpec(NamedTuple):
-    """One estimator of the pool, with the settings to be tried.
+    """One estimator of the pool, and the grid of its settings.
 
     Parameters
     ----------
     name : str
     estimator : estimator
-        Of this package, or a pipeline that ends in one.
+        One of this package, or a pipeline with one as its last step.
     grid : dict, or list of dict
-        As of ``ParameterGrid``.
+        Argument of ``ParameterGrid``.
     """
 
     name: str
@@ -101,15 +100,14 @@ class CandidateSpec(NamedTuple):
 
 
 def given_pool(estimators, seed: int) -> list[CandidateSpec]:
-    """What a user gives in place of the default pool, checked.
+    """Validate the pool of a user.
 
-    seed : of networks without a ``random_state``
+    seed : random state of networks without one
 
     Raises
     ------
     TypeError, ValueError
-        Other than a list of (name, estimator) or (name, estimator, grid), with names
-        that differ.
+        If it is not a list of (name, estimator) or (name, estimator, grid).
     """
     rule = (
         "`estimators` must be 'auto' or a list of (name, estimator) or (name, "
@@ -118,10 +116,10 @@ def given_pool(estimators, seed: int) -> list[CandidateSpec]:
     if not isinstance(estimators, list | tuple) or not estimators:
         raise TypeError(f"{rule}; got {estimators!r}.")
     pool = []
-    for one in estimators:
-        if not isinstance(one, list | tuple) or len(one) not in (2, 3):
-            raise TypeError(f"{rule}; got {one!r} among them.")
-        name, estimator, *grid = one
+    for item in estimators:
+        if not isinstance(item, list | tuple) or len(item) not in (2, 3):
+            raise TypeError(f"{rule}; got the item {item!r}.")
+        name, estimator, *grid = item
         if not isinstance(name, str):
             raise TypeError(f"{rule}; got the name {name!r}.")
         estimator = clone(estimator)
@@ -135,16 +133,16 @@ def given_pool(estimators, seed: int) -> list[CandidateSpec]:
 def default_pool(
     X, sample_weight, *, of_classes: bool, max_iter, **params
 ) -> list[CandidateSpec]:
-    """Networks on the columns and on their encoding, and linear models.
+    """Networks on the columns and on encoded columns, and linear models.
 
-    With as many columns as rows, or more, there are fewer networks: linear models with
-    a penalty predict as well or better there, unless the function is far from linear in
-    a few directions.
+    With at least as many columns as rows the pool has fewer networks. Linear models
+    with a penalty predict such tables as well or better, unless the function is far
+    from linear in a few directions.
 
-    X : {array, sparse matrix} of shape (rows, columns), checked
+    X : {array, sparse matrix} of shape (rows, columns), validated
     sample_weight : ndarray of shape (rows,)
     max_iter : int, epochs, or "auto"
-    params : of all networks
+    params : parameters of all networks
     """
     n_rows = int(np.count_nonzero(sample_weight))
     kind = MCDropoutClassifier if of_classes else MCDropoutRegressor
@@ -153,50 +151,50 @@ def default_pool(
         "hidden_layer_sizes": (width, width),
         "batch_size": _batch_rows(n_rows),
         "max_iter": max_iter,
-        # Held-out rows weight the candidates.
+        # The stack itself holds out rows.
         "early_stopping": False,
     }
     if max_iter == "auto":
         steps = CLASSIFICATION_STEPS if of_classes else REGRESSION_STEPS
         params["max_iter"] = _epochs(n_rows, steps)
-    shrunk, wide = _has_shrunk(X, n_rows), X.shape[1] >= n_rows
-    linear = _linear(kind(**params), of_classes, shrunk)
+    is_shrunk, is_wide = _has_shrunk(X, n_rows), X.shape[1] >= n_rows
+    linear = _linear(kind(**params), of_classes, is_shrunk)
     if not of_classes:
         params["likelihood"] = "heteroscedastic"
     grids = _grids(of_classes)
     if max_iter == "auto" and n_rows >= MANY_ROWS:
         grids[1]["max_iter"] = [math.ceil(SHARE_OF_STEPS * params["max_iter"])]
     on_columns = kind(**params | LONG_STEPS) if of_classes else kind(**params)
-    if shrunk and wide and not of_classes:
-        grids = [one | {"length_scale": ["fan_in"]} for one in grids]
+    if is_shrunk and is_wide and not of_classes:
+        grids = [grid | {"length_scale": ["fan_in"]} for grid in grids]
     pool = [CandidateSpec("network", on_columns, grids), linear]
-    n_bins = 0 if sparse.issparse(X) or wide else _bins(X, sample_weight)
+    n_bins = 0 if sparse.issparse(X) or is_wide else _bins(X, sample_weight)
     if n_bins < FEWEST_BINS:
         return pool
-    # It looks at no y: fitted to all rows, it has equally many columns in all folds,
-    # which can share a program.
+    # The encoder does not use y. Fitted once to all rows, it gives all folds the same
+    # number of columns, so that they can share a program.
     encoder = FrozenEstimator(_encoder(X, sample_weight, n_bins))
     encoded = Pipeline([("encoder", encoder), ("network", kind(**params))])
     grids = [
         {f"network__{name}": values for name, values in grid.items()} for grid in grids
     ]
-    # The longest first, for workers side by side.
+    # Longest training first, which balances parallel workers.
     return [CandidateSpec("encoded", encoded, grids), *pool]
 
 
 def _has_shrunk(X, n_rows: int) -> bool:
-    """Whether the linear models are ridge and lassos."""
+    """Whether the linear models are ridge and lasso."""
     few = n_rows < SHRUNK_BELOW or X.shape[1] > SHARE_OF_COLUMNS * n_rows
     return few and n_rows in SHRUNK_ROWS and n_rows * X.shape[1] <= SHRUNK_ENTRIES
 
 
-def _linear(network, of_classes: bool, shrunk: bool) -> CandidateSpec:
-    """The linear models: ridge and lassos, or networks without hidden layers.
+def _linear(network, of_classes: bool, is_shrunk: bool) -> CandidateSpec:
+    """Linear models: ridge and lasso, or networks without hidden layers.
 
-    network : of the pool, with its number of epochs
+    network : with the parameters of the pool; modified
     """
     seed = network.random_state
-    if not shrunk:
+    if not is_shrunk:
         network.set_params(hidden_layer_sizes=(), dropout=0.0)
         return CandidateSpec("linear", network, {"length_scale": LINEAR_LENGTH_SCALES})
     if not of_classes:
@@ -210,7 +208,7 @@ def _linear(network, of_classes: bool, shrunk: bool) -> CandidateSpec:
 
 
 def dense_if_small(X):
-    """X as an array, unless it is sparse and large."""
+    """Return X as an array, unless it is sparse and large."""
     if not sparse.issparse(X):
         return X
     small = X.shape[1] <= MOST_COLUMNS and X.shape[0] * X.shape[1] <= MOST_DENSE
@@ -218,27 +216,28 @@ def dense_if_small(X):
 
 
 def _batch_rows(n_rows: int) -> int:
-    """A power of two, some 40 batches of many rows."""
+    """Rows of a batch: a power of two from 128 to 1024, for about 40 batches."""
     return int(min(max(2 ** round(math.log2(n_rows / 40)), 128), 1024))
 
 
-def _epochs(n_rows: int, per_root: float) -> int:
+def _epochs(n_rows: int, steps_per_root: float) -> int:
     fewest, most = STEPS
-    steps = min(max(per_root * math.sqrt(n_rows), fewest), most)
+    steps = min(max(steps_per_root * math.sqrt(n_rows), fewest), most)
     return math.ceil(steps / math.ceil(n_rows / _batch_rows(n_rows)))
 
 
 def _grids(of_classes: bool) -> list[Grid]:
-    """What differs among the networks, at the lower rate and at the higher."""
+    """Grids of the networks, for the lower and the higher dropout rate."""
     rates = CLASSIFICATION_RATES if of_classes else REGRESSION_RATES
     scales = CLASSIFICATION_LENGTH_SCALES if of_classes else REGRESSION_LENGTH_SCALES
-    return [one | {"length_scale": scales} for one in rates]
+    return [rate | {"length_scale": scales} for rate in rates]
 
 
 def _encoder(X, sample_weight, n_bins: int) -> PiecewiseLinearEncoder:
-    """Fitted."""
+    """A fitted encoder with at most ``MOST_VALUES`` indicator features."""
     encoder = PiecewiseLinearEncoder(n_bins=n_bins, keep_columns=True)
-    # A value needs some rows, whatever unit the weights have.
+    # The encoder requires a minimum number of rows per value: normalise the weights to
+    # a mean of one.
     weights = sample_weight * (np.count_nonzero(sample_weight) / sample_weight.sum())
     encoder.set_params(n_values=MOST_VALUES).fit(X, sample_weight=weights)
     n_values = [len(values) for values in encoder.values_ if len(values)]
@@ -249,16 +248,16 @@ def _encoder(X, sample_weight, n_bins: int) -> PiecewiseLinearEncoder:
 
 
 def _bins(X, sample_weight) -> int:
-    """Of each column; those of one or two values have none."""
+    """Bins per column; columns with at most two distinct values are not binned."""
     X = X[sample_weight > 0]
     most = MOST_BINS[len(X) >= MANY_ROWS]
     n_encoded = sum(len(np.unique(column)) > 2 for column in X.T)
     return min(most, MOST_ENCODED // n_encoded) if n_encoded else 0
 
 
-# ---- A pool -> candidates -> trained networks, in as few programs as can be
+# ---- candidates
 
-# Draws of a network with noise that say what it thinks of held-out rows.
+# Posterior draws of a network that predict held-out rows.
 HELD_OUT_DRAWS = 20
 
 
@@ -279,16 +278,19 @@ class Candidate:
 
     @property
     def path(self) -> str:
-        """In front of the names of the network's parameters."""
+        """Prefix of the names of the network's parameters."""
         return path_of_network(self.entry.estimator)
 
     @property
     def model(self) -> BayesianNetwork | ShrunkLinearModel:
-        """The network or linear model with these parameters, not fitted."""
+        """Network or linear model with these parameters, not fitted."""
         return model_of(clone(self.entry.estimator).set_params(**self.params))
 
     def refit_params(self, n_refits: int, n_draws: int) -> dict[str, int]:
-        """Parameters of the fit to all rows, for so many draws in all."""
+        """Parameters of the fit to all rows.
+
+        n_draws : draws of all networks together
+        """
         model = self.model
         if isinstance(model, ShrunkLinearModel):
             return {"n_draws": int(n_draws)}
@@ -300,82 +302,90 @@ class Candidate:
 
 
 def model_of(estimator) -> BayesianNetwork | ShrunkLinearModel:
-    """What a candidate's estimator is, or ends in."""
+    """Network or linear model of a candidate's estimator."""
     if isinstance(estimator, ShrunkLinearModel):
         return estimator
     return network_of(estimator)
 
 
 def n_networks(estimator) -> int:
-    """Of a fitted candidate, how many fits from different starts it holds."""
+    """Number of networks from different starts in a fitted candidate."""
     model = model_of(estimator)
     return 1 if isinstance(model, ShrunkLinearModel) else len(model.seeds_)
 
 
 def candidates_of(pool: Sequence[CandidateSpec]) -> list[Candidate]:
-    """Every estimator in all of its settings, with names that tell them apart."""
+    """All estimators of the pool with all their settings.
+
+    Raises
+    ------
+    ValueError
+        If two candidates have the same name.
+    """
     candidates = [
         Candidate(_name(entry, params), entry, params)
         for entry in pool
         for params in ParameterGrid(entry.grid)
     ]
-    names = [one.name for one in candidates]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    names = [candidate.name for candidate in candidates]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
         raise ValueError(
-            f"the candidates of a stack must differ; got {', '.join(twice)} more than "
-            "once. Name each estimator, and each value of its grid, once."
+            f"the candidates of a stack must differ; got {', '.join(repeated)} more "
+            "than once. Give each estimator its own name, and each value of a grid "
+            "once."
         )
     return candidates
 
 
 def check_same_kind(candidates: Sequence[Candidate], *, of_classes: bool) -> None:
-    """Refuse before any work what could not be mixed after it.
+    """Raise before any training if the candidates cannot be mixed.
 
     Raises
     ------
     TypeError
-        Regressors among classifiers, or the other way round; several kinds of noise.
+        If regressors and classifiers, or several kinds of observation noise, are mixed.
     """
     kinds: dict[type, str] = {}
-    for one in candidates:
-        model = one.model
+    for candidate in candidates:
+        model = candidate.model
         if is_classifier(model) != of_classes:
-            wanted = "classifiers" if of_classes else "regressors"
+            required = "classifiers" if of_classes else "regressors"
             raise TypeError(
-                f"the pool must hold {wanted} only; got {type(model).__name__} as "
-                f"{one.entry.name!r}."
+                f"the pool must contain {required} only; got {type(model).__name__} as "
+                f"{candidate.entry.name!r}."
             )
-        # An unknown likelihood raises its own error where the network is trained.
+        # An unknown likelihood raises its own error in training.
         likelihood = likelihood_named(model.likelihood)
         if likelihood is not None:
             kinds.setdefault(likelihood.components_class, model.likelihood)
     if len(kinds) > 1:
         raise TypeError(
-            "the candidates of a stack must have the same kind of noise, so that their "
-            f"draws can be mixed; got {' and '.join(map(repr, kinds.values()))}. "
-            "'gaussian' and 'heteroscedastic' are one kind. Give all one `likelihood`."
+            "the candidates of a stack must have the same kind of observation noise, "
+            "so that their draws can be mixed; got "
+            f"{' and '.join(map(repr, kinds.values()))}. 'gaussian' and "
+            "'heteroscedastic' are the same kind. Give all the same `likelihood`."
         )
 
 
 def _name(entry: CandidateSpec, params: dict) -> str:
     path = path_of_network(entry.estimator)
-    said = [f"{name.removeprefix(path)}={value}" for name, value in params.items()]
-    return f"{entry.name}({', '.join(said)})" if said else entry.name
+    settings = [f"{name.removeprefix(path)}={value}" for name, value in params.items()]
+    return f"{entry.name}({', '.join(settings)})" if settings else entry.name
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What ``fit`` was given.
+    """Arguments of ``fit``.
 
     Parameters
     ----------
     X, y : all rows
     sample_weight : ndarray of shape (rows,), or None
     columns : ndarray of shape (columns,), or None
-        Names that X had before it was an array.
+        Names of the columns of the original X.
     ordered_y : Series or None
-        y as it was given, where its categories have an order: candidates take it so.
+        The original y, if it is an ordered categorical: candidates use the order.
     """
 
     X: Any
@@ -386,13 +396,13 @@ class Rows:
 
     @property
     def weights(self) -> np.ndarray:
-        """Of the rows, one each where none were given."""
+        """Weights of the rows, ones if ``sample_weight`` is None."""
         if self.sample_weight is None:
             return np.ones(len(self.y))
         return self.sample_weight
 
     def fit_params(self, path: str) -> dict:
-        """Arguments of the ``fit`` of an estimator."""
+        """Keyword arguments for the ``fit`` of an estimator."""
         if self.sample_weight is None:
             return {}
         return {f"{path}sample_weight": self.sample_weight}
@@ -400,7 +410,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Predicted:
-    """A candidate that has not seen some rows, and what it says of them.
+    """A candidate fitted to the other folds, and its prediction of the held-out rows.
 
     Parameters
     ----------
@@ -414,13 +424,13 @@ class Predicted:
 
 @dataclass(frozen=True)
 class HeldOutPredictor:
-    """Lets trained candidates say something of the rows that their fold leaves out."""
+    """Predicts the held-out rows of each fold with the models trained without them."""
 
     rows: Rows
     splits: Sequence[tuple]
 
     def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
-        """Each outcome gets its :class:`Predicted`."""
+        """Replace the estimator of each outcome by a :class:`Predicted` as score."""
         for (_, fold), outcome in outcomes.items():
             if outcome.estimator is None:
                 continue
@@ -438,14 +448,19 @@ def held_out(
     candidates: Sequence[Candidate],
     rows: Rows,
     splits: Sequence[tuple],
-    known: dict[Key, Predicted | Exception],
+    results: dict[Key, Predicted | Exception],
     resources: Resources,
 ) -> Iterator[int]:
-    """Put into ``known`` what is missing; yields how many were trained so far."""
+    """Train candidates without each fold and predict it; add this to ``results``.
+
+    Skips what ``results`` contains already.
+
+    yields : number of results so far
+    """
     few_draws = {}
-    for one in candidates:
-        n_draws = min(HELD_OUT_DRAWS, one.model.n_draws)
-        few_draws[one.name] = {f"{one.path}n_draws": n_draws}
+    for candidate in candidates:
+        n_draws = min(HELD_OUT_DRAWS, candidate.model.n_draws)
+        few_draws[candidate.name] = {f"{candidate.path}n_draws": n_draws}
     yield from _trained(
         candidates,
         few_draws,
@@ -453,7 +468,7 @@ def held_out(
         splits,
         HeldOutPredictor(rows, splits),
         resources,
-        known,
+        results,
     )
 
 
@@ -461,58 +476,67 @@ def refitted(
     candidates: Sequence[Candidate],
     settings: Mapping[str, dict],
     rows: Rows,
-    known: dict[Key, Any],
+    results: dict[Key, Any],
     resources: Resources,
 ) -> Iterator[int]:
-    """Fitted to all rows with further settings; as ``held_out``."""
+    """Fit candidates to all rows with further settings; otherwise as ``held_out``."""
     every_row = [(np.arange(len(rows.y)), np.arange(0))]
     yield from _trained(
-        candidates, settings, rows, every_row, Keeper(), resources, known
+        candidates, settings, rows, every_row, Keeper(), resources, results
     )
 
 
 def drop_failed(
-    candidates: Sequence[Candidate], splits: Sequence, known: Mapping[Key, Any]
+    candidates: Sequence[Candidate], splits: Sequence, results: Mapping[Key, Any]
 ) -> list[Candidate]:
-    """Without the candidates that failed in a fold, of which is warned.
+    """Drop the candidates that failed in a fold, with a warning.
 
-    What was not to be trained has not failed.
+    A candidate without a result has not failed.
 
     Raises
     ------
     Exception
-        That of the first candidate, where all have failed.
+        The exception of the first candidate, if all have failed.
     """
-    trained, errors = [], {}
-    for one in candidates:
-        of_folds = [known.get((one.name, fold)) for fold in range(len(splits))]
-        failed = [value for value in of_folds if isinstance(value, Exception)]
-        if failed:
-            errors[one.name] = failed[0]
+    remaining, errors = [], {}
+    for candidate in candidates:
+        per_fold = [results.get((candidate.name, fold)) for fold in range(len(splits))]
+        failures = [result for result in per_fold if isinstance(result, Exception)]
+        if failures:
+            errors[candidate.name] = failures[0]
         else:
-            trained.append(one)
-    if not trained:
+            remaining.append(candidate)
+    if not remaining:
         raise next(iter(errors.values())).with_traceback(None)
     if errors:
         name, error = next(iter(errors.items()))
         warn(
             f"{len(errors)} of {len(candidates)} candidates could not be trained and "
-            f"were left out; the first, {name}: {type(error).__name__}: {error}",
+            f"were dropped; the first, {name}: {type(error).__name__}: {error}",
             ConvergenceWarning,
         )
-    return trained
+    return remaining
 
 
 def _trained(
-    candidates, settings, rows, splits, scorer, resources, known
+    candidates, settings, rows, splits, scorer, resources, results
 ) -> Iterator[int]:
+    """Train all candidates on all splits, and add the scores to ``results``.
+
+    settings : further parameters by candidate's name
+    yields : number of results so far
+    """
     jobs: list[Job] = []
     folds = range(len(splits))
-    for entry in {id(one.entry): one.entry for one in candidates}.values():
-        own = [one for one in candidates if one.entry is entry]
-        params = {one.name: one.params | settings[one.name] for one in own}
+    entries = {id(candidate.entry): candidate.entry for candidate in candidates}
+    for entry in entries.values():
+        group = [candidate for candidate in candidates if candidate.entry is entry]
+        params = {
+            candidate.name: candidate.params | settings[candidate.name]
+            for candidate in group
+        }
         missing = {
-            name: [fold for fold in folds if (name, fold) not in known]
+            name: [fold for fold in folds if (name, fold) not in results]
             for name in params
         }
         if isinstance(entry.estimator, ShrunkLinearModel):
@@ -521,31 +545,32 @@ def _trained(
                 for name in missing
                 for fold in missing[name]
             }
-            yield from _fitted_linear(models, rows, splits, scorer, resources, known)
+            yield from _fitted_linear(models, rows, splits, scorer, resources, results)
             continue
-        # What is wrong with the noise of all is corrected out of fold.
+        # Candidates keep the observation noise of their training, since the mixture is
+        # corrected out of fold.
         builder = JobBuilder(
             entry.estimator,
-            rows.fit_params(own[0].path),
+            rows.fit_params(group[0].path),
             rows.X,
             rows.y if rows.ordered_y is None else rows.ordered_y,
             splits,
             variance_source="training",
         )
-        of_entry, failed = builder.jobs(params, missing)
-        jobs += of_entry
-        known.update((key, outcome.error) for key, outcome in failed.items())
-    yield len(known)
+        new_jobs, failures = builder.jobs(params, missing)
+        jobs += new_jobs
+        results.update((key, outcome.error) for key, outcome in failures.items())
+    yield len(results)
     programs = Executor(scorer, resources).run(jobs)
     del jobs
     for outcomes in programs:
         for key, outcome in outcomes.items():
-            known[key] = outcome.error or outcome.scores[0]
-        yield len(known)
+            results[key] = outcome.error or outcome.scores[0]
+        yield len(results)
 
 
-def _fitted_linear(models, rows, splits, scorer, resources, known) -> Iterator[int]:
-    """Linear models, one by one: each takes a fraction of a second.
+def _fitted_linear(models, rows, splits, scorer, resources, results) -> Iterator[int]:
+    """Fit linear models separately: each takes a fraction of a second.
 
     models : dict of (name, fold) to estimator, not fitted
     """
@@ -554,12 +579,12 @@ def _fitted_linear(models, rows, splits, scorer, resources, known) -> Iterator[i
         for key, model in models.items()
     )
     for key, outcome in zip(models, resources.parallel()(calls), strict=True):
-        known[key] = outcome
-        yield len(known)
+        results[key] = outcome
+        yield len(results)
 
 
 def _linear_outcome(key: Key, model, rows: Rows, train, scorer):
-    """What the scorer makes of a fit to the training rows, or the exception."""
+    """Score of a fit to the training rows, or the exception."""
     try:
         fitted = fitted_to(model, rows.X, rows.y, train, rows.fit_params(""))
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Bayesian stacking of classifiers."""
+"""Stack of Bayesian classifiers."""
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -11,100 +11,116 @@ from skbayesnn._data.validation import (
 from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import ClassifierMixin
 from skbayesnn._stacking.base import BayesianStacking
-from skbayesnn._stacking.summary import of_classes, warn_if_no_class_is_told
+from skbayesnn._stacking.summary import (
+    summary_of_classification,
+    warn_if_no_better_than_shares,
+)
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._validation import weights_of_classes
 
 
 class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
-    """A weighted mixture of Bayesian neural networks that chooses itself.
+    """Weighted mixture of Bayesian neural networks and logistic regressions.
 
-    As :class:`BayesianStackingRegressor`: a pool of candidates is trained out of fold,
-    their weights make the held-out labels the likeliest [1]_, and those with weight are
-    fitted to all rows.
+    Use it when accuracy and calibrated probabilities matter more than training time:
+    it needs no tuning. As :class:`BayesianStackingRegressor`, it trains a pool of
+    candidates by cross-validation, estimates the weights that maximise the log
+    probability of the held-out labels [1]_, and refits the candidates with positive
+    weight to all rows. With the default pool a fit takes seconds to minutes, many
+    times as long as a fit of one network.
 
     Parameters
     ----------
     estimators : "auto" or list of tuple, default="auto"
-        The pool. ``"auto"``: networks of two hidden layers, of several length scales
-        and dropout rates, on the columns as they are and with
-        :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder` in front; and
-        logistic regressions. A sparse X of at most 256 columns is dense for them, if
-        it has at most 2^25 entries then. See Notes for few rows and many columns. Or
-        (name, estimator) or (name, estimator, grid of its parameters), with estimators
-        of this package, also as the last step of a ``Pipeline``.
+        The pool of candidates. Leave the default unless you have models of your own
+        to combine.
+
+        ``"auto"`` contains networks and logistic regressions. The networks have two
+        hidden layers and several length scales and dropout rates; they take the
+        columns as they are, or encoded by
+        :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. A sparse X with at
+        most 256 columns and 2^25 entries is made dense. See Notes for few rows and
+        many columns.
+
+        A list contains (name, estimator) or (name, estimator, grid of its parameters).
+        Each estimator is one of this package, or a ``Pipeline`` with one as its last
+        step.
     cv : int, cross-validation generator or iterable, default=None
-        Folds, stratified. None is five with fewer than 700 rows, and one held-out
-        fifth from there on. Numbers mean shuffled folds. Rows in time order need
-        ``TimeSeriesSplit``: with shuffled folds ``summary_`` says nothing about the
-        future.
+        Folds, stratified. Give ``TimeSeriesSplit`` if the rows are ordered in time:
+        with shuffled folds ``summary_`` does not measure the error on future rows.
+        None is five shuffled folds with fewer than 700 rows, and one held-out fifth
+        with more. An int is a number of shuffled folds.
     n_refits : int, default=2
-        Networks of each candidate with weight, from different starts, fitted to all
-        rows; its own ``n_estimators`` where that is more.
+        Networks fitted to all rows, from different starts, for each candidate with
+        positive weight. More of them are more accurate and take longer. A candidate
+        with a larger ``n_estimators`` keeps it.
     max_iter : "auto" or int, default="auto"
-        Epochs of the default candidates.
+        Number of epochs of the default candidates. ``"auto"`` depends on the number of
+        rows.
     class_weight : dict, "balanced" or None, default=None
-        Of the labels, as in scikit-learn; multiplies the weights of the rows.
+        Weights of the labels, as in scikit-learn. They multiply ``sample_weight``.
     n_jobs : int, default=None
-        Programs that are trained side by side, each in a process of joblib's; None is
-        one, in this process, -1 all processors. Dask and Ray by
-        ``joblib.parallel_config``, as for
-        :class:`~skbayesnn.model_selection.BatchedGridSearchCV`.
+        Number of joblib processes, each of which trains a program. None is one, in
+        this process; -1 is one per processor. ``joblib.parallel_config`` selects Dask
+        or Ray, as for :class:`~skbayesnn.model_selection.BatchedGridSearchCV`.
     memory_budget : float, default=None
-        Mebibytes that the networks in training may take; None is scikit-learn's
-        ``working_memory``.
+        Memory in mebibytes for the networks that are trained at the same time. None is
+        scikit-learn's ``working_memory``.
     device : str or torch.device, default="auto"
-        Of the default candidates.
+        Device of the default candidates.
     verbose : bool or int, default=False
-        From 1 (True) on, print what is done, how long that may still take, and
+        If at least 1 (True), print the progress, the expected time left, and
         ``summary_``.
     random_state : int, RandomState instance or None, default=None
-        Determines folds and candidates.
+        Seed of folds and candidates.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
     weights_ : DataFrame
-        ``"weight"`` and mean out-of-fold ``"log_density"`` (nats) of every candidate,
-        the heaviest first; without pandas a dict of
-        dicts, ``weights_["weight"][name]`` in both.
+        ``"weight"`` and mean out-of-fold ``"log_density"`` (nats) of each candidate, in
+        order of decreasing weight. Without pandas a dict of dicts.
+        ``weights_["weight"][name]`` works with both.
     estimators_ : list of estimator
-        The candidates with weight, fitted to all rows. As the trees of a forest, they
-        take X as an array: ``X.to_numpy()`` for a frame.
+        The candidates with positive weight, fitted to all rows. They take X as an
+        array, as the trees of a forest do: ``X.to_numpy()`` for a DataFrame.
     n_draws_ : ndarray of int
-        Of each of these in the mixture, 200 in all.
+        Number of posterior draws of each of ``estimators_`` in the mixture, 200 in
+        total.
     spread_factor_ : ndarray of shape (1,)
-        Temperature of the draws' probabilities, p^(1 / T) normalised: that under which
-        the held-out labels are the likeliest, with a prior that holds it near one.
+        Temperature T of the draws' probabilities, p^(1 / T) normalised. It maximises
+        the log probability of the held-out labels, under a prior that keeps it near
+        one.
     oof_prediction_ : ndarray of shape (n_samples, n_classes)
-        Probabilities that the mixture gives each row without having seen it. NaN for
-        rows that were never held out.
+        Out-of-fold class probabilities of the mixture. NaN for rows that were never
+        held out.
     oof_log_density_ : ndarray of shape (n_samples,)
-        Log probability of the label there, nats.
+        Out-of-fold log probability of the label, nats.
     summary_ : Summary
-        Of these, in one line (weights and factor have seen these rows, networks have
-        not): ``print(model.summary_)``. Its log density is the mean of
-        ``oof_log_density_``, in nats per row: compare it with ``weights_`` and with
-        other models of the same labels. The shares p of the classes have the sum of
-        p log(p).
+        Out-of-fold log probability and accuracy: ``print(model.summary_)``. The
+        networks were not fitted to these rows; the weights and the temperature were.
+        The log probability is the mean of ``oof_log_density_``, in nats per row.
+        Compare it with ``weights_`` and with other models of the same labels. A model
+        that predicts the shares p of the classes has the sum of p log(p).
     n_iter_ : int
-        Epochs of the longest fit to all rows.
+        Number of epochs of the longest refit.
     fitted_to_sparse_ : bool or None
-        Whether X was a sparse matrix; None of estimators that were given.
+        Whether X was a sparse matrix; None if ``estimators`` is a list.
     n_features_in_, feature_names_in_
-        The latter where X has names and the pool is the default.
+        The names exist if X has names and the pool is the default.
 
     Notes
     -----
     With fewer than 700 rows, or more than one column per five rows, the logistic
-    regressions have ridge and lasso penalties, four strengths of each; of more than two
-    classes, each is fitted against the others. Their posterior is normal, given
-    Polya-Gamma variables at their expectations [2]_. They need 10 to 1,000 rows and at
-    most 2^22 entries of X; beyond, logistic regressions are trained like the networks.
-    With at least as many columns as rows, there are no networks on encoded columns.
+    regressions have ridge and lasso penalties, four strengths of each. With more than
+    two classes, each class is fitted against the others. The posterior is normal, given
+    Polya-Gamma variables at their expectations [2]_. They require 10 to 1,000 rows and
+    at most 2^22 entries of X; otherwise logistic regressions are trained like the
+    networks. If X has at least as many columns as rows, no network has encoded columns.
 
-    Candidates are left out before weighting if their predictions are constant (unless
-    no other candidate is likelier), or if they equal another one.
+    A candidate is dropped before the weights are estimated if its predictions are
+    constant (unless it has the largest log probability), or if it equals another
+    candidate.
 
     References
     ----------
@@ -153,7 +169,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
 
     @on_snapshot
     def predict(self, X: MatrixLike) -> Array:
-        """The class of the largest mean probability.
+        """Predict the class with the largest mean probability.
 
         Parameters
         ----------
@@ -168,7 +184,7 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
 
     @on_snapshot
     def predict_proba(self, X: MatrixLike) -> Array:
-        """Mean over the draws of the class probabilities.
+        """Predict class probabilities, the mean over the posterior draws.
 
         Parameters
         ----------
@@ -177,13 +193,13 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
         Returns
         -------
         probability : ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``.
+            Columns in the order of ``classes_``.
         """
-        return np.concatenate([one.mean() for _, one in self._blocks(X)])
+        return np.concatenate([block.mean() for _, block in self._blocks(X)])
 
     @on_snapshot
     def predict_log_proba(self, X: MatrixLike) -> Array:
-        """Logarithm of ``predict_proba``."""
+        """Predict the logarithms of the class probabilities."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
@@ -203,11 +219,11 @@ class BayesianStackingClassifier(ClassifierMixin, BayesianStacking):
 
     def _summary(self, mixture, oof):
         log_density = mixture.log_density(oof.y)
-        warn_if_no_class_is_told(log_density, oof.y, oof.weights, oof.X)
-        return of_classes(mixture, oof.y, oof.weights)
+        warn_if_no_better_than_shares(log_density, oof.y, oof.weights, oof.X)
+        return summary_of_classification(mixture, oof.y, oof.weights)
 
-    def _out_of_fold(self, oof, mixture):
-        # Not each is among those that the folds have seen.
+    def _out_of_fold_attributes(self, oof, mixture):
+        # A class may be missing from the training rows of every fold.
         classes = np.unique(oof.table.y)
         mixture = mixture.among(classes)
         return {

@@ -52,21 +52,21 @@ from skbayesnn._sklearn_compat import (
 )
 from skbayesnn._typing import Array
 
-# Log ratios of prior to noise variance that are tried, about that at which the prior
-# predicts as much variance as the noise.
+# Range of the log ratio of prior to noise variance, relative to the ratio at which both
+# contribute the same variance to predictions.
 LOG_RATIOS = -10.0, 12.0
-# Penalties of a lasso path, as shares of the smallest one that leaves no column: the
-# least share with more columns than rows, and otherwise [as in glmnet: Friedman, Hastie
-# & Tibshirani 2010, "Regularization paths for generalized linear models via coordinate
-# descent", JSS 33(1)].
+# Penalties of a lasso path, and the smallest one as a share of the penalty at which all
+# weights are zero: with more columns than rows, and otherwise [as in glmnet: Friedman,
+# Hastie & Tibshirani 2010, "Regularization paths for generalized linear models via
+# coordinate descent", JSS 33(1)].
 N_PENALTIES, LEAST_PENALTY = 30, (1e-2, 1e-3)
 N_FOLDS = 5
-# The smallest share of the noise in the variance of a row left out: as many columns as
-# rows tell noise and weights hardly apart, and some draws have to cover the weights.
+# Smallest share of the noise in the variance of a row left out. With as many columns as
+# rows, noise and weights are hardly identifiable, and draws must cover the weights.
 LEAST_SHARE = 0.1
-# Of y's variance: the smallest noise variance.
+# Smallest noise variance, as a share of the variance of y.
 LEAST_NOISE = 1e-8
-# Of scikit-learn's coordinate descent.
+# Tolerance of scikit-learn's coordinate descent.
 TOLERANCE = 1e-3
 
 
@@ -79,7 +79,7 @@ class Posterior(NamedTuple):
     prior : ndarray of shape (columns,)
         Prior variances, in units of the noise variance.
     noise : float
-        Noise variance.
+        Variance of the observation noise.
     """
 
     mean: np.ndarray
@@ -88,47 +88,50 @@ class Posterior(NamedTuple):
 
 
 def deviations(design: np.ndarray, prior: np.ndarray, n: int, random) -> np.ndarray:
-    """Draws of N(0, (D' D + diag(1 / prior))^-1), (n, columns), whose mean is zero.
+    """Draws of N(0, (D' D + diag(1 / prior))^-1), (n, columns); their mean is zero.
 
-    In the space of the rows [4]_.
+    Solves linear systems of the size of the rows [4]_.
 
-    design : D, (rows, columns); prior : (columns,), zero where there is no weight
+    design : D, (rows, columns); prior : (columns,), zero for weights that are zero
     """
-    start = np.sqrt(prior) * _normal(prior.shape, n, random)
-    noise = _normal(design.shape[:1], n, random)
+    prior_draws = np.sqrt(prior) * _normal(prior.shape, n, random)
+    row_draws = _normal(design.shape[:1], n, random)
     scaled = design * prior
     gram = scaled @ design.T
     gram[np.diag_indices_from(gram)] += 1
-    solved = cho_solve(cho_factor(gram), (start @ design.T + noise).T).T
-    return start - solved @ scaled
+    solved = cho_solve(cho_factor(gram), (prior_draws @ design.T + row_draws).T).T
+    return prior_draws - solved @ scaled
 
 
 def _normal(shape: tuple[int, ...], n: int, random) -> np.ndarray:
-    """Normal numbers, (n, ...): pairs of opposites, and of an odd n zeros."""
-    some = random.standard_normal((n // 2, *shape))
-    return np.concatenate([some, -some, np.zeros((n % 2, *shape))])
+    """Standard normal draws, (n, ...): antithetic pairs, and zeros if n is odd."""
+    half = random.standard_normal((n // 2, *shape))
+    return np.concatenate([half, -half, np.zeros((n % 2, *shape))])
 
 
 # ---- regression of one target; X and y have weighted means of zero
 
 
 def ridge(X, y, weights) -> Posterior:
-    """The prior variance and the noise with the largest leave-one-out density [3]_.
+    """Ridge regression: maximise the leave-one-out predictive density [3]_.
+
+    This estimates the prior variance and the noise variance.
 
     X : (rows, columns); y, weights : (rows,)
     """
     root = np.sqrt(weights)
     design, target = root[:, None] * X, root * y
-    # The mean is estimated without a penalty: its direction is the first vector.
-    one = root / np.sqrt(weights.sum())
-    values, vectors = np.linalg.eigh(design @ design.T - np.outer(one, one))
+    # The mean has no penalty. Its direction becomes the first eigenvector.
+    intercept = root / np.sqrt(weights.sum())
+    gram = design @ design.T - np.outer(intercept, intercept)
+    values, vectors = np.linalg.eigh(gram)
     values, vectors = values[1:].clip(0), vectors[:, 1:]
     rotated = vectors.T @ target
     middle = -np.log(max(values.mean(), np.finfo(float).tiny))
     least = LEAST_NOISE * np.mean(np.square(target)) + np.finfo(float).tiny
 
     def noise_and_variances(log_ratio):
-        """Of the noise, and of y in each row left out in units of the noise's."""
+        """Noise variance, and the variance of each left-out y divided by it."""
         shrunk = 1 / (1 + np.exp(log_ratio + middle) * values)
         share = np.square(vectors) @ shrunk
         errors = vectors @ (shrunk * rotated) / share / root
@@ -149,10 +152,10 @@ def ridge(X, y, weights) -> Posterior:
 
 
 def lasso(X, y, weights, seed: int, *, adaptive: bool) -> Posterior:
-    """The penalty and the noise with the least error in cross-validation.
+    """Lasso: select the penalty with the smallest cross-validation error.
 
-    ``adaptive``: a second lasso, of the columns times the absolute weights of the
-    first, which shrinks large weights less [2]_. Both are part of the cross-validation.
+    ``adaptive``: fit a second lasso to the columns times the absolute weights of the
+    first, which shrinks large weights less [2]_. Cross-validation includes both.
 
     X : (rows, columns); y, weights : (rows,)
     """
@@ -161,8 +164,8 @@ def lasso(X, y, weights, seed: int, *, adaptive: bool) -> Posterior:
     for _ in range(1 + adaptive):
         penalties = _penalties(scales[-1] * X, y, weights)
         paths = [
-            _path(X_fold, y_fold, of_fold, scale, penalties)
-            for (X_fold, y_fold, of_fold), scale in zip(
+            _path(X_train, y_train, fold_weights, scale, penalties)
+            for (X_train, y_train, fold_weights), scale in zip(
                 folds.train, scales, strict=False
             )
         ]
@@ -177,7 +180,8 @@ def lasso(X, y, weights, seed: int, *, adaptive: bool) -> Posterior:
     used = X[:, prior > 0] * np.sqrt(weights)[:, None]
     gram = used.T @ used
     posterior = gram + np.diag(1 / prior[prior > 0])
-    # Of a new row the variance of its mean is on average that of the training rows.
+    # The error contains the variance of the mean: on average over rows, n_parameters /
+    # weights.sum() times the noise variance.
     n_parameters = 1 + np.trace(np.linalg.solve(posterior, gram))
     noise = errors[best] / (1 + n_parameters / weights.sum())
     least = LEAST_NOISE * np.average(np.square(y), weights=weights)
@@ -185,7 +189,7 @@ def lasso(X, y, weights, seed: int, *, adaptive: bool) -> Posterior:
 
 
 class _Folds(NamedTuple):
-    """Rows of cross-validation, centred by the means of the training rows.
+    """Folds of cross-validation, centred by the means of the training rows.
 
     Parameters
     ----------
@@ -200,58 +204,58 @@ class _Folds(NamedTuple):
         train: list = []
         test: list = []
         splitter = KFold(min(N_FOLDS, len(y)), shuffle=True, random_state=seed)
-        for rows, others in splitter.split(X):
-            share = weights[rows] / weights[rows].sum()
-            mean_x, mean_y = share @ X[rows], share @ y[rows]
-            for part, which in ((train, rows), (test, others)):
-                part.append((X[which] - mean_x, y[which] - mean_y, weights[which]))
+        for train_rows, test_rows in splitter.split(X):
+            share = weights[train_rows] / weights[train_rows].sum()
+            mean_x, mean_y = share @ X[train_rows], share @ y[train_rows]
+            for part, rows in ((train, train_rows), (test, test_rows)):
+                part.append((X[rows] - mean_x, y[rows] - mean_y, weights[rows]))
         return cls(train, test)
 
     def errors(self, paths) -> np.ndarray:
-        """Mean squared error of every penalty, (penalties,).
+        """Mean squared error for each penalty, (penalties,).
 
-        paths : of each fold, (columns, penalties)
+        paths : weights of each fold, (columns, penalties)
         """
-        of_rows = [
+        sums = [
             weights @ np.square(y[:, None] - X @ path)
             for (X, y, weights), path in zip(self.test, paths, strict=True)
         ]
-        return sum(of_rows) / sum(weights.sum() for *_, weights in self.test)
+        return sum(sums) / sum(weights.sum() for *_, weights in self.test)
 
 
 def _penalties(X, y, weights) -> np.ndarray:
-    """From the smallest one that leaves no column, downwards, (penalties,)."""
+    """Decreasing penalties; the first one makes all weights zero, (penalties,)."""
     largest = np.abs(X.T @ (weights * y)).max() / weights.sum()
     least = LEAST_PENALTY[int(np.count_nonzero(X.any(0)) < len(y))]
     return largest * np.geomspace(1, least, N_PENALTIES) + np.finfo(float).tiny
 
 
 def _path(X, y, weights, scale, penalties) -> np.ndarray:
-    """Minima of mean squared error / 2 + penalty |weights / scale|.
+    """Weights that minimise mean squared error / 2 + penalty |weights / scale|.
 
-    scale : (columns,), zero of columns that are left out
+    scale : (columns,), zero for columns without a weight
     returns : (columns, penalties)
     """
     kept = scale > 0
     root = np.sqrt(weights)
     design = np.asfortranarray(root[:, None] * (X[:, kept] * scale[kept]))
     alphas = penalties * (weights.sum() / len(y))
-    found = np.zeros((X.shape[1], len(penalties)))
+    path = np.zeros((X.shape[1], len(penalties)))
     if kept.any():
         _, coefficients, _ = lasso_path(
             design, root * y, alphas=alphas, tol=TOLERANCE, random_state=0
         )
-        found[kept] = scale[kept, None] * coefficients
-    return found
+        path[kept] = scale[kept, None] * coefficients
+    return path
 
 
 # ---- one class against the others
 
 
 def ridge_logistic(X, is_class, weights, strength: float):
-    """Weights, intercept, and prior variances of the weights.
+    """Ridge logistic regression: weights, intercept, prior variances of the weights.
 
-    strength : prior standard deviation of the logit, of a row of mean length
+    strength : prior standard deviation of the logit of a row with mean square length
     X : (rows, columns); is_class : (rows,), bool; weights : (rows,)
     """
     variance = strength**2 / max(np.square(X).sum(1).mean(), np.finfo(float).tiny)
@@ -261,14 +265,17 @@ def ridge_logistic(X, is_class, weights, strength: float):
 
 
 def lasso_logistic(X, is_class, weights, strength: float, seed: int):
-    """The same; strength is the share of the penalty that leaves no column."""
+    """Lasso logistic regression: weights, intercept, prior variances of the weights.
+
+    strength : penalty as a share of the smallest one that makes all weights zero
+    """
     centred = weights * (is_class - np.average(is_class, weights=weights))
     penalty = strength * max(np.abs(X.T @ centred).max(), np.finfo(float).tiny)
     model = LogisticRegression(
         C=1 / penalty,
         **LASSO_PENALTY,
         solver="liblinear",
-        # The solver has a penalty on the intercept: next to none.
+        # The solver penalises the intercept; this makes its penalty negligible.
         intercept_scaling=100.0,
         random_state=seed,
     )
@@ -281,11 +288,11 @@ def lasso_logistic(X, is_class, weights, strength: float, seed: int):
 
 
 class ShrunkLinearModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
-    """Base of both linear models; fitted attributes are those of all draws."""
+    """Base of both linear models, which store all posterior draws of the weights."""
 
     likelihood: str
     n_draws: int
-    # As networks have it: fits from different starts.
+    # The stack reads this of networks: the number of fits from different starts.
     n_estimators = 1
 
     columns_: Array
@@ -297,15 +304,15 @@ class ShrunkLinearModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     n_features_in_: int
 
     @abstractmethod
-    def _of_outputs(self, X):
-        """The predictive distribution of rows, from X of the columns with weights."""
+    def _predictive(self, X):
+        """Predictive distribution; X contains the columns with nonzero weights only."""
 
-    def _used(self, table):
-        """Standardised X as a dense array and weights, of the rows that have weight.
+    def _standardised(self, table):
+        """Select the rows with positive weight, and standardise X.
 
         Returns
         -------
-        X, y, weights : of these rows
+        X, y, weights : arrays of these rows; X is dense
         """
         used = table.sample_weight > 0
         weights = table.sample_weight[used]
@@ -313,24 +320,24 @@ class ShrunkLinearModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         X = (X.toarray() if sparse.issparse(X) else X).astype(np.float64)
         mean = np.average(X, axis=0, weights=weights)
         std = np.sqrt(np.average(np.square(X - mean), axis=0, weights=weights))
-        # Rounding of a constant.
+        # A smaller standard deviation is a rounding error of a constant column.
         varies = std > 1e-12 * np.abs(mean)
         self.x_mean_, self.x_scale_ = mean, np.where(varies, std, 1.0)
         self.total_weight_ = float(weights.sum())
         return (X - mean) * varies / self.x_scale_, table.y[used], weights
 
     def _adopt(self, draws, intercepts) -> None:
-        """Fitted weights, of the columns that have some.
+        """Store the weights of the columns with nonzero weights, for original columns.
 
-        draws : (draws, outputs, columns), on standardised columns
-        intercepts : (draws, outputs), where these are zero
+        draws : (draws, outputs, columns), weights of standardised columns
+        intercepts : (draws, outputs), for standardised columns
         """
         self.columns_ = np.flatnonzero(draws.any((0, 1)))
         self.coef_ = (draws / self.x_scale_)[..., self.columns_]
         self.intercept_ = intercepts - self.coef_ @ self.x_mean_[self.columns_]
 
     def _outputs(self, X) -> np.ndarray:
-        """(draws, rows, outputs); X of the columns with weights."""
+        """Outputs of all draws, (draws, rows, outputs)."""
         n_draws, n_outputs, n_columns = self.coef_.shape
         weights = self.coef_.reshape(n_draws * n_outputs, n_columns).T
         outputs = np.asarray(X @ weights).reshape(X.shape[0], n_draws, n_outputs)
@@ -339,7 +346,7 @@ class ShrunkLinearModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
     @on_snapshot
     def _open_predictive(self, X):
         X = check_inputs(self, X, reset=False)[:, self.columns_]
-        return PredictiveBlocks(X.shape[0], lambda rows: self._of_outputs(X[rows]))
+        return PredictiveBlocks(X.shape[0], lambda rows: self._predictive(X[rows]))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -350,11 +357,11 @@ class ShrunkLinearModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
 class ShrunkLinearRegressor(
     RegressionPredictiveMixin, RegressorMixin, ShrunkLinearModel
 ):
-    """Linear regression whose penalty is chosen by held-out rows.
+    """Bayesian linear regression that selects its penalty on held-out rows.
 
-    The penalty of ``"ridge"`` and the noise maximise the leave-one-out predictive
-    density; those of the lassos have the least squared error in five-fold
-    cross-validation. Targets are independent of each other.
+    ``"ridge"`` maximises the leave-one-out predictive density over penalty and noise
+    variance. The lassos minimise the squared error of five-fold cross-validation. Each
+    target is fitted separately.
 
     Parameters
     ----------
@@ -362,16 +369,16 @@ class ShrunkLinearRegressor(
     n_draws : int, default=200
         Posterior draws of the weights.
     random_state : int, default=0
-        Of draws and folds.
+        Seed of draws and folds.
 
     Attributes
     ----------
     columns_ : ndarray of int
-        Columns that have weights.
+        Columns with nonzero weights.
     coef_ : ndarray of shape (n_draws, n_targets, len(columns_))
     intercept_ : ndarray of shape (n_draws, n_targets)
     noise_variance_ : ndarray of shape (n_targets,)
-        In y's units, squared.
+        In squared units of y.
     x_mean_, x_scale_ : ndarray of shape (n_features_in_,)
     total_weight_ : float
     y_ndim_ : int
@@ -391,19 +398,19 @@ class ShrunkLinearRegressor(
         """Fit the weights, and draw from their posterior."""
         with atomic_update(self) as new:
             table, new.y_ndim_ = check_regression(new, X, y, sample_weight, reset=True)
-            X, Y, weights = new._used(table)
-            centre = np.average(Y, axis=0, weights=weights)
+            X, Y, weights = new._standardised(table)
+            means = np.average(Y, axis=0, weights=weights)
             random = np.random.default_rng(self.random_state)
             draws, intercepts, noise = [], [], []
-            for target, middle in zip(Y.T, centre, strict=True):
-                found = self._posterior(X, target - middle, weights)
+            for target, mean in zip(Y.T, means, strict=True):
+                posterior = self._posterior(X, target - mean, weights)
                 design = np.sqrt(weights)[:, None] * X
-                apart = deviations(design, found.prior, self.n_draws, random)
-                of_mean = _normal((), self.n_draws, random) / np.sqrt(weights.sum())
-                std = np.sqrt(found.noise)
-                draws.append(found.mean + std * apart)
-                intercepts.append(middle + std * of_mean)
-                noise.append(found.noise)
+                deviation = deviations(design, posterior.prior, self.n_draws, random)
+                mean_error = _normal((), self.n_draws, random) / np.sqrt(weights.sum())
+                std = np.sqrt(posterior.noise)
+                draws.append(posterior.mean + std * deviation)
+                intercepts.append(mean + std * mean_error)
+                noise.append(posterior.noise)
             new.noise_variance_ = np.array(noise)
             new._adopt(np.stack(draws, 1), np.stack(intercepts, 1))
         return self
@@ -416,41 +423,41 @@ class ShrunkLinearRegressor(
 
     @on_snapshot
     def predict(self, X):
-        """Mean, (rows[, targets])."""
-        return np.concatenate([one.mean() for _, one in self._blocks(X)])
+        """Predict the mean, (rows[, targets])."""
+        return np.concatenate([block.mean() for _, block in self._blocks(X)])
 
-    def _of_outputs(self, X) -> MixturePredictive:
+    def _predictive(self, X) -> MixturePredictive:
         mean = self._outputs(X)
         variance = np.broadcast_to(self.noise_variance_, mean.shape)
         return MixturePredictive(Gaussians(mean, variance), self.y_ndim_ == 1)
 
 
 class ShrunkLinearClassifier(ClassifierMixin, ShrunkLinearModel):
-    """Logistic regression with a given penalty.
+    """Bayesian logistic regression with a given penalty.
 
-    Of more than two classes: each against the others, with probabilities that are
-    normalised. The posterior is that of the weights given Polya-Gamma variables at
-    their expectations [1]_, whose mean is the mode of the posterior. Weights of a ridge
-    are in the space that the training rows span.
+    With more than two classes, each class is fitted against the others, and the
+    probabilities are normalised. The posterior of the weights is normal, given
+    Polya-Gamma variables at their expectations [1]_; its mean is the mode of the exact
+    posterior. Ridge weights are restricted to the span of the training rows.
 
     Parameters
     ----------
     penalty : {"ridge", "lasso"}, default="ridge"
     strength : float, default=1.0
-        Of a ridge: the prior standard deviation of the logit. Of a lasso: the penalty
-        as a share of the smallest one that leaves no column.
+        For ridge the prior standard deviation of the logit. For lasso the penalty as a
+        share of the smallest one that makes all weights zero.
     n_draws : int, default=200
         Posterior draws of the weights.
     random_state : int, default=0
-        Of draws and solver.
+        Seed of draws and solver.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        That have rows of positive weight.
+        Classes with rows of positive weight.
     columns_, coef_, intercept_, x_mean_, x_scale_, total_weight_
-        As of :class:`ShrunkLinearRegressor`, with an output for every class in place
-        of targets; of two classes, one for the second.
+        As in :class:`ShrunkLinearRegressor`, with one output per class instead of
+        targets; with two classes, one output for the second class.
 
     References
     ----------
@@ -472,50 +479,50 @@ class ShrunkLinearClassifier(ClassifierMixin, ShrunkLinearModel):
         """Fit the weights, and draw from their posterior."""
         with atomic_update(self) as new:
             table, classes = check_classification(new, X, y, sample_weight, reset=True)
-            X, codes, weights = new._used(table)
-            known, codes = np.unique(codes, return_inverse=True)
-            new.classes_ = classes[known]
+            X, codes, weights = new._standardised(table)
+            present, codes = np.unique(codes, return_inverse=True)
+            new.classes_ = classes[present]
             basis = None
             if self.penalty == "ridge":
                 left, values, basis = np.linalg.svd(X, full_matrices=False)
                 X = left * values
             random = np.random.default_rng(self.random_state)
-            of_classes = range(len(known)) if len(known) > 2 else [1]
-            found = [self._draws(X, codes == c, weights, random) for c in of_classes]
-            draws, intercepts = (np.stack(v, 1) for v in zip(*found, strict=True))
+            outputs = range(len(present)) if len(present) > 2 else [1]
+            pairs = [self._draws(X, codes == c, weights, random) for c in outputs]
+            draws, intercepts = (np.stack(v, 1) for v in zip(*pairs, strict=True))
             new._adopt(draws if basis is None else draws @ basis, intercepts)
         return self
 
     def _draws(self, X, is_class, weights, random):
-        """Of the weights, (draws, columns), and of the intercept, (draws,)."""
-        how = X, is_class, weights, self.strength
+        """Draws of the weights, (draws, columns), and of the intercept, (draws,)."""
+        arguments = X, is_class, weights, self.strength
         if self.penalty == "ridge":
-            mean, intercept, prior = ridge_logistic(*how)
+            mean, intercept, prior = ridge_logistic(*arguments)
         else:
-            mean, intercept, prior = lasso_logistic(*how, self.random_state)
+            mean, intercept, prior = lasso_logistic(*arguments, self.random_state)
         half = np.maximum(np.abs(X @ mean + intercept) / 2, 1e-6)
         precision = weights * np.tanh(half) / (4 * half)
-        # About this mean of the columns, intercept and weights are independent.
+        # If columns are centred at this mean, intercept and weights are independent.
         centre = precision @ X / precision.sum()
         design = np.sqrt(precision)[:, None] * (X - centre)
-        apart = deviations(design, prior, self.n_draws, random)
-        of_mean = _normal((), self.n_draws, random) / np.sqrt(precision.sum())
-        return mean + apart, intercept + of_mean - apart @ centre
+        deviation = deviations(design, prior, self.n_draws, random)
+        mean_error = _normal((), self.n_draws, random) / np.sqrt(precision.sum())
+        return mean + deviation, intercept + mean_error - deviation @ centre
 
     @on_snapshot
     def predict_proba(self, X):
-        """Mean over draws, (rows, classes)."""
-        return np.concatenate([one.mean() for _, one in self._blocks(X)])
+        """Predict class probabilities, mean over draws, (rows, classes)."""
+        return np.concatenate([block.mean() for _, block in self._blocks(X)])
 
     @on_snapshot
     def predict(self, X):
-        """Labels, (rows,)."""
+        """Predict labels, (rows,)."""
         return self.classes_[self.predict_proba(X).argmax(1)]
 
-    def _of_outputs(self, X) -> ClassPredictive:
-        own = expit(self._outputs(X))
+    def _predictive(self, X) -> ClassPredictive:
+        sigmoid = expit(self._outputs(X))
         if len(self.classes_) == 2:
-            probability = np.concatenate([1 - own, own], axis=-1)
+            probability = np.concatenate([1 - sigmoid, sigmoid], axis=-1)
         else:
-            probability = own / own.sum(-1, keepdims=True)
+            probability = sigmoid / sigmoid.sum(-1, keepdims=True)
         return ClassPredictive(probability, self.classes_)

@@ -1,4 +1,4 @@
-"""Bayesian stacking of regressors."""
+"""Stack of Bayesian regressors."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, overload
@@ -19,120 +19,137 @@ from skbayesnn._runtime import on_snapshot
 from skbayesnn._sklearn_compat import RegressorMixin, safe_indexing
 from skbayesnn._stacking.base import BayesianStacking
 from skbayesnn._stacking.candidates import n_networks
-from skbayesnn._stacking.summary import of_numbers, warn_if_nothing_is_explained
+from skbayesnn._stacking.summary import (
+    summary_of_regression,
+    warn_if_nothing_is_explained,
+)
 from skbayesnn._stacking.weights import corrected, factor_with_starts, share_of_starts
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn._validation import check_one_of_std_and_cov, check_option
 from skbayesnn.estimators._diagnostics import some_rows
 
-# Rows times targets on which the starts of fits to all rows are compared, at most.
-ROWS_LOOKED_AT = 1_000
+# At most this many rows times targets estimate how much refits from different starts
+# differ.
+MOST_COMPARED = 1_000
 
 
 class BayesianStackingRegressor(
     RegressionPredictiveMixin, RegressorMixin, BayesianStacking
 ):
-    """A weighted mixture of Bayesian neural networks that chooses itself.
+    """Weighted mixture of Bayesian neural networks and linear models.
 
-    A pool of candidates is trained without each fold, all candidates and folds side by
-    side in a few batched programs. Their weights make the held-out rows the likeliest
-    [1]_: nothing is selected, so nothing is over-selected. The candidates with weight
-    are then fitted to all rows, from several starts each, and the predictive is their
-    weighted mixture.
+    Use it when accuracy and calibrated intervals matter more than training time: it
+    needs no tuning. It trains a pool of candidates by cross-validation, all candidates
+    and folds together in a few batched programs, and estimates the weights that
+    maximise the log density of the held-out rows [1]_. The candidates with positive
+    weight are refitted to all rows, from several random starts each. The predictive
+    distribution is their weighted mixture. With the default pool a fit takes seconds
+    to minutes, many times as long as a fit of one network.
 
     Parameters
     ----------
     estimators : "auto" or list of tuple, default="auto"
-        The pool. ``"auto"``: networks of two hidden layers with a noise that depends on
-        the input, of several length scales, without dropout (of relu) and with it (of
-        silu), on the columns as they are and with
-        :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder` in front; and linear
-        models. A sparse X of at most 256 columns is dense for them, if it has at most
-        2^25 entries then. See Notes for few rows and many columns. Or (name, estimator)
-        or (name, estimator, grid of its parameters), with estimators of this package,
-        also as the last step of a ``Pipeline``, and noise of one kind.
+        The pool of candidates. Leave the default unless you have models of your own
+        to combine.
+
+        ``"auto"`` contains networks and linear models. The networks have two hidden
+        layers, observation noise that depends on the input, and several length scales;
+        they have relu units without dropout, or silu units with dropout; they take the
+        columns as they are, or encoded by
+        :class:`~skbayesnn.preprocessing.PiecewiseLinearEncoder`. A sparse X with at
+        most 256 columns and 2^25 entries is made dense. See Notes for few rows and
+        many columns.
+
+        A list contains (name, estimator) or (name, estimator, grid of its parameters).
+        Each estimator is one of this package, or a ``Pipeline`` with one as its last
+        step. All must have the same kind of observation noise.
     cv : int, cross-validation generator or iterable, default=None
-        Folds. None is five with fewer than 700 rows, and one held-out fifth from there
-        on. Numbers mean shuffled folds. Rows in time order need
-        ``TimeSeriesSplit``: with shuffled folds ``summary_`` says nothing about the
-        future.
+        Folds. Give ``TimeSeriesSplit`` if the rows are ordered in time: with shuffled
+        folds ``summary_`` does not measure the error on future rows. None is five
+        shuffled folds with fewer than 700 rows, and one held-out fifth with more. An
+        int is a number of shuffled folds.
     n_refits : int, default=4
-        Networks of each candidate with weight, from different starts, fitted to all
-        rows; its own ``n_estimators`` where that is more.
+        Networks fitted to all rows, from different starts, for each candidate with
+        positive weight. More of them are more accurate and take longer. A candidate
+        with a larger ``n_estimators`` keeps it.
     max_iter : "auto" or int, default="auto"
-        Epochs of the default candidates.
+        Number of epochs of the default candidates. ``"auto"`` depends on the number of
+        rows.
     n_jobs : int, default=None
-        Programs that are trained side by side, each in a process of joblib's; None is
-        one, in this process, -1 all processors. Dask and Ray by
-        ``joblib.parallel_config``, as for
-        :class:`~skbayesnn.model_selection.BatchedGridSearchCV`.
+        Number of joblib processes, each of which trains a program. None is one, in
+        this process; -1 is one per processor. ``joblib.parallel_config`` selects Dask
+        or Ray, as for :class:`~skbayesnn.model_selection.BatchedGridSearchCV`.
     memory_budget : float, default=None
-        Mebibytes that the networks in training may take; None is scikit-learn's
-        ``working_memory``.
+        Memory in mebibytes for the networks that are trained at the same time. None is
+        scikit-learn's ``working_memory``.
     device : str or torch.device, default="auto"
-        Of the default candidates.
+        Device of the default candidates.
     verbose : bool or int, default=False
-        From 1 (True) on, print what is done, how long that may still take, and
+        If at least 1 (True), print the progress, the expected time left, and
         ``summary_``.
     random_state : int, RandomState instance or None, default=None
-        Determines folds and candidates.
+        Seed of folds and candidates.
 
     Attributes
     ----------
     weights_ : DataFrame
-        ``"weight"`` and mean out-of-fold ``"log_density"`` (nats, y's units) of every
-        candidate, the heaviest first; without pandas a dict of
-        dicts, ``weights_["weight"][name]`` in both.
+        ``"weight"`` and mean out-of-fold ``"log_density"`` (nats, y in its own units)
+        of each candidate, in order of decreasing weight. Without pandas a dict of
+        dicts. ``weights_["weight"][name]`` works with both.
     estimators_ : list of estimator
-        The candidates with weight, fitted to all rows. As the trees of a forest, they
-        take X as an array: ``X.to_numpy()`` for a frame.
+        The candidates with positive weight, fitted to all rows. They take X as an
+        array, as the trees of a forest do: ``X.to_numpy()`` for a DataFrame.
     n_draws_ : ndarray of int
-        Of each of these in the mixture, 200 in all.
+        Number of posterior draws of each of ``estimators_`` in the mixture, 200 in
+        total.
     fold_estimators_ : list of list of estimator
-        The same candidates, fitted without each fold.
+        The same candidates for each fold, fitted to the other folds. This and
+        ``fold_scores_`` exist only if no row is held out twice.
     fold_scores_ : list of ndarray of shape (n_rows, n_targets)
-        Of each fold's rows, |y - mean| / std of the mixture that has not seen them,
-        spread by ``spread_factor_``. Both only where no row is held out twice.
+        |y - mean| / std of the rows of each fold, under the mixture fitted to the other
+        folds and corrected by ``spread_factor_``.
     spread_factor_ : ndarray of shape (n_targets,)
-        By which the whole mixture is spread about its mean: so that the held-out rows
-        are the likeliest, under a prior that holds its logarithm near zero; less what
-        several starts in place of one take off the squared error of the mean, as far
-        as the starts differ.
+        Factor by which the mixture is spread about its mean. It maximises the
+        log density of the held-out rows, under a prior that keeps its logarithm near
+        zero. It is then reduced, because refits from several starts have a smaller
+        squared error than the single start of cross-validation.
     spread_bound_ : float
         The factor moves the mean of a draw by at most this many standard deviations of
-        its noise. So one candidate that is far off in a row does not draw the others
-        away from y there.
+        its observation noise. Without a bound, one candidate that is far off in a row
+        would move the others away from y.
     oof_prediction_, oof_std_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
-        What the mixture says of each row without having seen it: mean and total
-        standard deviation, y's units; of one start of each candidate, with the spread
-        that the held-out rows ask for. NaN for rows that were never held out.
+        Out-of-fold mean and total standard deviation of the mixture, in y's units:
+        one start of each candidate, with the factor estimated on the held-out rows. NaN
+        for rows that were never held out.
     oof_log_density_ : ndarray of shape (n_samples,)
-        Log density of y there, nats.
+        Out-of-fold log density of y, nats.
     summary_ : Summary
-        Of these, in one line (weights and factor have seen these rows, networks have
-        not): ``print(model.summary_)``. Its log density is the mean of
-        ``oof_log_density_``, in nats per row: compare it with ``weights_`` and with
-        other models of the same y, in the same units. A normal distribution with the
-        mean and the standard deviation s of y has -1.42 - log(s).
+        Out-of-fold log density, R^2 and coverage: ``print(model.summary_)``. The
+        networks were not fitted to these rows; the weights and the factor were. The
+        log density is the mean of ``oof_log_density_``, in nats per row. Compare it
+        with ``weights_`` and with other models of the same y in the same units. A
+        normal distribution with the mean and the standard deviation s of y has
+        -1.42 - log(s).
     n_iter_ : int
-        Epochs of the longest fit to all rows.
+        Number of epochs of the longest refit.
     fitted_to_sparse_ : bool or None
-        Whether X was a sparse matrix; None of estimators that were given.
+        Whether X was a sparse matrix; None if ``estimators`` is a list.
     n_features_in_, feature_names_in_
-        The latter where X has names and the pool is the default.
+        The names exist if X has names and the pool is the default.
 
     Notes
     -----
     With fewer than 700 rows, or more than one column per five rows, the linear models
-    are ridge, lasso and adaptive lasso [3]_, with penalties estimated by held-out rows.
-    Their posterior is normal, given the prior variances that the penalty implies. They
-    need 10 to 1,000 rows and at most 2^22 entries of X; beyond, linear models are
-    trained like the networks. With at least as many columns as rows, there are two
-    networks, and none on encoded columns.
+    are ridge, lasso and adaptive lasso [3]_, with penalties estimated by
+    cross-validation. Their posterior is normal, given the prior variances that the
+    penalty implies. They require 10 to 1,000 rows and at most 2^22 entries of X;
+    otherwise linear models are trained like the networks. If X has at least as many
+    columns as rows, the pool has two networks, and none on encoded columns.
 
-    Candidates are left out before weighting if their predictions are constant (unless
-    no other candidate is likelier), if they equal another one, or if, with fewer than
-    150 rows, their squared error is three times the smallest one.
+    A candidate is dropped before the weights are estimated if its predictions are
+    constant (unless it has the largest log density), if it equals another candidate,
+    or if, with fewer than 150 rows, its squared error is more than three times the
+    smallest one.
 
     References
     ----------
@@ -208,14 +225,14 @@ class BayesianStackingRegressor(
     ) -> Array | tuple[Array, Array]: ...
     @on_snapshot
     def predict(self, X, return_std=False, return_cov=False):
-        """Mean of the mixture, and its total standard deviation.
+        """Predict the mean of the mixture, and its total standard deviation.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         return_std : bool, default=False
         return_cov : bool, default=False
-            Whether to return the covariance of the targets, of every row by itself;
+            Whether to return the covariance of the targets, separately for each row;
             not with ``return_std``.
 
         Returns
@@ -223,10 +240,10 @@ class BayesianStackingRegressor(
         mean : ndarray of shape (n_samples,) or (n_samples, n_targets)
             In y's units.
         std : ndarray of the same shape
-            Only with ``return_std=True``; noise included (eq. 6).
+            Only with ``return_std=True``; includes the observation noise (eq. 6).
         cov : ndarray of shape (n_samples, n_targets, n_targets)
-            Only with ``return_cov=True``; its diagonal is std^2. Noise is independent
-            over targets, what the draws say of them is not.
+            Only with ``return_cov=True``; its diagonal is std^2. The observation noise
+            is independent over targets; the means of the draws are not.
         """
         check_is_fitted(self)
         if return_cov:
@@ -234,7 +251,7 @@ class BayesianStackingRegressor(
             return mean_and_covariance(self._open_predictive(X))
         if return_std:
             return _mean_and_std(self._open_predictive(X))
-        return np.concatenate([one.mean() for _, one in self._blocks(X)])
+        return np.concatenate([block.mean() for _, block in self._blocks(X)])
 
     @on_snapshot
     def predict_interval(
@@ -244,28 +261,30 @@ class BayesianStackingRegressor(
         kind: str = "equal_tailed",
         method: str = "mixture",
     ) -> Array:
-        """Interval that holds y with a given probability.
+        """Predict an interval that contains y with a given probability.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
         coverage : float or sequence of float in (0, 1), default=0.9
-            Probability inside; of counts at least.
+            Probability that the interval contains y; for counts at least this.
         kind : {"equal_tailed", "highest_density"}, default="equal_tailed"
-            Half of the rest on each side, or the shortest interval.
+            Interval with equal probability below and above, or the shortest one.
         method : {"mixture", "cv+"}, default="mixture"
-            Of the predictive mixture; or, ``"cv+"``, from the out-of-fold residuals in
-            units of the predictive standard deviation, about the predictions of the
-            networks that have not seen these rows [2]_ (with one held-out part: split
-            conformal intervals). If rows are exchangeable, "cv+" intervals of coverage
-            c hold y with probability c in practice, whatever the mixture is worth (the
-            weights have seen the residuals, so that it is not guaranteed): the choice
-            for a few dozen rows. Their kind is ``"equal_tailed"``.
+            Leave the default unless the training set has only a few dozen rows.
+
+            ``"mixture"`` takes quantiles of the predictive distribution. ``"cv+"``
+            takes out-of-fold residuals in units of the predictive standard deviation,
+            about the predictions of the fold networks [2]_; with one held-out part
+            these are split conformal intervals. If rows are exchangeable, "cv+"
+            intervals of coverage c contain y with probability c in practice, even if
+            the mixture is poor. This is not guaranteed, because the weights were
+            fitted to the same rows. Their ``kind`` is ``"equal_tailed"``.
 
         Returns
         -------
         interval : ndarray of shape (n_samples[, n_targets][, n_coverages], 2)
-            Lower and upper end in y's units.
+            Lower and upper bound in y's units.
         """
         check_option("method", method, ["mixture", "cv+"])
         if method == "mixture":
@@ -278,14 +297,17 @@ class BayesianStackingRegressor(
             )
         if not hasattr(self, "fold_estimators_"):
             raise ValueError(
-                "method='cv+' needs a `cv` that holds each row out once at most, as "
-                f"KFold does; got {self.cv!r}. Fit again with another one."
+                "method='cv+' needs a `cv` that holds each row out at most once, as "
+                f"KFold does; got {self.cv!r}. Fit again with such a `cv`."
             )
         coverages = checked_coverages(coverage)
         X = self._checked_inputs(X)
+        fold_blocks = (
+            self._mixture_blocks(models, X) for models in self.fold_estimators_
+        )
         predicted = [
-            [part.reshape(len(part), -1) for part in _mean_and_std(opened)]
-            for opened in (self._opened(one, X) for one in self.fold_estimators_)
+            [values.reshape(len(values), -1) for values in _mean_and_std(blocks)]
+            for blocks in fold_blocks
         ]
         n_rows, n_targets = predicted[0][0].shape
         n_scores = sum(map(len, self.fold_scores_))
@@ -296,12 +318,13 @@ class BayesianStackingRegressor(
                 continue
             for j in range(n_targets):
                 result[:, j, i] = cross_interval(
-                    [[part[:, j] for part in parts] for parts in predicted],
+                    [(mean[:, j], std[:, j]) for mean, std in predicted],
                     [scores[:, j] for scores in self.fold_scores_],
                     level,
                 )
         one_row = safe_indexing(X, np.arange(1))
-        result = not_below_zero(result, self._opened(self.estimators_, one_row))
+        blocks = self._mixture_blocks(self.estimators_, one_row)
+        result = not_below_zero(result, blocks)
         result = result if self.oof_prediction_.ndim == 2 else result[:, 0]
         return result if np.ndim(coverage) else result[..., 0, :]
 
@@ -312,9 +335,9 @@ class BayesianStackingRegressor(
 
     def _summary(self, mixture, oof):
         warn_if_nothing_is_explained(mixture.mean(), oof.y, oof.weights, oof.X)
-        return of_numbers(mixture, oof.y, oof.weights)
+        return summary_of_regression(mixture, oof.y, oof.weights)
 
-    def _out_of_fold(self, oof, mixture):
+    def _out_of_fold_attributes(self, oof, mixture):
         return {
             "oof_prediction_": oof.by_row(mixture.mean()),
             "oof_std_": oof.by_row(mixture.uncertainty(["total"])["total"]),
@@ -322,34 +345,31 @@ class BayesianStackingRegressor(
         }
 
     def _factor_of_refits(self, stacked, kept, models, rows):
-        before = [one.model.n_estimators for one in kept]
-        now = [n_networks(one) for one in models]
-        if not (stacked.mixture.has_spread and np.any(np.greater(now, before))):
+        n_before = [candidate.model.n_estimators for candidate in kept]
+        n_now = [n_networks(model) for model in models]
+        if not (stacked.mixture.has_spread and np.any(np.greater(n_now, n_before))):
             return stacked.factor
-        some = np.flatnonzero(rows.weights)
-        some = some_rows(some, max(ROWS_LOOKED_AT // stacked.factor.size, 1))
-        X = safe_indexing(rows.X, some)
-        parts = [open_predictive(one, X).whole() for one in models]
+        subset = np.flatnonzero(rows.weights)
+        subset = some_rows(subset, max(MOST_COMPARED // stacked.factor.size, 1))
+        X = safe_indexing(rows.X, subset)
+        predictives = [open_predictive(model, X).whole() for model in models]
         n_draws = stacked.n_draws[stacked.n_draws > 0]
-        taken_off = share_of_starts(parts, n_draws, before, now)
-        return factor_with_starts(stacked.factor, taken_off, rows.weights[some])
+        reduction = share_of_starts(predictives, n_draws, n_before, n_now)
+        return factor_with_starts(stacked.factor, reduction, rows.weights[subset])
 
-    def _cross_fitted(self, folds, splits, oof, stacked, factor):
+    def _fold_attributes(self, fold_models, splits, oof, stacked, factor):
         if len(np.unique(oof.test_rows)) < len(oof.test_rows):
-            return {}  # no row calibrates twice
-        # In the units of what predicts.
+            return {}  # A row must not calibrate twice.
+        # Divide residuals by the standard deviation that predictions have.
         mixture = corrected(stacked.mixture, factor)
         n_rows = len(oof.y)
         residual = np.abs(oof.y - mixture.mean()).reshape(n_rows, -1)
         std = mixture.uncertainty(["total"])["total"].reshape(n_rows, -1)
-        ends = np.cumsum([len(test) for _, test in splits])[:-1]
-        scores, kept = (
-            np.split(values, ends) for values in (residual / std, oof.weights > 0)
-        )
-        return {
-            "fold_estimators_": folds,
-            "fold_scores_": [one[rows] for one, rows in zip(scores, kept, strict=True)],
-        }
+        boundaries = np.cumsum([len(test) for _, test in splits])[:-1]
+        scores = np.split(residual / std, boundaries)
+        kept = np.split(oof.weights > 0, boundaries)
+        fold_scores = [values[rows] for values, rows in zip(scores, kept, strict=True)]
+        return {"fold_estimators_": fold_models, "fold_scores_": fold_scores}
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -357,10 +377,10 @@ class BayesianStackingRegressor(
         return tags
 
 
-def _mean_and_std(opened: PredictiveBlocks) -> tuple[np.ndarray, np.ndarray]:
-    """Of all rows, (rows[, targets])."""
+def _mean_and_std(blocks: PredictiveBlocks) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and total standard deviation of all rows, (rows[, targets])."""
     means, stds = [], []
-    for _, one in opened.blocks():
-        means.append(one.mean())
-        stds.append(one.uncertainty(["total"])["total"])
+    for _, block in blocks.blocks():
+        means.append(block.mean())
+        stds.append(block.uncertainty(["total"])["total"])
     return np.concatenate(means), np.concatenate(stds)

@@ -17,19 +17,19 @@ from skbayesnn._runtime import warn
 
 # ---- weights
 
-# Rows that the prior counts as, each shared out among all candidates alike.
+# Rows that the Dirichlet prior of the weights is worth, over all candidates.
 PRIOR_ROWS = 3.0
-# Candidates with less weight are left out.
+# Candidates with a smaller weight are dropped.
 SMALLEST_WEIGHT = 0.02
-# EM stops where no weights can have a mean log density that is higher by more, nats.
+# EM stops if no weights can increase the mean log density by more than this, nats.
 TOLERANCE = 1e-6
 MOST_STEPS = 10_000
-# Predictions are constant whose standard deviation is less than this share of y's.
+# Predictions count as constant if their standard deviation is below this share of y's.
 CONSTANT = 0.05
-# With fewer rows a candidate is hopeless if its squared error is so many times the
-# least. With more rows the weights are certain enough by themselves.
+# With fewer rows than the first, a candidate is dropped if its squared error exceeds
+# this multiple of the smallest one. With more rows the weights are certain enough.
 HOPELESS_BELOW, HOPELESS = 150, 3.0
-# Log densities that are equal to rounding, nats.
+# Log densities that differ by less are equal up to rounding, nats.
 EQUAL = 1e-6
 
 
@@ -39,17 +39,17 @@ def promising(
     spread: np.ndarray,
     error: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Which candidates can have weight, (candidates,), bool.
+    """Select the candidates that may have a positive weight, (candidates,), bool.
 
-    The prior of the weights, and one row that lies far off, would give some to each. In
-    a mixture of a good candidate with a constant one, the difference between draws is
-    the distance to the mean of y.
+    The prior of the weights, or one outlier, would give every candidate some weight. In
+    a mixture with a constant candidate, draws differ by the distance of the prediction
+    to the mean of y, which is no uncertainty.
 
-    - Constant predictions are left out, but for the likeliest one if no others are
-      likelier.
-    - Of equal candidates the first one stays.
-    - With ``error``, candidates are left out whose error is ``HOPELESS`` times the
-      least one, but for the likeliest.
+    - Candidates with constant predictions are dropped, unless they have the largest
+      log density.
+    - Of equal candidates the first one is kept.
+    - With ``error``, candidates are dropped if it exceeds ``HOPELESS`` times the
+      smallest one, unless they have the largest log density.
 
     log_density : (rows, candidates); row_weights : (rows,)
     spread : (candidates,), standard deviation of predictions as a share of y's
@@ -63,22 +63,22 @@ def promising(
         kept &= error <= HOPELESS * error[kept].min()
         kept[best] = True
     for i in np.flatnonzero(kept):
-        others = log_density[:, :i][:, kept[:i]]
-        apart = np.abs(others - log_density[:, [i]]).max(0, initial=0)
-        kept[i] = not (apart <= EQUAL).any()
+        earlier = log_density[:, :i][:, kept[:i]]
+        difference = np.abs(earlier - log_density[:, [i]]).max(0, initial=0)
+        kept[i] = not (difference <= EQUAL).any()
     return kept
 
 
 def stacking_weights(
     log_density: np.ndarray, row_weights: np.ndarray, prior_rows: float = PRIOR_ROWS
 ) -> np.ndarray:
-    """Weights of the mixture that makes the rows the likeliest, (candidates,).
+    """Weights that maximise the log density of the mixture, (candidates,).
 
     Maximises sum_i v_i log sum_k w_k p_k(y_i | x_i) + a sum_k log w_k over the
     simplex [Yao, Vehtari, Simpson & Gelman 2018, "Using stacking to average Bayesian
-    predictive distributions", Bayesian Analysis 13(3), eq. 4], with a Dirichlet prior
-    of a = ``prior_rows`` / candidates: few rows do not give all to one candidate. It
-    is concave; EM for the weights of a mixture gets there.
+    predictive distributions", Bayesian Analysis 13(3), eq. 4]. The Dirichlet prior
+    with a = ``prior_rows`` / candidates prevents that few rows give all weight to one
+    candidate. The objective is concave; EM for mixture weights maximises it.
 
     log_density : (rows, candidates), log p_k(y_i | x_i) without row i's fold, nats
     row_weights : (rows,), v, not negative
@@ -86,73 +86,74 @@ def stacking_weights(
     n_candidates = log_density.shape[1]
     total = row_weights.sum()
     share, prior = row_weights / total, prior_rows / (n_candidates * total)
-    # Relative to each row's best: a row that all deem impossible says nothing.
+    # Densities relative to the best candidate of each row. Ignore rows with density
+    # zero under all candidates.
     best = log_density.max(1, keepdims=True)
-    known = np.isfinite(best[:, 0])
-    density = np.exp(log_density[known] - best[known])
-    share = share[known]
+    possible = np.isfinite(best[:, 0])
+    density = np.exp(log_density[possible] - best[possible])
+    share = share[possible]
     weights = np.full(n_candidates, 1 / n_candidates)
     for _ in range(MOST_STEPS):
-        # Of the objective, divided by the total weight of the rows.
+        # Gradient of the objective divided by the total weight of the rows.
         gradient = (share / (density @ weights)) @ density + prior / weights
         weights_next = weights * gradient
-        # A concave function lies below its tangents: so much may be left to gain.
-        left = gradient.max() - weights_next.sum()
+        # A concave function lies below its tangents, which bound the remaining gain.
+        largest_gain = gradient.max() - weights_next.sum()
         weights = weights_next / weights_next.sum()
-        if left < TOLERANCE:
+        if largest_gain < TOLERANCE:
             break
     return weights
 
 
 def few_weights(log_density: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
-    """``stacking_weights`` of the candidates that get some, (candidates,).
+    """``stacking_weights`` without candidates of little weight, (candidates,).
 
-    What has less than ``SMALLEST_WEIGHT`` gets none: it would be fitted to all rows for
-    as much as the others cost.
+    A candidate with less than ``SMALLEST_WEIGHT`` gets zero: a refit to all rows costs
+    as much for it as for the others.
     """
     weights = stacking_weights(log_density, row_weights)
     kept = weights >= min(SMALLEST_WEIGHT, weights.max())
-    few = np.zeros_like(weights)
-    few[kept] = stacking_weights(log_density[:, kept], row_weights)
-    return few
+    sparse_weights = np.zeros_like(weights)
+    sparse_weights[kept] = stacking_weights(log_density[:, kept], row_weights)
+    return sparse_weights
 
 
 def whole_numbers(weights: np.ndarray, total: int) -> np.ndarray:
-    """Weights as whole numbers that sum to ``total``, by largest remainders."""
+    """Round weights to integers that sum to ``total``, by largest remainders."""
     exact = weights / weights.sum() * total
-    numbers = np.floor(exact).astype(int)
-    most = np.argsort(numbers - exact, kind="stable")[: total - numbers.sum()]
-    numbers[most] += 1
-    return numbers
+    rounded = np.floor(exact).astype(int)
+    order = np.argsort(rounded - exact, kind="stable")
+    rounded[order[: total - rounded.sum()]] += 1
+    return rounded
 
 
 # ---- the mixture and its correction
 
-# Draws of the whole mixture, spread over the candidates by weight.
+# Draws of the whole mixture, allocated to the candidates by weight.
 N_DRAWS = 200
-# That are looked at, and by how many nats a row is an outlier: docs/defaults.md,
-# "Stacks: correction of the mixture".
+# Range of the correction, and the nats by which a row counts as an outlier:
+# docs/defaults.md, "Stacks: correction of the mixture".
 FACTORS, OUTLIER = (1 / 7, 7.0), 10.0
-# By so many standard deviations the factor moves a draw at most: without a bound one
-# candidate that is far off in a row would draw the good ones away from y there.
+# The factor moves a draw by at most this many standard deviations. Without a bound, one
+# candidate that is far off in a row would move the good ones away from y.
 BOUND = 1.0
 
 
 @dataclass(frozen=True)
 class Stacked:
-    """The weighted mixture of the candidates, out of fold.
+    """Weighted mixture of the candidates, out of fold.
 
     Parameters
     ----------
     weights : ndarray of shape (candidates,)
     n_draws : ndarray of shape (candidates,), int
-        Draws of the mixture.
+        Draws of each candidate in the mixture.
     log_density : ndarray of shape (candidates,)
-        Mean of each candidate, nats.
+        Mean log density of each candidate, nats.
     factor : ndarray of shape (targets or 1,)
-        The correction of the mixture.
+        Correction of the mixture.
     mixture : MixturePredictive or ClassPredictive
-        Of the held-out rows, not corrected.
+        Prediction of the held-out rows, without the correction.
     """
 
     weights: np.ndarray
@@ -163,26 +164,26 @@ class Stacked:
 
     @property
     def corrected(self) -> Any:
-        """The mixture, corrected."""
+        """Mixture with its correction."""
         return corrected(self.mixture, self.factor)
 
 
 @dataclass(frozen=True)
 class OutOfFold:
-    """What every candidate says of rows that it has not seen.
+    """Out-of-fold predictions of all candidates.
 
     Parameters
     ----------
     predictives : list of MixturePredictive or ClassPredictive
-        Of each candidate, of the same rows.
+        Prediction of the held-out rows by each candidate.
     test_rows : ndarray of shape (rows,), int
-        Their numbers in the table.
+        Indices of the held-out rows in the table.
     table : Rows
-        All rows that ``fit`` was given.
+        Arguments of ``fit``.
     weights : ndarray of shape (rows,)
-        Zero also of labels that no candidate can know.
+        Weights of the held-out rows; zero for labels missing from the training rows.
     fold : ndarray of shape (rows,), int
-        In which they were held out.
+        Fold in which each row was held out.
     """
 
     predictives: Sequence[Any]
@@ -192,59 +193,63 @@ class OutOfFold:
     fold: np.ndarray
 
     @classmethod
-    def of(cls, candidates, splits, known, rows) -> "OutOfFold":
-        """Of what the candidates say of every fold, by name and fold."""
+    def of(cls, candidates, splits, results, rows) -> "OutOfFold":
+        """Join the predictions of the folds.
+
+        results : :class:`Predicted` by (candidate's name, fold)
+        """
         predictives = []
-        for one in candidates:
-            folds = [known[one.name, fold].predictive for fold in range(len(splits))]
-            predictives.append(type(folds[0]).concatenate_rows(folds))
+        for candidate in candidates:
+            name, n_folds = candidate.name, len(splits)
+            parts = [results[name, fold].predictive for fold in range(n_folds)]
+            predictives.append(type(parts[0]).concatenate_rows(parts))
         test_rows = np.concatenate([test for _, test in splits])
         weights = rows.weights
         trained_on = [train[weights[train] > 0] for train, _ in splits]
         weights = weights[test_rows]
         if not weights.any():
             raise ValueError(
-                "the rows that `cv` holds out must have positive weights, at least one "
-                "of them; got zeros only."
+                "at least one row that `cv` holds out must have a positive weight; got "
+                "zeros only."
             )
         if predictives[0].of_classes:
             labels = [
                 (rows.y[test], rows.y[train])
                 for (_, test), train in zip(splits, trained_on, strict=True)
             ]
-            weights = weights * _label_is_known(labels, weights)
+            weights = weights * _has_known_label(labels, weights)
         sizes = [len(test) for _, test in splits]
         fold = np.repeat(np.arange(len(splits)), sizes)
         return cls(predictives, test_rows, rows, weights, fold)
 
     @property
     def y(self) -> np.ndarray:
-        """Of the held-out rows, (rows[, targets])."""
+        """Targets of the held-out rows, (rows[, targets])."""
         return self.table.y[self.test_rows]
 
     @property
     def X(self) -> np.ndarray:
-        """Of the held-out rows; where they are no array of numbers, of no columns."""
+        """Held-out rows of X; without columns if X is not a numeric array."""
         X = self.table.X
         if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "iuf":
             return X[self.test_rows]
         return np.empty((len(self.test_rows), 0))
 
     def by_row(self, values: np.ndarray) -> np.ndarray:
-        """Of held-out rows, as of the whole table; NaN where there is none.
+        """Scatter values of the held-out rows to all rows; NaN for other rows.
 
-        Where a row was held out several times, their mean.
+        A row that was held out several times gets the mean.
         """
         n_rows = len(self.table.y)
         sums = np.zeros((n_rows, *values.shape[1:]))
         np.add.at(sums, self.test_rows, values)
-        times = np.bincount(self.test_rows, minlength=n_rows)
-        times = times.reshape(-1, *[1] * (values.ndim - 1))
+        counts = np.bincount(self.test_rows, minlength=n_rows)
+        counts = counts.reshape(-1, *[1] * (values.ndim - 1))
         with np.errstate(invalid="ignore"):
-            return sums / times
+            return sums / counts
 
     def stacked(self) -> Stacked:
-        """Weighted so that the rows are the likeliest, and corrected."""
+        """Estimate the weights of the candidates and the correction of the mixture."""
         log_density = self.log_density()
         kept = promising(log_density, self.weights, *self.spread_and_error())
         weights = np.zeros(len(kept))
@@ -256,33 +261,38 @@ class OutOfFold:
         return Stacked(weights, n_draws, means, factor, mixture)
 
     def log_density(self) -> np.ndarray:
-        """(rows, candidates), nats."""
-        values = [one.log_density(self.y) for one in self.predictives]
+        """Log density of the held-out rows, (rows, candidates), nats."""
+        values = [predictive.log_density(self.y) for predictive in self.predictives]
         return np.maximum(np.stack(values, axis=1), LOWEST)
 
     def spread_and_error(self):
-        """What predictions differ by within a fold, and their errors, as ``promising``.
+        """Spread of the predictions within folds, and their error, for ``promising``.
 
-        Errors are of numbers, and with few rows only.
+        The error is None for classification and with many rows.
         """
         y, used = self.y, self.weights > 0
-        predicted = [one.mean() for one in self.predictives]
         of_classes = self.predictives[0].of_classes
         if of_classes:
             classes = np.unique(self.table.y)
-            predicted = [one.among(classes).mean() for one in self.predictives]
+            predicted = [
+                predictive.among(classes).mean() for predictive in self.predictives
+            ]
             y = (y[:, None] == classes).astype(float)
+        else:
+            predicted = [predictive.mean() for predictive in self.predictives]
         means = np.stack(predicted).reshape(len(predicted), len(y), -1)[:, used]
-        y, weights, fold = y.reshape(len(y), -1)[used], self.weights[used], self.fold
+        y = y.reshape(len(y), -1)[used]
+        weights, fold = self.weights[used], self.fold[used]
         variance = _average(np.square(y - _average(y, weights)), weights)
         varies = variance > 0
         if not varies.any():
             return np.full(len(means), np.inf), None
         spread = np.zeros((len(means), len(variance)))
-        for rows in (fold[used] == one for one in np.unique(fold[used])):
-            of_fold, share = means[:, rows], weights[rows]
-            centre = _average(of_fold, share)[:, None]
-            spread += _average(np.square(of_fold - centre), share) * share.sum()
+        for i in np.unique(fold):
+            in_fold, row_weights = means[:, fold == i], weights[fold == i]
+            centre = _average(in_fold, row_weights)[:, None]
+            variances = _average(np.square(in_fold - centre), row_weights)
+            spread += variances * row_weights.sum()
         spread = np.sqrt(spread[:, varies] / weights.sum() / variance[varies]).max(1)
         if of_classes or len(y) >= HOPELESS_BELOW:
             return spread, None
@@ -290,79 +300,82 @@ class OutOfFold:
         return spread, (error[:, varies] / variance[varies]).mean(1)
 
     def mixture(self, n_draws):
-        """The mixture with so many draws of each candidate."""
-        parts = [
-            (one, n) for one, n in zip(self.predictives, n_draws, strict=True) if n
-        ]
-        return pooled(*zip(*parts, strict=True))
+        """Mixture with the given number of draws of each candidate."""
+        kept = [i for i, n in enumerate(n_draws) if n]
+        return pooled([self.predictives[i] for i in kept], [n_draws[i] for i in kept])
 
 
 def _average(values, weights) -> np.ndarray:
-    """Over the rows, the axis before the last."""
+    """Weighted mean over the rows, the second to last axis."""
     return np.average(values, axis=-2, weights=weights)
 
 
-def _label_is_known(of_folds, weights) -> np.ndarray:
-    """Whether a held-out row's label is among those trained on, (rows,), bool.
+def _has_known_label(labels, weights) -> np.ndarray:
+    """Whether the training rows contain the label of each held-out row, (rows,), bool.
 
-    What no candidate can know tells none from another. Where there is nothing else,
-    all are said to be.
+    Other rows do not help to choose between candidates. If no held-out row has a known
+    label, return True for all.
 
-    of_folds : labels held out, and labels trained on, of every fold
+    labels : of every fold, the labels of the held-out rows and of the training rows
     """
-    known = np.concatenate([np.isin(held, trained) for held, trained in of_folds])
-    if not weights[known].any():
-        return np.ones(len(known), dtype=bool)
-    if n_unknown := np.count_nonzero(weights[~known]):
-        held = np.concatenate([held for held, _ in of_folds])
-        labels = np.unique(held[~known])
+    is_known = np.concatenate([np.isin(test, train) for test, train in labels])
+    if not weights[is_known].any():
+        return np.ones(len(is_known), dtype=bool)
+    if n_unknown := np.count_nonzero(weights[~is_known]):
+        test_labels = np.concatenate([test for test, _ in labels])
+        unknown = np.unique(test_labels[~is_known])
         warn(
-            f"{n_unknown} held-out rows have labels that no network out of fold has "
-            f"seen: all rows of {labels.tolist()[:10]} are held out at once. Out of "
-            "fold they are left out of weights and summary; give each class at least "
-            "2 rows, and a `cv` that stratifies them.",
+            f"{n_unknown} held-out rows have labels that are missing from the training "
+            f"rows of their fold: all rows of {unknown.tolist()[:10]} are held out "
+            "together. They do not count in weights and summary. Give each class at "
+            "least 2 rows, and a `cv` that stratifies them.",
         )
-    return known
+    return is_known
 
 
 def pooled(parts, n_draws):
-    """The mixture of predictives, each with so many draws."""
+    """Mixture of predictive distributions.
+
+    n_draws : number of draws of each
+    """
     return type(parts[0]).pooled(parts, n_draws=n_draws)
 
 
 def corrected(mixture, factor, bound: float = BOUND):
-    """The mixture, spread by factors per target, or with probabilities to a power."""
+    """Mixture spread by one factor per target, or with a temperature for classes."""
     return mixture if np.all(factor == 1) else mixture.corrected(factor, bound)
 
 
 def best_factor(mixture, y, weights) -> np.ndarray:
-    """The correction under which y is the likeliest: (targets or 1,)."""
+    """Correction that maximises the log density of y, with a prior: (targets or 1,)."""
     densities = mixture.densities_of_factor(y, BOUND)
     if not densities:
         return np.ones(1)
-    return np.array([map_factor(one, weights, *FACTORS, OUTLIER) for one in densities])
+    return np.array(
+        [map_factor(density, weights, *FACTORS, OUTLIER) for density in densities]
+    )
 
 
-# ---- the effect of several starts on error and spread
+# ---- effect of several starts on error and spread
 
-# Of the factor that held-out rows ask for, whatever is taken off.
+# Refits reduce the factor at most to this share of it.
 LEAST_LEFT = 0.5
 
 
 def factor_with_starts(
-    factor: np.ndarray, taken_off: np.ndarray, row_weights: np.ndarray
+    factor: np.ndarray, reduction: np.ndarray, row_weights: np.ndarray
 ) -> np.ndarray:
-    """The correction of the mixture of more starts, (targets,).
+    """Correction of the mixture if each candidate has more starts, (targets,).
 
-    v is the mixture's variance, and d what more starts take off the squared error of
-    its mean, and add to v. Where factor^2 (v - d) was the expected squared error, it is
-    factor^2 (v - d) - d now: v times factor^2 (1 - d / v) - d / v.
+    v is the variance of the mixture. More starts reduce the squared error of its mean
+    by d, and increase v by d. If the expected squared error was factor^2 (v - d), it is
+    now factor^2 (v - d) - d, which is v times factor^2 (1 - d / v) - d / v.
 
     factor : (targets,), of the mixture out of fold
-    taken_off : (rows, targets), d / v
+    reduction : (rows, targets), d / v
     row_weights : (rows,)
     """
-    ratio = np.maximum(np.average(taken_off, axis=0, weights=row_weights), 0)
+    ratio = np.maximum(np.average(reduction, axis=0, weights=row_weights), 0)
     square = np.square(factor)
     least = np.square(LEAST_LEFT) * square
     return np.sqrt(np.maximum(square * (1 - ratio) - ratio, least))
@@ -374,33 +387,34 @@ def share_of_starts(
     n_before: Sequence[int],
     n_now: Sequence[int],
 ) -> np.ndarray:
-    """What more starts take off the squared error, in units of the variance: d / v.
+    """Reduction of the squared error by more starts, as a share of the variance: d / v.
 
-    Starts of candidate c differ by V_c(x), independently. With its weight w_c, and n_c
-    of them in place of k_c, d(x) = sum_c w_c^2 V_c(x) (1 / k_c - 1 / n_c). On training
-    rows starts agree more than elsewhere, so that rather too little is taken off.
+    Starts of candidate c are independent and have variance V_c(x). With weight w_c, and
+    n_c starts instead of k_c, d(x) = sum_c w_c^2 V_c(x) (1 / k_c - 1 / n_c). Starts
+    differ less on training rows than elsewhere, so that d is rather too small.
 
-    parts : MixturePredictive of each candidate, of the same rows, fitted to all rows
-    n_draws : of each in the mixture
-    n_before, n_now : networks of each, out of fold and now
+    parts : MixturePredictive of each candidate fitted to all rows, for the same rows
+    n_draws : draws of each candidate in the mixture
+    n_before, n_now : networks of each candidate, out of fold and now
     returns : (rows, targets)
     """
     mixture = pooled(parts, n_draws).components
-    share = np.asarray(n_draws) / np.sum(n_draws)
-    taken_off = np.zeros(mixture.mean.shape[1:])
-    for part, w, before, now in zip(parts, share, n_before, n_now, strict=True):
+    weights = np.asarray(n_draws) / np.sum(n_draws)
+    reduction = np.zeros(mixture.mean.shape[1:])
+    for part, w, before, now in zip(parts, weights, n_before, n_now, strict=True):
         if now > before:
             difference = 1 / before - 1 / now
-            taken_off += w**2 * variance_of_starts(part, now) * difference
-    return taken_off / (mixture.variance.mean(0) + mixture.mean.var(0))
+            reduction += w**2 * variance_of_starts(part, now) * difference
+    return reduction / (mixture.variance.mean(0) + mixture.mean.var(0))
 
 
 def variance_of_starts(part, n_networks: int) -> np.ndarray:
-    """Of the mean of a network's draws about that of all, unbiased, (rows, targets).
+    """Variance of the networks' means about their common mean, unbiased.
 
-    Where each network has one draw, the spread of draws is in it.
+    If each network has a single draw, this includes the spread of the draws.
 
-    part : MixturePredictive, the networks side by side within every draw
+    part : MixturePredictive; each draw has ``n_networks`` networks
+    returns : (rows, targets)
     """
     means = part.components.mean
     means = means.reshape(-1, n_networks, *means.shape[1:])

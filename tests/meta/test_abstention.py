@@ -303,7 +303,7 @@ def test_a_failed_fit_changes_nothing(data):
             MCDropoutRegressor(),
             {"threshold": 1.0, "kind": ["total"]},
             TypeError,
-            "`kind` must be one measure's name",
+            "`kind` must be the name of one measure",
         ),
         (KMeans(), {"threshold": 1.0}, TypeError, "classifier or a regressor"),
     ],
@@ -317,7 +317,7 @@ def test_wrong_parameters(data, estimator, parameters, error, message):
 @pytest.mark.parametrize(
     ("label", "error", "message"),
     [
-        (1, ValueError, "must not be one of y's labels; got 1"),
+        (1, ValueError, "must not be a label of y; got 1"),
         ("none", TypeError, "must be a number"),
     ],
 )

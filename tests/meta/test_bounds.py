@@ -174,7 +174,7 @@ def test_too_few_rows_are_infinite_on_both_sides(data):
     conformal = ConformalRegressor(MCDropoutRegressor(**SMALL), method="cv+", cv=3)
     model = TransformedTargetRegressor(conformal, func=np.log, inverse_func=np.exp)
     fitted(model, data.X, np.exp(data.y))
-    with pytest.warns(UserWarning, match="needs at least 99 rows"):
+    with pytest.warns(UserWarning, match="needs at least 99 calib"):
         interval = predict_interval(model, data.X_new, 0.99)
     np.testing.assert_array_equal(interval, [[-np.inf, np.inf]] * NEW)
 

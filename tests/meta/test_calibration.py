@@ -688,7 +688,7 @@ def test_fit_again_is_the_same(data, fitted):
         (
             {"estimator": LinearRegression()},
             TypeError,
-            r"a predictive can be had from.*got LinearRegression",
+            r"a predictive distribution needs.*got LinearRegression",
         ),
     ],
     ids=["method", "classifier", "another regressor"],

@@ -253,7 +253,7 @@ def test_too_few_rows(data, method):
     model = ConformalRegressor(LinearGaussian(), method=method, cv=2)
     model.fit(data.X[:16], data.y[:16])
     few = model.n_calibration_
-    with pytest.warns(UserWarning, match=f"at least 19 rows that calibrate; got {few}"):
+    with pytest.warns(UserWarning, match=f"at least 19 calibration rows; got {few}"):
         interval = model.predict_interval(data.X_new, [0.5, 0.95])
     assert np.isfinite(interval[:, 0]).all()
     np.testing.assert_array_equal(interval[:, 1], [[-np.inf, np.inf]] * 100)
@@ -263,7 +263,7 @@ def test_sets_of_too_few_rows(data):
     model = ConformalClassifier(LogisticRegression(), calibration_size=9).fit(
         data.X, data.labels
     )
-    with pytest.warns(UserWarning, match="at least 19 rows that calibrate; got 9"):
+    with pytest.warns(UserWarning, match="at least 19 calibration rows; got 9"):
         assert model.predict_set(data.X_new, 0.95).all()
 
 
@@ -337,7 +337,7 @@ def test_labels_that_the_model_does_not_know(data):
             data.X[data.labels != "yes"], data.labels[data.labels != "yes"]
         )
     )
-    with pytest.raises(ValueError, match=r"labels the model knows; got .*yes"):
+    with pytest.raises(ValueError, match=r"calibration rows must have labels .*yes"):
         ConformalClassifier(model).fit(data.X, data.labels)
 
 
@@ -432,7 +432,7 @@ def test_around_a_network(data, method):
     np.testing.assert_array_equal(interval, model.predict_interval(data.X_new, 0.8))
     prediction = model.predict(data.X_new)
     assert (interval[:, 0] < prediction).all() and (prediction < interval[:, 1]).all()
-    with pytest.raises(TypeError, match="a predictive can be had from"):
+    with pytest.raises(TypeError, match="a predictive distribution needs"):
         predict_quantile(model, data.X_new, 0.5)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict_interval(data.X_new, 0.8), interval)

@@ -873,7 +873,7 @@ def test_weights_reach_the_network(data):
 
 
 POSSIBLE = (
-    "a predictive can be had from .*Pipeline.*Stacking.*TransformedTarget.*Bagging"
+    "a predictive distribution needs .*Pipeline.*Stacking.*TransformedTarget.*Bagging"
 )
 
 

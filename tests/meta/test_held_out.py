@@ -150,7 +150,7 @@ def test_groups_that_nobody_keeps_together_are_refused(table):
     X, y = table
     groups, labels = np.arange(ROWS) % 6, y > 0
     need_cv = "`groups` need a `cv` that keeps them together; got cv="
-    at_random = "`groups` cannot be kept together where the rows are split at random"
+    at_random = "`groups` cannot be kept together by a random split"
     for model, target, said in (
         (CalibratedUncertaintyRegressor(INNER), y, need_cv),
         (ConformalRegressor(INNER, method="cv+", cv=3), y, need_cv),

@@ -125,7 +125,7 @@ AROUND_CLASSIFIERS = EITHER | {
 MAY_REFUSE = {"boosted", "isotonic", "scale", "hard", "one by one"}
 REFUSALS = (
     "has no predictive|Put (one )?CalibratedUncertaintyRegressor around|"
-    "Take voting='soft'|of Pipeline takes no `sample_weight`"
+    "Use voting='soft'|of Pipeline takes no `sample_weight`"
 )
 
 

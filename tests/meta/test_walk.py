@@ -341,7 +341,7 @@ def test_soft_vote_of_classifiers(data, weights):
 
 def test_votes_without_a_predictive(data):
     model = VotingClassifier([("one", classifier())]).fit(data.X, data.labels)
-    with pytest.raises(TypeError, match=r"voting='hard'\. Take voting='soft'"):
+    with pytest.raises(TypeError, match=r"voting='hard'\. Use voting='soft'"):
         predict_uncertainty(model, data.X_new)
     mixed = VotingRegressor([("one", regressor()), ("ridge", Ridge())])
     with pytest.raises(TypeError, match="got Ridge"):
@@ -360,14 +360,14 @@ def test_votes_without_a_predictive(data):
 @pytest.mark.parametrize(
     ("model", "way_out"),
     [
-        (MultiOutputClassifier(classifier()), "`estimators_` one by one"),
-        (ClassifierChain(classifier()), "take MultiOutputClassifier"),
+        (MultiOutputClassifier(classifier()), "each of its `estimators_`"),
+        (ClassifierChain(classifier()), "use MultiOutputClassifier"),
         (RegressorChain(regressor()), "several targets at once"),
         (OneVsRestClassifier(classifier()), "all classes at once"),
         (OneVsOneClassifier(classifier()), "all classes at once"),
         (OutputCodeClassifier(classifier()), "all classes at once"),
-        (AdaBoostRegressor(regressor()), "take Bagging"),
-        (AdaBoostClassifier(classifier()), "take Bagging"),
+        (AdaBoostRegressor(regressor()), "use Bagging"),
+        (AdaBoostClassifier(classifier()), "use Bagging"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseEstimator) else "",
 )

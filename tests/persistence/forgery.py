@@ -79,7 +79,7 @@ def _array(document, members) -> np.ndarray:
     if "values" in document:
         return np.array(document["values"], document["array"])
     about = [document[name] for name in ("array", "shape", "fortran")]
-    return file_format.of_member(
+    return file_format.member_array(
         members[document["member"] + file_format.ARRAY], *about
     )
 

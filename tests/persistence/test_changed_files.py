@@ -114,7 +114,7 @@ UNSUPPORTED = {
     ),
     "another class": (
         lambda content: content_of(content, "MCDropoutRegressor", "os.system"),
-        "'os.system', which is none of save's",
+        "'os.system', which skbayesnn.save does not",
     ),
     "another attribute": (
         lambda content: content_of(content, "x_mean_", "__class__"),
@@ -143,7 +143,7 @@ def test_member_of_another_checksum(files, tmp_path):
     array = next(name for name in members if name.endswith(".npy"))
     for name in (array, "model.json"):
         changed = members | {name: members[name][:-1] + b" "}
-        match = f"checksum of {name} is not"
+        match = f"checksum of {name} does not"
         refused(of_members(changed), tmp_path / "model", match)
 
 

@@ -116,9 +116,9 @@ def test_one_wrong_number_is_refused_or_predicts_finite_numbers(made_up, seed):
         ("weight_decay_", math.inf, "finite and >= 0"),
         ("total_weight_", -3.0, "a number, finite and > 0"),
         ("y_ndim_", 3, "an integer from 1 to 2"),
-        ("tau", -1.0, "a string, or numbers, finite and > 0"),
-        ("dropout", [0.1, 0.2, 1.0], r"a string, or numbers, in \[0, 1\)"),
-        ("length_scale", math.nan, "a string, or numbers, finite and >= 0"),
+        ("tau", -1.0, "a string, or numeric values, finite and > 0"),
+        ("dropout", [0.1, 0.2, 1.0], r"a string, or numeric values, in \[0, 1\)"),
+        ("length_scale", math.nan, "a string, or numeric values, finite and >= 0"),
         ("n_draws", 10**9, "an integer from 1 to 100000"),
         ("n_draws", 0, "an integer from 1 to 100000"),
         ("n_estimators", 0, "an integer >= 1"),
@@ -261,7 +261,7 @@ BOMBS = {
     ),
     "targets": (
         lambda document: likelihood(document).update(n_targets=10**9),
-        "networks of 1000000000 outputs must have as many parameters",
+        "networks of 1000000000 outputs must have at least as many",
     ),
     "masks": (
         lambda document: document["model"]["state"]["network_"]["dict"]["families"][0][
@@ -295,7 +295,7 @@ def test_classes_without_arrays_of_their_size(made_up):
     forged = with_another(
         content, lambda document: likelihood(document).update(n_classes=10**9)
     )
-    refused(forged, "networks of 1000000000 targets or classes must have as many")
+    refused(forged, "networks of 1000000000 targets or classes must have at least")
 
 
 def test_columns_without_arrays_of_their_size(made_up):

@@ -334,7 +334,7 @@ def test_no_such_file(path, network):
         ("", FileNotFoundError, "`file` must be the path of a file; got ''"),
         (".", IsADirectoryError, "path of a file; got the folder '.'. Give the name"),
         ("folder", IsADirectoryError, "path of a file; got the folder 'folder'"),
-        (b"model", TypeError, "got bytes. Their functions are skbayesnn.dumps and"),
+        (b"model", TypeError, "got bytes. Use skbayesnn.dumps and"),
         (3, TypeError, "a path or a binary file object; got int"),
         (io.StringIO(), TypeError, "must be a binary file object; got .* Open it"),
     ],
