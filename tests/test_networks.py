@@ -20,7 +20,7 @@ from skbayesnn import (
 )
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.networks import MLP, ConvNet, NetworkDescription, RecurrentNet
-from tests.conftest import SEED
+from tests.helpers.seed import SEED
 
 ROWS = 37
 SMALL = {

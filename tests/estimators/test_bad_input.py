@@ -23,7 +23,7 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 from skbayesnn._engine.training import TrainingHistory
-from tests.estimators.posteriors import BBB, MC_DROPOUT, VARIATIONAL
+from tests.helpers.posteriors import BBB, MC_DROPOUT, VARIATIONAL
 
 KINDS = [MCDropoutRegressor, MCDropoutClassifier]
 BOTH = pytest.mark.parametrize("kind", KINDS)

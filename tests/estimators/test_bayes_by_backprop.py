@@ -24,7 +24,7 @@ from skbayesnn import (
 from skbayesnn._engine.training import TrainingHistory
 from skbayesnn.model_selection import BBBRegressorCV
 from skbayesnn.networks import MLP
-from tests.estimators.posteriors import BBB, VARIATIONAL
+from tests.helpers.posteriors import BBB, VARIATIONAL
 
 BOTH = pytest.mark.parametrize("kind", BBB)
 # Networks of a few units in twenty epochs are worse than a straight line, of course.

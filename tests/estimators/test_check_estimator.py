@@ -15,7 +15,7 @@ from skbayesnn import (
     VariationalDropoutRegressor,
     VariationalGPRegressor,
 )
-from tests.estimators.any_width import AnyImage, AnySequence
+from tests.helpers.any_width import AnyImage, AnySequence
 
 # 50 epochs are not many, and some of the checks' data are pure noise.
 pytestmark = pytest.mark.filterwarnings(

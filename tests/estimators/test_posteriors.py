@@ -1,6 +1,6 @@
 """The package's promises, held against every posterior that a user can choose.
 
-The posteriors are in `posteriors.py`; the other files of this folder go into the
+The posteriors are in `helpers/posteriors.py`; the other files of this folder go into the
 depth of one of them, most often of MC dropout, where the code is shared.
 """
 
@@ -17,8 +17,8 @@ from sklearn.model_selection import GridSearchCV, KFold
 from skbayesnn import load, save
 from skbayesnn._data.validation import Table
 from skbayesnn.estimators import _fitted
-from tests.estimators.posteriors import CASES, REGRESSORS
-from tests.together import fit_together
+from tests.helpers.posteriors import CASES, REGRESSORS
+from tests.helpers.together import fit_together
 
 # Networks of a few units in twenty epochs are worse than a straight line, of course.
 pytestmark = pytest.mark.filterwarnings(

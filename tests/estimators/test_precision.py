@@ -20,7 +20,7 @@ from skbayesnn import (
     VariationalDropoutRegressor,
     VariationalGPRegressor,
 )
-from tests.estimators.posteriors import BBB, CASES, MC_DROPOUT, VARIATIONAL
+from tests.helpers.posteriors import BBB, CASES, MC_DROPOUT, VARIATIONAL
 
 # Networks of a few units in a few epochs are worse than a straight line, of course.
 pytestmark = pytest.mark.filterwarnings(

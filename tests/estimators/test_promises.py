@@ -13,7 +13,7 @@ import torch
 from sklearn.base import clone, is_classifier
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
-from tests.estimators.posteriors import BBB, MC_DROPOUT, VARIATIONAL
+from tests.helpers.posteriors import BBB, MC_DROPOUT, VARIATIONAL
 
 # The same sums in blocks of other sizes: float64 rounding.
 SAME = {"rtol": 1e-10, "atol": 1e-12}

@@ -19,7 +19,7 @@ from skbayesnn._families import Independent, Point
 from skbayesnn._likelihoods import Gaussian
 from skbayesnn._networks import MLP
 from skbayesnn.estimators import _pruning
-from tests.estimators.posteriors import VARIATIONAL
+from tests.helpers.posteriors import VARIATIONAL
 
 BOTH = pytest.mark.parametrize("kind", VARIATIONAL)
 # Networks of a few units in twenty epochs are worse than a straight line, of course.

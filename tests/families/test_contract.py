@@ -1,6 +1,6 @@
 """What every family must do, with all of its options and under all of its priors.
 
-The cases are in `cases.py`; a new family of the table is tested here by itself.
+The cases are in `helpers/families.py`; a new family of the table is tested here by itself.
 """
 
 import json
@@ -22,7 +22,7 @@ from skbayesnn._families import (
 from skbayesnn._families.dropout import TEMPERATURE
 from skbayesnn._families.variational_dropout import Variational
 from skbayesnn._priors import PRIORS
-from tests.families.cases import CASES, LAWS, VARIANTS, Case, label
+from tests.helpers.families import CASES, LAWS, VARIANTS, Case, label
 
 MEMBERS, ROWS, INPUTS, OUTPUTS, DRAWS = 3, 5, 4, 2, 7
 SCALE = 0.7  # standard deviation of the start weights

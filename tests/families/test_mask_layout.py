@@ -6,7 +6,7 @@ import torch
 
 from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import Family, MaskLayout, Needed
-from tests.families.cases import LAWS, label
+from tests.helpers.families import LAWS, label
 
 MEMBERS, ROWS, STEPS, CHANNELS, TAPS = 3, 5, 4, 3, 2
 CPU, F64 = torch.device("cpu"), torch.float64

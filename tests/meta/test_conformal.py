@@ -1,6 +1,5 @@
 """Conformal intervals and sets: coverage in finite samples, and order statistics."""
 
-import os
 import pickle
 import sys
 from fractions import Fraction
@@ -34,11 +33,11 @@ from skbayesnn import (
     predict_interval,
     predict_quantile,
 )
-from tests.linear_gaussian import LinearGaussian
+from tests.helpers.linear_gaussian import LinearGaussian
+from tests.helpers.seed import SEED
 
 pytest.importorskip("crepes")
 
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 SPLITS = 200
 METHODS = pytest.mark.parametrize("method", ["split", "cv+"])
 

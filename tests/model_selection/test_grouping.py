@@ -17,7 +17,7 @@ from skbayesnn.estimators import _fit
 from skbayesnn.estimators._job import task_of
 from skbayesnn.estimators._training_data import prepare
 from skbayesnn.model_selection import BatchedGridSearchCV
-from tests.model_selection.comparison import (
+from tests.helpers.comparison import (
     SMALL,
     assert_same_results,
     assert_same_table,

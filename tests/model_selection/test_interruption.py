@@ -20,7 +20,7 @@ from skbayesnn._data.validation import Table
 from skbayesnn.estimators import _fit
 from skbayesnn.estimators._job import TrainingJob
 from skbayesnn.model_selection import BatchedGridSearchCV, BatchedRandomizedSearchCV
-from tests.model_selection.comparison import (
+from tests.helpers.comparison import (
     PLAIN,
     assert_close,
     assert_same_results,

@@ -40,7 +40,7 @@ from skbayesnn.model_selection import (
     VariationalDropoutRegressorCV,
 )
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
-from tests.model_selection.comparison import (
+from tests.helpers.comparison import (
     ROUNDING_32,
     SEED,
     SMALL,

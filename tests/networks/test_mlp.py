@@ -12,8 +12,8 @@ from skbayesnn._families import Bernoulli, Concrete, MeanField, Point
 from skbayesnn._networks import MLP, network_from
 from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn._priors import GaussianPrior
-from tests.families.cases import LAWS, label
-from tests.reference import forward
+from tests.helpers.families import LAWS, label
+from tests.helpers.reference import forward
 
 MEMBERS, ROWS, DRAWS, SIZES = 3, 8, 2, (4, 7, 6, 5)
 CPU, F64 = torch.device("cpu"), torch.float64

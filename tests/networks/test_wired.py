@@ -24,8 +24,8 @@ from skbayesnn._families import (
 from skbayesnn._networks import Convolutional, Recurrent, network_from
 from skbayesnn._networks.recurrent import CELLS
 from skbayesnn._priors import GaussianPrior
-from tests.families.cases import LAWS, label
-from tests.reference import tangent_kernel
+from tests.helpers.families import LAWS, label
+from tests.helpers.reference import tangent_kernel
 
 MEMBERS, ROWS, DRAWS, OUTPUTS = 3, 4, 2, 2
 CPU, F64 = torch.device("cpu"), torch.float64

@@ -31,7 +31,7 @@ from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import BatchedGridSearchCV, BatchedRandomizedSearchCV
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
-from tests.estimators.posteriors import CASES
+from tests.helpers.posteriors import CASES
 
 SIZE = {
     "hidden_layer_sizes": (5,),

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skbayesnn import MCDropoutRegressor, predict_interval
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
-from tests.model_selection.comparison import (
+from tests.helpers.comparison import (
     ROUNDING_32,
     SMALL,
     assert_same_results,

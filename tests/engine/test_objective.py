@@ -18,8 +18,8 @@ from skbayesnn._engine.objective import (
 )
 from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import MeanField
-from tests.families.cases import CASES
-from tests.reference import forward, mean_nll
+from tests.helpers.families import CASES
+from tests.helpers.reference import forward, mean_nll
 
 SEEDS = np.array([4, 0, 4])
 KEEP, LENGTH_SCALE, TAU = [0.6, 0.9, 0.8], [0.7, 1.5, 0.2], [3.0, 0.5, 8.0]

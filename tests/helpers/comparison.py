@@ -1,6 +1,5 @@
 """A batched search beside scikit-learn's: the same table, the same members."""
 
-import os
 import warnings
 from contextlib import contextmanager
 
@@ -12,8 +11,8 @@ from sklearn.pipeline import Pipeline
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.model_selection import BatchedGridSearchCV, BatchedRandomizedSearchCV
+from tests.helpers.seed import SEED
 
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 SMALL = {
     "hidden_layer_sizes": (5,),
     "max_iter": 4,

@@ -16,7 +16,7 @@ from skbayesnn._families import FAMILIES
 from skbayesnn._likelihoods.base import SMALLEST_NOISE
 from skbayesnn._networks import MLP
 from skbayesnn._networks.activations import ACTIVATIONS
-from tests.reference import tangent_kernel
+from tests.helpers.reference import tangent_kernel
 
 ROWS, COLUMNS, TARGETS = 47, 5, 2
 LENGTH_SCALE = 3.0
