@@ -1,7 +1,7 @@
 """The package's promises, held against every posterior that a user can choose.
 
-The posteriors are in `helpers/posteriors.py`; the other files of this folder go into the
-depth of one of them, most often of MC dropout, where the code is shared.
+The posteriors are in `helpers/posteriors.py`. The other files of this folder test one
+of them in depth, most often MC dropout, where the code is shared.
 """
 
 import copy

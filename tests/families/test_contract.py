@@ -1,6 +1,6 @@
 """What every family must do, with all of its options and under all of its priors.
 
-The cases are in `helpers/families.py`; a new family of the table is tested here by itself.
+The cases are in `helpers/families.py`, which includes every new family of the table.
 """
 
 import json
