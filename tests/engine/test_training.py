@@ -26,6 +26,8 @@ from tests.helpers.engine import (
     of_every_case,
     program,
 )
+from tests.helpers.families import CASES
+from tests.helpers.pairwise import pairwise
 from tests.helpers.reference import mean_nll
 from tests.helpers.together import fit_together
 
@@ -368,15 +370,18 @@ def _by_autograd(engine, plan, members, rows):
     return q, objective.kl(q, noise).detach()
 
 
-@of_every_case
+WEIGHTINGS = {
+    "plain": {},
+    "geometric after a warm-up": {"kl_weighting": "geometric", "kl_warm_up": 0.7},
+}
+
+
 @pytest.mark.parametrize(
-    "weighting",
-    [{}, {"kl_weighting": "geometric", "kl_warm_up": 0.7}],
-    ids=["plain", "geometric after a warm-up"],
+    ("case", "weighting"), pairwise(CASES, WEIGHTINGS, interacting=[]), ids=str
 )
 def test_steps_are_those_of_autograd(engine, seed, case, weighting):
     """Gradients by hand, the KL's share of them and its weight in every batch."""
-    plan, members = program(case, seed, **weighting)
+    plan, members = program(case, seed, **WEIGHTINGS[weighting])
     rows = engine.rows(plan, len(SEEDS), seed, n_rows=24, weighted=True)
     trained = engine.train(plan, members, rows)
     q, kl = _by_autograd(engine, plan, members, rows)

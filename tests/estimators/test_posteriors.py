@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
 )
 
-EPOCHS = 8
+EPOCHS = 5
 
 # The same sums in blocks of other sizes: float64 rounding.
 SAME = {"rtol": 1e-10, "atol": 1e-12}
@@ -364,7 +364,7 @@ def test_weight_is_a_repeated_row_in_distribution(case, data, small, counts):
     y = target(case, data)
     rows = np.repeat(np.arange(41), counts)
     model = case.model(n_estimators=24, **small).set_params(
-        batch_size=1000, length_scale=1.0
+        batch_size=1000, length_scale=1.0, max_iter=8
     )
 
     def statistics(fitted):
