@@ -55,9 +55,7 @@ def _assert_alike(together, i, alone, **tolerance):
 def test_batched_equals_alone(engine, seed, kind, rows, device):
     """The second promise of the design, for all that members may differ in."""
     plan = engine.plan(kind)
-    members = engine.members(
-        plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 20
-    )  # 60 steps
+    members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 8)  # 24 steps
     rows = engine.rows(plan, len(SEEDS), seed, device=device, **rows)
     _assert_each_alike_alone(engine, plan, members, rows)
 
