@@ -54,6 +54,7 @@ def case(request, seed):
     f = np.stack([np.sin(2 * X[:, 0]), 0.5 * X[:, 1]], axis=1)
     Y = draw(f, random)
     return SimpleNamespace(
+        name=request.param,
         X=X[:TRAIN],
         y=Y[:TRAIN, 0],
         Y=Y[:TRAIN],
@@ -74,9 +75,18 @@ def case(request, seed):
     )
 
 
+@pytest.fixture(scope="module")
+def models():
+    """Fitted models of this module by case, for ``model``."""
+    return {}
+
+
 @pytest.fixture
-def model(case):
-    return MCDropoutRegressor(**case.parameters).fit(case.X, case.y)
+def model(case, models):
+    """Tests do not change it."""
+    if case.name not in models:
+        models[case.name] = MCDropoutRegressor(**case.parameters).fit(case.X, case.y)
+    return models[case.name]
 
 
 def _few(case, **others):

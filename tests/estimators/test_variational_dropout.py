@@ -43,6 +43,10 @@ KINDS = [
 of_every_kind = pytest.mark.parametrize(
     "options", KINDS, ids=lambda options: "-".join(options.values())
 )
+# Every kind, as a regressor or as a classifier in turn.
+of_kinds_in_turn = pytest.mark.parametrize(
+    ("options", "kind"), pairs(KINDS, VARIATIONAL, interacting=[])
+)
 APPROXIMATIONS = ["molchanov", "kingma"]
 
 
@@ -155,8 +159,7 @@ def test_shapes_of_alpha(data, small, kind, options):
     assert not hasattr(kind(), "alpha_") and not hasattr(kind(), "sparsity_")
 
 
-@of_every_kind
-@BOTH
+@of_kinds_in_turn
 def test_alpha_of_kingma_stays_below_one(data, small, kind, options):
     """Where the polynomial holds; the other goes on to e^4.
 
@@ -180,8 +183,7 @@ def test_alpha_of_kingma_stays_below_one(data, small, kind, options):
         assert 1 < free.alpha_[0].max() <= np.exp(4) * (1 + 1e-12)
 
 
-@of_every_kind
-@BOTH
+@of_kinds_in_turn
 def test_dropout_of_zero_is_a_layer_without_noise(data, small, kind, options):
     y = target(kind, data)
     model = kind(**small | options | {"dropout": [0.0, 0.1, 0.0]}).fit(data.X, y)
