@@ -642,7 +642,7 @@ def test_linear_network_finds_the_noise_too(engine, seed):
 
 
 def test_estimator_without_dropout_is_ridge_at_its_weight_decay(seed):
-    """`weight_decay_` stands beside half the mean squared error of y in y's units."""
+    """`weight_decay_` is added to half the mean squared error of y in y's units."""
     table = _table(seed, 23, weighted=True)
     estimator = MCDropoutRegressor(
         (),

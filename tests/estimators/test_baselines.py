@@ -72,7 +72,7 @@ def test_baselines_in_an_ensemble(data, small, kind):
 
 
 def test_a_linear_classifier_without_noise_is_logistic_regression(data, small):
-    """MAP: half of l^2 times the squared weights beside the sum of the losses.
+    """MAP: half of l^2 times the squared weights plus the sum of the losses.
 
     scikit-learn's penalty leaves the intercepts out, ours does not: a column of ones
     has them among the weights.

@@ -14,7 +14,7 @@ ROWS, INPUTS, EPOCHS = 31, 3, 5
 
 
 class Halved(Hook):
-    """Counts epochs, and hands on a posterior of half the weights."""
+    """Counts epochs, and passes a posterior of half the weights."""
 
     made: ClassVar[list] = []
 

@@ -306,7 +306,7 @@ def test_training_goes_on_in_another_precision(case, data, few, change, how):
     model.set_params(dtype=after, max_iter=1, learning_rate_init=1e-12)
     model.fit(data.X, y) if how == "warm_start" else model.partial_fit(data.X, y)
     assert dtypes_of(model.parameters_) == dtypes_of(model.optimizer_) == {after}
-    # A fit ends with the noise made anew of the residuals, beside what was trained.
+    # A fit recomputes the noise variance from the residuals after the training.
     trained = {n: v for n, v in model.parameters_.items() if "log_factor" not in n}
     assert_same_parameters(trained, old.parameters_, **SINGLE)
     assert model.optimizer_["step"] == (1 if how == "warm_start" else 2)

@@ -133,7 +133,7 @@ def test_alpha_starts_where_dropout_says(data, small, kind, options, approximati
     )
     model.fit(data.X, target(kind, data))
     for alpha, rate in zip(model.alpha_, dropout, strict=True):
-        # One step of 1e-12; a weight's own alpha is kept as a variance, beside which
+        # One step of 1e-12; a weight's own alpha is kept as a variance, next to which
         # 1e-12 is added to its square.
         np.testing.assert_allclose(alpha, rate / (1 - rate), rtol=1e-4)
     np.testing.assert_array_equal(model.dropout_, dropout)

@@ -1,4 +1,4 @@
-"""A batched search beside scikit-learn's: the same table, the same members."""
+"""Compares a batched search with scikit-learn's on the same table and candidates."""
 
 import warnings
 from contextlib import contextmanager
@@ -58,7 +58,7 @@ def fitted_state(estimator):
     state = {name: v for name, v in vars(estimator).items() if name.endswith("_")}
     if estimator.early_stopping is True:
         # Adam's moments are those of the end of the program. Nothing goes on from
-        # them: `partial_fit` refuses early stopping, a warm start begins anew.
+        # them: `partial_fit` refuses early stopping, a warm start begins again.
         state.pop("optimizer_", None)
     return state
 

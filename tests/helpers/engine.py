@@ -19,7 +19,7 @@ INPUTS, TARGETS, CLASSES = 4, 2, 3
 
 @dataclass
 class ArrayRows:
-    """The rows of a program (`_inference.plan.Rows`), straight from arrays.
+    """The rows of a program (`_engine.config.Rows`), straight from arrays.
 
     x (members or 1, rows, inputs); y (members or 1, rows, targets), or without the
     last axis; weights (members, rows), or None where all are one.
@@ -126,7 +126,7 @@ class Engine:
         """Each a number, a truth value or (members,); the same in all layers.
 
         Layers and targets get slightly different values of them. of_prior : the
-        prior's numbers beside the length scale (pi, s1, ...). An earlier posterior as
+        prior's other parameters (pi, s1, ...). An earlier posterior as
         the prior is made up, about zero and as wide as 1 / length_scale.
         """
         seeds = np.asarray(seeds)

@@ -20,7 +20,7 @@ from tests.helpers.checks import Checks
 DRAWS, MEMBERS, ROWS, TARGETS, CLASSES = 7, 3, 5, 2, 4
 LEVELS = [1e-3, 0.1, 0.5, 0.77, 0.999]
 
-# Options that are tested beside the defaults, by the likelihood's name in the table.
+# Options that are tested in addition to the defaults, by the likelihood's name.
 OPTIONS = {"student_t": [{"df": 3.5}]}
 
 
@@ -288,7 +288,7 @@ def test_labels_have_probabilities(setting):
 
 
 def _alone(components, draw, row, target, times):
-    """One of the distributions, as so many rows of one draw and one target."""
+    """One of the distributions, repeated as rows of one draw and one target."""
 
     def chosen(values):
         return np.repeat(values[draw, row, target][None, None, None], times, axis=1)

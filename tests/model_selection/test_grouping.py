@@ -157,7 +157,7 @@ def fail_on_gpu():
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    """A function that lets programs of more than so many members fail."""
+    """A function that lets programs of more than n members fail."""
     train_together, tried = _fit.train_together, []
 
     def little(n_members, fail=fail_in_python):

@@ -190,7 +190,7 @@ def test_interruption_of_the_scoring(data, plain, interrupt, n_scored, n_whole):
 
 @pytest.fixture
 def sigint():
-    """Python's own handler, also where whoever started the tests ignores the signal."""
+    """Python's own handler, also where the parent process ignores the signal."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield signal.SIGINT
     signal.signal(signal.SIGINT, before)

@@ -180,7 +180,7 @@ def test_what_zeros_leave_is_told_apart(random):
 
 
 def test_no_bin_is_empty_beside_a_value_of_many_rows(random):
-    """Zero is the edge between as many rows below and above, and none is beside it."""
+    """Zero is the edge between as many rows below and above, no row is next to it."""
     sides = [-1 - random.random(200), np.zeros(1000), 1 + random.random(200)]
     column = np.concatenate(sides)[:, np.newaxis]
     [edges] = PiecewiseLinearEncoder(5).fit(column).bin_edges_
@@ -357,7 +357,7 @@ def test_edges_are_the_splits_of_a_classification(random, far_apart, names):
 
 
 def test_units_do_not_matter(data):
-    """Neither X's nor y's, nor the one target's beside the other's."""
+    """Neither X's nor y's, nor those of one target relative to another."""
     X, y, _ = data
     Y = np.column_stack([y, y**2])
     encoder = PiecewiseLinearEncoder(6, strategy="tree")
