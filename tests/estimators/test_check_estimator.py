@@ -39,16 +39,16 @@ SHORT = {"max_iter": 25, "n_draws": 10}
 ESTIMATORS = [
     MCDropoutRegressor(**SHORT, network=AnyImage()),
     MCDropoutRegressor(
-        **SHORT, likelihood="heteroscedastic", dropout="auto", n_estimators=3
+        **SHORT, likelihood="heteroscedastic", dropout="auto", n_estimators=2
     ),
     MCDropoutClassifier(**SHORT),
     BBBRegressor(**SHORT, prior="scale_mixture", kl="sampled"),
     BBBClassifier(**SHORT, network=AnySequence()),
     VariationalDropoutRegressor(**SHORT, noise="independent", alpha_per="weight"),
     VariationalDropoutClassifier(**SHORT),
-    AnchoredEnsembleRegressor(max_iter=25, n_estimators=3),
+    AnchoredEnsembleRegressor(max_iter=25, n_estimators=2),
     VariationalGPRegressor(**SHORT),
-    AnchoredEnsembleClassifier(max_iter=25, n_estimators=3),
+    AnchoredEnsembleClassifier(max_iter=25, n_estimators=2),
 ]
 
 
