@@ -1,6 +1,5 @@
 """Fixtures for all tests: seeds, devices, and a watch over global settings."""
 
-import os
 import random
 
 import numpy as np
@@ -10,8 +9,7 @@ import torch
 
 import skbayesnn  # noqa: F401  joblib draws from Python's generator at its import
 from skbayesnn._engine import cuda_graph
-
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
+from tests.helpers.seed import SEED
 
 
 def pytest_report_header():

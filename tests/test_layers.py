@@ -1,19 +1,21 @@
-"""The house's rule: imports point downward only (CONTRIBUTING.md, design section 4)."""
+"""Imports point downward only (the drawing in CONTRIBUTING.md).
+
+Each rule is one test. It fails with the list of all offending files and lines.
+"""
 
 import ast
 import graphlib
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 import skbayesnn
 
 PACKAGE = Path(skbayesnn.__file__).parent
 
-# Floors from the ground up; parts that are not named here are above all of them.
+# Floors from the ground up. Parts that are not listed are above all of them.
 FLOORS = [
     {"_runtime", "_sklearn_compat", "_typing", "_validation", "_version"},
     {"_distributions"},
@@ -31,7 +33,7 @@ FLOORS = [
     {"_stacking"},
 ]
 ENGINE = set().union(*FLOORS[1:5])
-# What is torch's arithmetic alone; distribution functions of y are SciPy's, too.
+# These compute with torch alone; WITH_SCIPY also uses SciPy's distributions.
 GROUND = {"_families", "_priors", "gradient_estimators"}
 WITH_SCIPY = {"_distributions", "_likelihoods"}
 
@@ -48,18 +50,41 @@ def _part(path):
     return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
+@cache
 def _imports(path):
-    """Full names of what a file imports, wherever in the file."""
+    """Line and full name of every import of a file, wherever in the file.
+
+    A relative import has a name that starts with dots.
+    """
+    imports = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            imports += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} imports by a relative name"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            module = "." * node.level + (node.module or "")
+            imports += [(node.lineno, f"{module}.{a.name}") for a in node.names]
+    return imports
 
 
-def _name(path):
-    return str(path.relative_to(PACKAGE))
+def _offenders(rule, paths=None):
+    """Imports that break a rule, as ``file:line imports name``.
+
+    rule : (path, full name) -> whether the import is wrong
+    """
+    return [
+        f"{path.relative_to(PACKAGE)}:{line} imports {name}"
+        for path in (MODULES if paths is None else paths)
+        for line, name in _imports(path)
+        if rule(path, name)
+    ]
+
+
+def _root(name):
+    return name.split(".")[0]
+
+
+def _assert_none(offenders, rule):
+    assert not offenders, "\n".join([f"{rule}:", *offenders])
 
 
 def test_the_drawing_shows_these_floors():
@@ -74,42 +99,62 @@ def test_the_drawing_shows_these_floors():
     boxes = [set(re.findall(r"\w+", " ".join(of_box))) for of_box in names]
     floors = [*FLOORS, {"_onnx", "_persistence"}]
     for box in boxes[::-1]:
-        found = set()
+        shown = set()
         while floors and floors[0] <= box:
-            found |= floors.pop(0)
-        assert box == found
+            shown |= floors.pop(0)
+        assert box == shown
     assert not floors
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_imports_point_downward(path):
-    upward = [
-        name
-        for name in _imports(path)
-        if name.startswith("skbayesnn.")
-        and _floor(name.split(".")[1]) > _floor(_part(path))
-    ]
-    assert not upward, f"{_name(path)} imports from above: {', '.join(upward)}"
+def test_imports_are_absolute():
+    _assert_none(
+        _offenders(lambda path, name: name.startswith(".")),
+        "the package imports by full names",
+    )
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if _part(p) in ENGINE], ids=_name)
-def test_engine_knows_no_scikit_learn(path):
-    roots = {name.split(".")[0] for name in _imports(path)}
+def test_imports_point_downward():
+    def upward(path, name):
+        root, *parts = name.split(".")
+        return root == "skbayesnn" and _floor("".join(parts[:1])) > _floor(_part(path))
+
+    _assert_none(
+        _offenders(upward), "a part imports from its own floor or from below (FLOORS)"
+    )
+
+
+def test_engine_does_not_import_scikit_learn():
     above = {"sklearn", "scipy", "pandas", "joblib", "matplotlib"}
-    assert not roots & (above - {"scipy"} if _part(path) in WITH_SCIPY else above)
+
+    def forbidden(path, name):
+        allowed = {"scipy"} if _part(path) in WITH_SCIPY else set()
+        return _root(name) in above - allowed
+
+    paths = [path for path in MODULES if _part(path) in ENGINE]
+    assert paths
+    _assert_none(
+        _offenders(forbidden, paths),
+        f"the engine imports none of {', '.join(sorted(above))} "
+        f"(scipy: only {', '.join(sorted(WITH_SCIPY))})",
+    )
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if _part(p) in GROUND], ids=_name)
-def test_ground_floor_is_torch_only(path):
-    roots = {name.split(".")[0] for name in _imports(path)}
-    assert roots <= {"torch", "skbayesnn", *sys.stdlib_module_names}
+def test_ground_floor_is_torch_only():
+    allowed = {"torch", "skbayesnn", *sys.stdlib_module_names}
+    paths = [path for path in MODULES if _part(path) in GROUND]
+    assert paths
+    _assert_none(
+        _offenders(lambda path, name: _root(name) not in allowed, paths),
+        f"{', '.join(sorted(GROUND))} import torch and the standard library only",
+    )
 
 
 def test_no_module_imports_in_a_circle():
     """Also within a floor or a folder; graphlib names the circle."""
     names = {".".join(("skbayesnn", *_dotted(path))): path for path in MODULES}
     arrows = {
-        name: {_module_of(one, names) for one in _imports(path)} - {None, name}
+        name: {_module_of(imported, names) for _, imported in _imports(path)}
+        - {None, name}
         for name, path in names.items()
     }
     graphlib.TopologicalSorter(arrows).prepare()
@@ -127,33 +172,33 @@ def _module_of(name, names):
     return name or None
 
 
-def test_every_floor_is_there():
-    """The names above are those of the package; later floors may be missing yet."""
+def test_every_floor_exists():
+    """The names above are names of the package: a rule about no file checks nothing."""
     parts = {_part(path) for path in MODULES}
     assert ENGINE <= parts
     assert {"_data", "_predictive", "estimators"} <= parts
 
 
 def test_import_is_light():
-    """`import skbayesnn` imports nothing that is only needed for pictures or bars."""
-    program = (
-        "import sys, skbayesnn; "
-        "heavy = {'matplotlib', 'onnx', 'pandas', 'tqdm', 'skops'} & set(sys.modules); "
-        "print(*sorted(heavy))"
-    )
-    # What torch and scikit-learn import by themselves is not ours.
-    others = program.replace("skbayesnn", "sklearn.base, torch.optim")
-    loaded, not_ours = (
-        set(
-            subprocess.run(
-                [sys.executable, "-c", text],
-                cwd=PACKAGE.parent,
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout.split()
-        )
-        for text in (program, others)
-    )
-    assert "matplotlib" not in loaded
-    assert loaded <= not_ours
+    """`import skbayesnn` imports nothing that is only needed for plots or bars.
+
+    What torch and scikit-learn import themselves does not count: they are imported
+    first, in the same process.
+    """
+    program = """
+import sys
+import sklearn.base, torch.optim
+heavy = {"matplotlib", "onnx", "pandas", "tqdm", "skops"}
+before = heavy & set(sys.modules)
+import skbayesnn
+after = heavy & set(sys.modules)
+print(*sorted(after - before), *sorted(after & {"matplotlib"}))
+"""
+    loaded = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=PACKAGE.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert not loaded, f"`import skbayesnn` imports {', '.join(loaded)}"

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(scope="module")
 def board():
-    """The script as a module; its parts are found beside it."""
+    """The script as a module; its parts are found next to it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "benchmarks")
         yield importlib.import_module("leaderboard")

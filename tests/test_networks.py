@@ -20,7 +20,7 @@ from skbayesnn import (
 )
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.networks import MLP, ConvNet, NetworkDescription, RecurrentNet
-from tests.conftest import SEED
+from tests.helpers.seed import SEED
 
 ROWS = 37
 SMALL = {
@@ -242,7 +242,7 @@ def test_rows_of_own_shape_go_through_wrappers(table):
 
 
 def test_stack_of_networks(table):
-    """Images and sequences of the same columns, beside a perceptron."""
+    """Images and sequences of the same columns, and a perceptron."""
     X, _, labels = table
     model = MCDropoutClassifier(**SMALL)
     pool = [("all", model, {"network": [None, IMAGES, SEQUENCES]})]

@@ -4,7 +4,6 @@ Of each what its users do first, and the recipes of the README; those that are n
 installed are skipped by name.
 """
 
-import os
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,8 +22,8 @@ from skbayesnn import (
 from skbayesnn.metrics import interval_coverage
 from skbayesnn.model_selection import BatchedGridSearchCV
 from skbayesnn.scoring import log_density_scorer
+from tests.helpers.seed import SEED
 
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 SMALL = {
     "hidden_layer_sizes": (8,),
     "max_iter": 10,

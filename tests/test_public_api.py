@@ -6,8 +6,6 @@ import inspect
 import pkgutil
 from typing import get_overloads
 
-import pytest
-
 import skbayesnn
 
 PACKAGES = {
@@ -60,61 +58,83 @@ def public(names):
     return {name for name in names if not name.startswith("_")}
 
 
-def has(what, section):
-    return f"\n{section}\n{'-' * len(section)}\n" in inspect.getdoc(what)
+def difference(path, names, expected):
+    """What a module has too much or too little, as lines of text."""
+    return [f"{path}: {name} is not expected" for name in sorted(names - expected)] + [
+        f"{path}: {name} is missing" for name in sorted(expected - names)
+    ]
 
 
-@pytest.mark.parametrize("path", PACKAGES)
-def test_names_of_a_package(path):
-    """What completion offers is what there is: nothing that was merely imported."""
-    package = importlib.import_module(path)
-    modules = public(module.name for module in pkgutil.iter_modules(package.__path__))
-    assert modules == PACKAGES[path]
-    for name in modules:
-        importlib.import_module(f"{path}.{name}")
-    assert public(dir(package)) == set(package.__all__) | modules
+def lacks(what, *sections):
+    """The numpydoc sections that a docstring does not have."""
+    text = inspect.getdoc(what) or ""
+    return [name for name in sections if f"\n{name}\n{'-' * len(name)}\n" not in text]
 
 
-@pytest.mark.parametrize("path", MODULES)
-def test_names_of_a_module(path):
-    """What it defines; what it imports is there, too, but no part of it."""
-    module = importlib.import_module(path)
-    defined = set()
-    for node in ast.parse(inspect.getsource(module)).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            defined.add(node.name)
-        elif isinstance(node, ast.Assign):
-            defined |= {target.id for target in node.targets}
-    assert public(defined) == set(module.__all__)
+def test_names_of_packages():
+    """Completion offers what is listed, and nothing that was merely imported."""
+    offenders = []
+    for path, expected in PACKAGES.items():
+        package = importlib.import_module(path)
+        modules = public(item.name for item in pkgutil.iter_modules(package.__path__))
+        offenders += difference(path, modules, expected)
+        for name in modules:
+            importlib.import_module(f"{path}.{name}")
+        names = public(dir(package))
+        offenders += difference(path, names, set(package.__all__) | modules)
+    assert not offenders, "\n".join(offenders)
 
 
-@pytest.mark.parametrize("path", CLASSES)
-def test_class_is_documented(path):
-    assert has(CLASSES[path], "Parameters")
+def test_names_of_modules():
+    """``__all__`` lists what a module defines, and nothing that it imports."""
+    offenders = []
+    for path in MODULES:
+        module = importlib.import_module(path)
+        defined = set()
+        for node in ast.parse(inspect.getsource(module)).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                defined.add(node.name)
+            elif isinstance(node, ast.Assign):
+                defined |= {target.id for target in node.targets}
+        offenders += difference(path, set(module.__all__), public(defined))
+    assert not offenders, "\n".join(offenders)
 
 
-@pytest.mark.parametrize("path", FUNCTIONS)
-def test_function_is_documented(path):
-    assert has(FUNCTIONS[path], "Parameters")
-    assert has(FUNCTIONS[path], "Returns")
+def test_classes_and_functions_have_their_sections():
+    wanted = dict.fromkeys(CLASSES, ("Parameters",))
+    wanted |= dict.fromkeys(FUNCTIONS, ("Parameters", "Returns"))
+    assert CLASSES and FUNCTIONS
+    offenders = [
+        f"{path} has no section {section}"
+        for path, sections in wanted.items()
+        for section in lacks(LISTED[path], *sections)
+    ]
+    assert not offenders, "\n".join(offenders)
 
 
-@pytest.mark.parametrize("path", METHODS)
-def test_method_is_documented(path):
-    """A sentence at least, where it is not scikit-learn's."""
-    assert inspect.getdoc(METHODS[path])
+def test_methods_are_documented():
+    """With one sentence at least; methods of scikit-learn do not count."""
+    assert METHODS
+    offenders = [path for path, method in METHODS.items() if not inspect.getdoc(method)]
+    assert not offenders, f"no docstring: {', '.join(offenders)}"
 
 
-@pytest.mark.parametrize(
-    "path", [path for path, what in LISTED.items() if path not in CLASSES | FUNCTIONS]
-)
-def test_scorer_is_documented(path):
-    assert isinstance(LISTED[path], skbayesnn.scoring.Scorer)
-    assert LISTED[path].__doc__
+def test_scorers_are_documented():
+    """All that is public is a class, a function or a scorer."""
+    others = {p: what for p, what in LISTED.items() if p not in CLASSES | FUNCTIONS}
+    assert others
+    wrong = [
+        path
+        for path, what in others.items()
+        if not isinstance(what, skbayesnn.scoring.Scorer)
+    ]
+    assert not wrong, f"neither class, function nor scorer: {', '.join(wrong)}"
+    bare = [path for path, what in others.items() if not what.__doc__]
+    assert not bare, f"no docstring: {', '.join(bare)}"
 
 
-def test_all_that_is_called_is_typed():
-    """Else ``mypy --strict`` refuses the calls in a user's code."""
+def test_everything_that_can_be_called_is_typed():
+    """Otherwise ``mypy --strict`` refuses the calls in a user's code."""
     constructors = {
         f"{path}()": what.__init__
         for path, what in CLASSES.items()
@@ -126,4 +146,4 @@ def test_all_that_is_called_is_typed():
         if inspect.signature(what).return_annotation is inspect.Signature.empty
         and not get_overloads(what)
     ]
-    assert not untyped, untyped
+    assert not untyped, f"no return type: {', '.join(untyped)}"

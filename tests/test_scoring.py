@@ -1,7 +1,6 @@
 """Scorers: callables for ``scoring=``, larger is better."""
 
 import copy
-import os
 import pickle
 from types import SimpleNamespace
 
@@ -41,9 +40,9 @@ from skbayesnn.scoring import (
     neg_pinball_scorer,
     ood_auroc_scorer,
 )
+from tests.helpers.seed import SEED
 
 ROWS, INPUTS = 37, 3
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 OUTSIDE = 5 * np.random.default_rng([SEED, 4]).standard_normal((11, INPUTS))
 BOTH = [
     log_density_scorer,

@@ -74,19 +74,19 @@ def _private(name):
 
 
 def _imported(path):
-    """Full names of what a file imports of scikit-learn."""
+    """Line and full name of everything that a file imports."""
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from ((node.lineno, f"{node.module}.{a.name}") for a in node.names)
 
 
 def _attributes(path):
-    """Names after a dot that are private, those of ``self`` and ``super()`` too."""
+    """Line and name of private attributes, also of ``self`` and ``super()``."""
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.Attribute) and _private(node.attr):
-            yield node.attr
+            yield node.lineno, node.attr
 
 
 def _defined(path):
@@ -106,7 +106,8 @@ def _known():
     texts = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant))
     quoted = {text for text in texts if isinstance(text, str) and _private(text)}
     methods = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
-    return (quoted | set(_attributes(COMPAT)) | set(filter(_private, methods))) - {
+    attributes = {name for _, name in _attributes(COMPAT)}
+    return (quoted | attributes | set(filter(_private, methods))) - {
         "_known"  # its own
     }
 
@@ -122,17 +123,26 @@ def test_known_names():
     assert {"_scorers", "_skl_callbacks", "_format_results"} <= _known()
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_private_names_are_imported_in_one_file(path):
-    for name in _imported(path):
-        root, *parts = name.split(".")
-        if root == "sklearn":
-            assert not any(map(_private, parts)), f"{name} is private"
-            assert "callback" not in parts, f"{name} is not in all versions"
+def test_private_names_are_imported_in_one_file():
+    offenders = []
+    for path in MODULES:
+        for line, name in _imported(path):
+            root, *parts = name.split(".")
+            if root != "sklearn":
+                continue
+            if any(map(_private, parts)):
+                offenders.append(
+                    f"{_name(path)}:{line} imports {name}, which is private"
+                )
+            if "callback" in parts:
+                offenders.append(
+                    f"{_name(path)}:{line} imports {name}, which some versions lack"
+                )
+    assert not offenders, "import these in _sklearn_compat.py:\n" + "\n".join(offenders)
 
 
-# Of torch operators, compiled modules and skorch networks: no public names for these
-# exist.
+# Attributes of torch operators, compiled modules and skorch networks, for which no
+# public names exist. `_getframe` is Python's.
 _OF_OTHERS = {
     "estimators/_torch_dropout.py": {
         "_native_multi_head_attention",
@@ -143,23 +153,35 @@ _OF_OTHERS = {
 }
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_private_attributes_are_used_in_one_file(path):
-    """What the file of private names uses, and what nobody here has defined."""
-    text = path.read_text(encoding="utf-8")
-    found = {name for name in _known() if re.search(rf"\b{name}\b", text)}
-    assert not found, f"{_name(path)} uses {', '.join(sorted(found))}"
-    others = set(_attributes(path)) - _ours() - {"_getframe"}  # Python's
-    others -= _OF_OTHERS.get(_name(path), set())
-    assert not others, f"{_name(path)} uses {', '.join(sorted(others))}"
+def test_private_attributes_are_used_in_one_file():
+    """No name that _sklearn_compat.py uses, and none that the package never defines."""
+    offenders = []
+    known = re.compile(rf"\b({'|'.join(sorted(_known()))})\b")
+    for path in MODULES:
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            offenders += [
+                f"{_name(path)}:{number} uses {name} of scikit-learn"
+                for name in known.findall(line)
+            ]
+        allowed = _ours() | {"_getframe"} | _OF_OTHERS.get(_name(path), set())
+        offenders += [
+            f"{_name(path)}:{line} uses {name}, which no file here defines"
+            for line, name in _attributes(path)
+            if name not in allowed
+        ]
+    assert not offenders, "use these in _sklearn_compat.py:\n" + "\n".join(offenders)
 
 
 def test_every_name_is_used():
-    """Nothing is kept in that file for its own sake."""
-    texts = [path.read_text(encoding="utf-8") for path in MODULES]
-    for name in _sklearn_compat.__all__:
-        assert hasattr(_sklearn_compat, name)
-        assert any(re.search(rf"\b{name}\b", text) for text in texts), name
+    """The file has no name that the package does not need."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in MODULES)
+    words = set(re.findall(r"\w+", text))
+    missing = [
+        name for name in _sklearn_compat.__all__ if not hasattr(_sklearn_compat, name)
+    ]
+    unused = [name for name in _sklearn_compat.__all__ if name not in words]
+    assert not missing, f"_sklearn_compat.py lacks {', '.join(missing)}"
+    assert not unused, f"_sklearn_compat.py has unused names: {', '.join(unused)}"
 
 
 # ---- what is needed of each name

@@ -1,6 +1,5 @@
 """What many networks of one call would warn about is said once, by name."""
 
-import os
 import warnings
 
 import numpy as np
@@ -28,8 +27,8 @@ from skbayesnn.model_selection import (
     TauCV,
     cross_val_predict_uncertainty,
 )
+from tests.helpers.seed import SEED
 
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 ROWS = 40
 SMALL = {
     "hidden_layer_sizes": (4,),

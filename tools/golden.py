@@ -27,7 +27,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "estimators")]
+sys.path.insert(0, str(ROOT))
 
 import skbayesnn  # noqa: E402
 from skbayesnn import inspection, model_selection  # noqa: E402
@@ -119,7 +119,7 @@ def results(model, X, y):
 
 def posteriors():
     """Every posterior, with everything given and with everything chosen."""
-    from posteriors import CASES
+    from tests.helpers.posteriors import CASES
 
     X, y, labels, _ = table()
     for case in CASES:

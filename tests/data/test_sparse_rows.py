@@ -18,7 +18,7 @@ from skbayesnn import (
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.sparse_rows import SparseRows, suits_sparse_rows
 from skbayesnn._engine import posterior
-from tests.memory import memory_of
+from tests.helpers.memory import memory_of
 
 ROWS, COLUMNS, DRAWS, MEMBERS, UNITS = 37, 611, 5, 2, 3
 SMALL = {"hidden_layer_sizes": (4, 3), "max_iter": 2, "n_draws": 13, "random_state": 0}

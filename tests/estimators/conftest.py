@@ -1,12 +1,12 @@
 """Small tables, and networks that are fitted in milliseconds."""
 
-import os
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
+from tests.helpers.seed import SEED
+
 ROWS, INPUTS, TARGETS, NEW = 41, 4, 3, 11
 
 

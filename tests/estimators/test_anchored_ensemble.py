@@ -8,7 +8,6 @@ et al. 2014, section 2): a normal distribution in closed form.
 import numpy as np
 import pytest
 import torch
-from numpy.polynomial.hermite_e import hermegauss
 from scipy.special import erf
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -23,6 +22,7 @@ from skbayesnn.estimators._fitted import posterior_of
 from skbayesnn.estimators._job import task_of
 from skbayesnn.estimators._selection import folds_of
 from skbayesnn.estimators._training_data import prepare
+from tests.helpers.kernels import arc_cosine, arc_sine, tanh_kernel
 
 ROWS, INPUTS, TARGETS, MEMBERS = 12, 3, 2, 500
 LENGTH_SCALE, BIAS_LENGTH_SCALE = 1.3, 0.6
@@ -336,42 +336,12 @@ def test_anchors_have_the_kernel_of_the_prior(seed, activation):
     found = np.cov(f[..., 0].T)
 
     of_units = X @ X.T / 0.8**2 + 1 / 0.5**2
-    kernel = {"relu": _arc_cosine, "erf": _arc_sine, "tanh": _of_tanh}[activation]
+    kernel = {"relu": arc_cosine, "erf": arc_sine, "tanh": tanh_kernel}[activation]
     expected = kernel(of_units) * units / 3.0**2 + 1 / 1.5**2
     variance = expected.diagonal()
     # Six standard errors; sums over units have tails that are somewhat heavier.
     error = 6 * np.sqrt((np.outer(variance, variance) + expected**2) / MEMBERS)
     assert (abs(found - expected) < 1.3 * error).all()
-
-
-def _arc_sine(covariance):
-    """E erf(u) erf(u'), (u, u') normal with that covariance."""
-    scale = 1 + 2 * covariance.diagonal()
-    inside = 2 * covariance / np.sqrt(np.outer(scale, scale))
-    return 2 / np.pi * np.arcsin(inside)
-
-
-def _arc_cosine(covariance):
-    """E relu(u) relu(v)."""
-    std = np.sqrt(covariance.diagonal())
-    cosine = np.clip(covariance / np.outer(std, std), -1, 1)
-    angle = np.arccos(cosine)
-    both = np.sin(angle) + (np.pi - angle) * cosine
-    return np.outer(std, std) * both / (2 * np.pi)
-
-
-def _of_tanh(covariance):
-    """E tanh(u) tanh(v), by Gauss-Hermite quadrature."""
-    nodes, weights = hermegauss(60)
-    weights = weights / weights.sum()
-    found = np.empty_like(covariance)
-    for i, j in np.ndindex(covariance.shape):
-        std = np.sqrt(covariance[i, i])
-        slope = covariance[i, j] / std
-        rest = np.sqrt(max(covariance[j, j] - slope**2, 0.0))
-        v = slope * nodes[:, None] + rest * nodes
-        found[i, j] = weights @ (np.tanh(std * nodes)[:, None] * np.tanh(v)) @ weights
-    return found
 
 
 def test_spread_grows_away_from_the_rows(seed):

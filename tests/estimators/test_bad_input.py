@@ -6,6 +6,7 @@ A message states the rule, the value that was seen and the way out.
 import copy
 import re
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -23,7 +24,8 @@ from skbayesnn import (
     MCDropoutRegressor,
 )
 from skbayesnn._engine.training import TrainingHistory
-from tests.estimators.posteriors import BBB, MC_DROPOUT, VARIATIONAL
+from tests.helpers.checks import Checks
+from tests.helpers.posteriors import BBB, MC_DROPOUT, VARIATIONAL
 
 KINDS = [MCDropoutRegressor, MCDropoutClassifier]
 BOTH = pytest.mark.parametrize("kind", KINDS)
@@ -448,30 +450,35 @@ PARAMETERS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("parameters", "error", "message"),
-    PARAMETERS,
-    ids=lambda v: (
-        ", ".join(f"{k}={w}" for k, w in v.items()) if type(v) is dict else ""
-    ),
-)
-@pytest.mark.parametrize("kind", [*MC_DROPOUT, *BBB, *VARIATIONAL])
-def test_bad_parameters(data, refused, kind, parameters, error, message):
-    classifies = is_classifier(kind())
-    if classifies and "tau" in parameters:
-        message = "tau"  # the rule is the same, the word for 'auto' is not
-    y = data.labels if classifies else data.y
-    refused(kind, data.X, y, error, message, **parameters)
+ESTIMATORS = [*MC_DROPOUT, *BBB, *VARIATIONAL]
 
 
-@pytest.mark.parametrize("kind", [*MC_DROPOUT, *BBB, *VARIATIONAL])
-def test_dropout_that_is_a_word(data, refused, kind):
-    """Only MC dropout learns its rate; it knows one word for it."""
-    y = data.labels if is_classifier(kind()) else data.y
-    error, message = TypeError, "`dropout` must be a number; got 'half'"
-    if kind in MC_DROPOUT:
-        error, message = ValueError, "`dropout` must be a number or 'auto'; got 'half'"
-    refused(kind, data.X, y, error, message, dropout="half")
+@pytest.mark.parametrize("name", sorted({name for [name], *_ in PARAMETERS}))
+def test_bad_parameters(data, refused, name):
+    """Every wrong value of a parameter, by every estimator."""
+    with Checks() as check:
+        for kind, (parameters, error, message) in product(ESTIMATORS, PARAMETERS):
+            if name not in parameters:
+                continue
+            classifies = is_classifier(kind())
+            if classifies and name == "tau":
+                message = "tau"  # the rule is the same, the word for 'auto' is not
+            y = data.labels if classifies else data.y
+            with check(f"{kind.__name__}, {parameters}"):
+                refused(kind, data.X, y, error, message, **parameters)
+
+
+def test_dropout_that_is_a_word(data, refused):
+    """Only MC dropout learns its rate; it accepts one word for it."""
+    with Checks() as check:
+        for kind in ESTIMATORS:
+            y = data.labels if is_classifier(kind()) else data.y
+            error, message = TypeError, "`dropout` must be a number; got 'half'"
+            if kind in MC_DROPOUT:
+                error = ValueError
+                message = "`dropout` must be a number or 'auto'; got 'half'"
+            with check(kind.__name__):
+                refused(kind, data.X, y, error, message, dropout="half")
 
 
 @BOTH

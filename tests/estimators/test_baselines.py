@@ -1,7 +1,7 @@
 """Networks without uncertainty: MAP estimation, and maximum likelihood.
 
 ``dropout=0`` is MAP and ``length_scale=0`` also maximum likelihood. Least squares is in
-`test_conjugate.py`, ridge regression in `tests/inference/test_training.py`.
+`test_conjugate.py`, ridge regression in `tests/engine/test_training.py`.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from skbayesnn import MCDropoutClassifier
 from skbayesnn.estimators.mc_dropout import NOISES
-from tests.estimators.posteriors import MC_DROPOUT
+from tests.helpers.posteriors import MC_DROPOUT
 
 BOTH = pytest.mark.parametrize("kind", MC_DROPOUT)
 of_both_priors = pytest.mark.parametrize("length_scale", [0.0, 0.7], ids=["ML", "MAP"])
@@ -72,7 +72,7 @@ def test_baselines_in_an_ensemble(data, small, kind):
 
 
 def test_a_linear_classifier_without_noise_is_logistic_regression(data, small):
-    """MAP: half of l^2 times the squared weights beside the sum of the losses.
+    """MAP: half of l^2 times the squared weights plus the sum of the losses.
 
     scikit-learn's penalty leaves the intercepts out, ours does not: a column of ones
     has them among the weights.

@@ -15,9 +15,9 @@ from skbayesnn import (
     VariationalDropoutRegressor,
     VariationalGPRegressor,
 )
-from tests.estimators.any_width import AnyImage, AnySequence
+from tests.helpers.any_width import AnyImage, AnySequence
 
-# 50 epochs are not many, and some of the checks' data are pure noise.
+# 25 epochs are not many, and some of the checks' data are pure noise.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
 )
@@ -31,24 +31,24 @@ EXPECTED_FAILED_CHECKS = {
     "check_sample_weight_equivalence_on_dense_data": NOISE,
     "check_sample_weight_equivalence_on_sparse_data": NOISE,
 }
-# The contract does not depend on how long the training is, nor on the draws: 50 epochs
-# are enough for the checks that want some accuracy, and ten times quicker. Every choice
+# The contract does not depend on how long the training is, nor on the draws: 25 epochs
+# are enough for the checks that want some accuracy, and much quicker. Every choice
 # that has code of its own stands in one of these, and test_posteriors.py has what holds
 # for each of them.
-SHORT = {"max_iter": 50, "n_draws": 20}
+SHORT = {"max_iter": 25, "n_draws": 10}
 ESTIMATORS = [
     MCDropoutRegressor(**SHORT, network=AnyImage()),
     MCDropoutRegressor(
-        **SHORT, likelihood="heteroscedastic", dropout="auto", n_estimators=3
+        **SHORT, likelihood="heteroscedastic", dropout="auto", n_estimators=2
     ),
     MCDropoutClassifier(**SHORT),
     BBBRegressor(**SHORT, prior="scale_mixture", kl="sampled"),
     BBBClassifier(**SHORT, network=AnySequence()),
     VariationalDropoutRegressor(**SHORT, noise="independent", alpha_per="weight"),
     VariationalDropoutClassifier(**SHORT),
-    AnchoredEnsembleRegressor(max_iter=50, n_estimators=3),
+    AnchoredEnsembleRegressor(max_iter=25, n_estimators=2),
     VariationalGPRegressor(**SHORT),
-    AnchoredEnsembleClassifier(max_iter=50, n_estimators=3),
+    AnchoredEnsembleClassifier(max_iter=25, n_estimators=2),
 ]
 
 

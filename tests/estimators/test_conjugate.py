@@ -142,7 +142,7 @@ def test_posterior_as_the_next_prior_is_bayes_rule(seed):
 def test_nothing_dropped_under_a_flat_prior_is_least_squares(seed, standardize):
     """dropout=0 and length_scale=0: maximum likelihood, whatever tau is.
 
-    Ridge regression, length_scale > 0, is in tests/inference/test_training.py.
+    Ridge regression, length_scale > 0, is in tests/engine/test_training.py.
     """
     random = np.random.default_rng([seed, 4])
     X = _orthogonal(random, ROWS) @ MIXING + 0.4

@@ -5,13 +5,14 @@ Predictions have X's. That float32 is the default is seen by scikit-learn's chec
 """
 
 import copy
-from inspect import signature
+from inspect import isclass, signature
 
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
 
+import skbayesnn
 from skbayesnn import (
     AnchoredEnsembleRegressor,
     BBBRegressor,
@@ -19,7 +20,8 @@ from skbayesnn import (
     VariationalDropoutRegressor,
     VariationalGPRegressor,
 )
-from tests.estimators.posteriors import BBB, CASES, MC_DROPOUT, VARIATIONAL
+from tests.helpers.pairwise import pairwise
+from tests.helpers.posteriors import CASES, HALF, MC_DROPOUT, Case
 
 # Networks of a few units in a few epochs are worse than a straight line, of course.
 pytestmark = pytest.mark.filterwarnings(
@@ -30,8 +32,18 @@ DTYPES = ["float32", "float64"]
 # float32 has seven digits, of numbers of order one.
 SINGLE = {"rtol": 1e-5, "atol": 1e-5}
 
-of_every_case = pytest.mark.parametrize("case", CASES, ids=str)
-of_both = pytest.mark.parametrize("dtype", DTYPES)
+# The precision is one code path. These draw random numbers of every distribution, have
+# the prior of each estimator, and every kind of network.
+CHOSEN = [
+    Case("bernoulli", False),
+    Case("concrete", True),
+    Case("sampled spike and slab", False),
+    Case("type A, weight", True),
+    Case("sequences, mean field", False),
+    Case("images, channels", True),
+    Case("anchored", False),
+]
+of_chosen = pytest.mark.parametrize("case", CHOSEN, ids=str)
 
 
 @pytest.fixture(scope="module")
@@ -62,23 +74,23 @@ def assert_same_parameters(actual, desired, **tolerance):
 # ---- which precision
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *MC_DROPOUT,
-        *BBB,
-        *VARIATIONAL,
-    ],
-)
-def test_float32_is_the_default(kind):
-    """Of every estimator, and it stands behind the device."""
-    parameters = signature(kind).parameters
-    assert parameters["dtype"].default == "float32"
-    names = list(parameters)
-    assert names.index("dtype") == names.index("device") + 1
+def test_float32_is_the_default():
+    """Of every estimator with the parameter, which comes right after the device."""
+    wrong = []
+    for module in (skbayesnn, skbayesnn.model_selection):
+        for name in module.__all__:
+            kind = getattr(module, name)
+            parameters = signature(kind).parameters if isclass(kind) else {}
+            if "dtype" in parameters:
+                names = list(parameters)
+                before = names[names.index("dtype") - 1]
+                default = parameters["dtype"].default
+                if (before, default) != ("device", "float32"):
+                    wrong.append(f"{name}: dtype={default!r} after {before}")
+    assert not wrong, wrong
 
 
-@of_every_case
+@of_chosen
 def test_float32_whatever_x_is(case, data, few):
     """Parameters, and the moments of Adam, by default."""
     for of_X in DTYPES:
@@ -88,9 +100,9 @@ def test_float32_whatever_x_is(case, data, few):
         assert np.isfinite(model.loss_curve_).all()
 
 
-@of_both
-@pytest.mark.parametrize("of_X", DTYPES)
-@of_every_case
+@pytest.mark.parametrize(
+    ("case", "of_X", "dtype"), pairwise(CHOSEN, DTYPES, DTYPES), ids=str
+)
 def test_predictions_have_the_precision_of_their_x(case, data, few, of_X, dtype):
     """Whatever that of the training was, and of its rows."""
     X, y = data.X.astype(of_X), target(case, data)
@@ -112,8 +124,7 @@ def test_predictions_have_the_precision_of_their_x(case, data, few, of_X, dtype)
         assert all(np.isfinite(values).all() for values in found)
 
 
-@of_both
-@of_every_case
+@pytest.mark.parametrize(("case", "dtype"), pairwise(CHOSEN, DTYPES), ids=str)
 def test_only_the_numbers_of_x_count(case, data, few, dtype):
     """The same numbers in another precision are the same training, bit by bit."""
     X, y = data.X.astype(np.float32), target(case, data)
@@ -123,7 +134,7 @@ def test_only_the_numbers_of_x_count(case, data, few, dtype):
     assert one.loss_curve_ == other.loss_curve_
 
 
-@of_every_case
+@of_chosen
 def test_same_random_state_gives_the_same_bits(case, data, few):
     y = target(case, data)
     model = case.model(batch_size=17, **few)
@@ -169,7 +180,7 @@ def test_both_are_one_training_to_rounding(case, data, few):
         )
 
 
-@of_every_case
+@of_chosen
 def test_both_start_alike(case, data, few):
     """To rounding, whatever the noise: a step of no length."""
     still = few | {"max_iter": 1, "learning_rate_init": 1e-12}
@@ -180,7 +191,7 @@ def test_both_start_alike(case, data, few):
     assert_same_parameters(single.parameters_, double.parameters_, **SINGLE)
 
 
-@of_every_case
+@pytest.mark.parametrize("case", HALF, ids=str)
 def test_both_are_one_training_in_distribution(case, data, few):
     """Losses of 24 networks agree within their standard error, in every epoch."""
     single, double = (
@@ -281,9 +292,11 @@ def test_predictions_of_single_precision_are_in_its_range(data, few):
 # ---- training that goes on
 
 
-@pytest.mark.parametrize("how", ["warm_start", "partial_fit"])
-@pytest.mark.parametrize("change", [DTYPES, DTYPES[::-1]], ids="-".join)
-@of_every_case
+@pytest.mark.parametrize(
+    ("case", "change", "how"),
+    pairwise(CHOSEN, [DTYPES, DTYPES[::-1]], ["warm_start", "partial_fit"]),
+    ids=str,
+)
 def test_training_goes_on_in_another_precision(case, data, few, change, how):
     """From the present weights, and Adam's moments: steps of no length show it."""
     y = target(case, data)
@@ -293,7 +306,7 @@ def test_training_goes_on_in_another_precision(case, data, few, change, how):
     model.set_params(dtype=after, max_iter=1, learning_rate_init=1e-12)
     model.fit(data.X, y) if how == "warm_start" else model.partial_fit(data.X, y)
     assert dtypes_of(model.parameters_) == dtypes_of(model.optimizer_) == {after}
-    # A fit ends with the noise made anew of the residuals, beside what was trained.
+    # A fit recomputes the noise variance from the residuals after the training.
     trained = {n: v for n, v in model.parameters_.items() if "log_factor" not in n}
     assert_same_parameters(trained, old.parameters_, **SINGLE)
     assert model.optimizer_["step"] == (1 if how == "warm_start" else 2)

@@ -16,6 +16,7 @@ from skbayesnn import (
     VariationalDropoutRegressor,
 )
 from skbayesnn._networks.activations import ACTIVATIONS
+from tests.helpers.pairwise import pairwise
 
 LAYERS = 3  # two hidden layers and the output's
 NETWORKS = 2
@@ -676,8 +677,14 @@ def test_outliers_are_named_where_they_are_the_reason(
         model.fit(X, y)
 
 
-@pytest.mark.parametrize("size", [1e3, 1e4, 1e5, 1e6])
-@pytest.mark.parametrize("kind", [BBBRegressor, VariationalDropoutRegressor])
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    pairwise(
+        [BBBRegressor, VariationalDropoutRegressor],
+        [1e3, 1e4, 1e5, 1e6],
+        interacting=[],
+    ),
+)
 def test_outliers_of_any_size_are_named(kind, size, seed):
     """Also where predictions are far from all other rows, and differ as much as y."""
     random = np.random.default_rng(seed)

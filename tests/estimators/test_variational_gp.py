@@ -9,7 +9,7 @@ from skbayesnn import MCDropoutRegressor, VariationalGPRegressor
 from skbayesnn._families import Bernoulli, FixedWidth, MeanField, Point
 from skbayesnn.estimators import _fitted
 from skbayesnn.model_selection import BatchedGridSearchCV
-from tests.estimators.test_anchored_ensemble import _arc_cosine, _arc_sine
+from tests.helpers.kernels import arc_cosine, arc_sine
 
 ROWS, COLUMNS = 40, 3
 
@@ -34,7 +34,7 @@ def test_prior_has_the_kernel_of_infinitely_many_features(rows, seed, activation
     bias adds 1 / K. Within six standard errors.
     """
     X, y = rows
-    kernel = {"erf": _arc_sine, "relu": _arc_cosine}[activation]
+    kernel = {"erf": arc_sine, "relu": arc_cosine}[activation]
     generator = torch.Generator().manual_seed(seed)
     for n_features, draws in [(10, 5_000), (10_000, 1)]:
         model = gp(

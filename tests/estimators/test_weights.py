@@ -18,6 +18,7 @@ from skbayesnn import (
     VariationalDropoutClassifier,
 )
 from skbayesnn.model_selection import TauCV
+from tests.helpers.checks import Checks
 
 MODELS = {
     "gaussian": MCDropoutRegressor(length_scale=0.1),
@@ -158,25 +159,30 @@ def test_weights_of_validation_rows(data, small):
     )
 
 
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (np.r_[-1.0, np.ones(40)], "[Nn]egative values in data.*`sample_weight`"),
-        (np.r_[np.nan, np.ones(40)], "sample_weight contains NaN"),
-        (np.r_[np.inf, np.ones(40)], "sample_weight contains infinity"),
-        (np.zeros(41), "zero"),
-        (np.ones(40), "sample_weight.shape == "),
-        (np.ones((41, 2)), "[Ss]ample.weight.* must be 1D"),
-    ],
-    ids=["negative", "nan", "infinite", "all zero", "length", "2d"],
-)
+WRONG_WEIGHTS = {
+    "negative": (
+        np.r_[-1.0, np.ones(40)],
+        "[Nn]egative values in data.*`sample_weight`",
+    ),
+    "nan": (np.r_[np.nan, np.ones(40)], "sample_weight contains NaN"),
+    "infinite": (np.r_[np.inf, np.ones(40)], "sample_weight contains infinity"),
+    "all zero": (np.zeros(41), "zero"),
+    "length": (np.ones(40), "sample_weight.shape == "),
+    "2d": (np.ones((41, 2)), "[Ss]ample.weight.* must be 1D"),
+}
+
+
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, MCDropoutClassifier])
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_bad_weights(data, small, kind, method, weights, message):
-    model = kind(**small)
-    with pytest.raises(ValueError, match=message):
-        getattr(model, method)(data.X, target(model, data), sample_weight=weights)
-    assert not hasattr(model, "n_features_in_")
+def test_bad_weights(data, small, kind, method):
+    with Checks() as check:
+        for name, (weights, message) in WRONG_WEIGHTS.items():
+            model = kind(**small)
+            y = target(model, data)
+            with check(name):
+                with pytest.raises(ValueError, match=message):
+                    getattr(model, method)(data.X, y, sample_weight=weights)
+                assert not hasattr(model, "n_features_in_")
 
 
 # ---- metadata routing

@@ -1,10 +1,11 @@
 """What every family must do, with all of its options and under all of its priors.
 
-The cases are in `cases.py`; a new family of the table is tested here by itself.
+The cases are in `helpers/families.py`, which includes every new family of the table.
 """
 
 import json
 import math
+from itertools import product
 from typing import ClassVar
 
 import pytest
@@ -22,7 +23,8 @@ from skbayesnn._families import (
 from skbayesnn._families.dropout import TEMPERATURE
 from skbayesnn._families.variational_dropout import Variational
 from skbayesnn._priors import PRIORS
-from tests.families.cases import CASES, LAWS, VARIANTS, Case, label
+from tests.helpers.checks import Checks
+from tests.helpers.families import CASES, LAWS, VARIANTS, Case, label
 
 MEMBERS, ROWS, INPUTS, OUTPUTS, DRAWS = 3, 5, 4, 2, 7
 SCALE = 0.7  # standard deviation of the start weights
@@ -36,9 +38,6 @@ of_every_law = pytest.mark.parametrize(
 )
 bounded = pytest.mark.parametrize(
     "case", [case for case in CASES if isinstance(case.family, Variational)], ids=str
-)
-by_hand_and_not = pytest.mark.parametrize(
-    "by_hand", [True, False], ids=["by hand", "autograd"]
 )
 
 
@@ -251,14 +250,14 @@ def test_shared_seed_has_the_axes_too(case, seed):
 
 
 @of_every_case
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_precision_is_kept(case, seed, dtype):
-    setting = Setting(case, seed, dtype)
-    outputs, of_params, of_x = setting.linear_vjp()
-    results = [setting.linear(), *setting.draw(), setting.kl(), outputs, of_x]
-    for group in (setting.params, of_params, setting.kl_gradient()):
-        results += group.values()
-    assert all(values.dtype == dtype for values in results)
+def test_precision_is_kept(case, seed):
+    for dtype in (torch.float32, torch.float64):
+        setting = Setting(case, seed, dtype)
+        outputs, of_params, of_x = setting.linear_vjp()
+        results = [setting.linear(), *setting.draw(), setting.kl(), outputs, of_x]
+        for group in (setting.params, of_params, setting.kl_gradient()):
+            results += group.values()
+        assert {values.dtype for values in results} == {dtype}
 
 
 @of_every_case
@@ -438,18 +437,27 @@ def _as_dict(setting, what):
 
 
 @of_every_case
-@pytest.mark.parametrize("what", ["linear", "draw", "kl", "linear_vjp", "kl_gradient"])
-def test_members_do_not_touch_each_other(case, seed, what):
+def test_members_do_not_touch_each_other(case, seed):
     """Anything may happen to the last member: the others stay bit-equal."""
     before, after = Setting(case, seed), Setting(case, seed)
     for value in [*after.params.values(), *_fields(after.prior).values(), after.x]:
         value[-1] = float("nan")
     after.keep[-1] = 0.2
-    first, second = _as_dict(before, what), _as_dict(after, what)
-    assert first.keys() == second.keys()
-    for name, values in first.items():
-        assert torch.equal(values[:-1], second[name][:-1]), name
-    assert not all(torch.equal(v[-1], second[name][-1]) for name, v in first.items())
+    with Checks() as check:
+        for what in ("linear", "draw", "kl", "linear_vjp", "kl_gradient"):
+            first, second = _as_dict(before, what), _as_dict(after, what)
+            with check(what):
+                assert first.keys() == second.keys()
+                changed = [n for n, v in first.items() if _differ(v, second[n], -1)]
+                assert changed, "the last member is as before"
+                touched = [
+                    n for n, v in first.items() if _differ(v, second[n], slice(-1))
+                ]
+                assert not touched
+
+
+def _differ(one, other, members):
+    return not torch.equal(one[members], other[members])
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.family.quadratic_kl], ids=str)
@@ -583,11 +591,16 @@ def test_gradient_where_inputs_are_not_zero_is_the_whole_ones(setting):
     torch.testing.assert_close(gradients[0][left[0]], gradients[1][left[0]])
 
 
+# A family's own gradients, and those that it inherits.
+WAYS = {"by hand": True, "by autograd": False}
+
+
 @of_every_case
-@by_hand_and_not
-@pytest.mark.parametrize("shared", [False, True], ids=["own rows", "shared rows"])
-def test_pullback_is_autograds(setting, by_hand, shared):
-    _assert_pullback(setting, by_hand, shared)
+def test_pullback_is_autograds(setting):
+    with Checks() as check:
+        for way, shared in product(WAYS, (False, True)):
+            with check(f"{way}, {'shared' if shared else 'own'} rows"):
+                _assert_pullback(setting, WAYS[way], shared)
 
 
 def _assert_kl_gradient(setting, by_hand):
@@ -605,18 +618,22 @@ def _assert_kl_gradient(setting, by_hand):
 
 
 @of_every_case
-@by_hand_and_not
-def test_kl_gradient_is_autograds(setting, by_hand):
+def test_kl_gradient_is_autograds(setting):
     """Of a sampled KL at the same draw."""
-    _assert_kl_gradient(setting, by_hand)
+    with Checks() as check:
+        for way, by_hand in WAYS.items():
+            with check(way):
+                _assert_kl_gradient(setting, by_hand)
 
 
 @bounded
-@by_hand_and_not
-def test_gradients_beyond_the_bounds_are_autograds(setting, by_hand):
+def test_gradients_beyond_the_bounds_are_autograds(setting):
     setting.beyond_the_bounds()
-    _assert_pullback(setting, by_hand, shared=False)
-    _assert_kl_gradient(setting, by_hand)
+    with Checks() as check:
+        for way, by_hand in WAYS.items():
+            with check(way):
+                _assert_pullback(setting, by_hand, shared=False)
+                _assert_kl_gradient(setting, by_hand)
 
 
 @bounded

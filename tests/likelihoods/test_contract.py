@@ -15,11 +15,12 @@ import torch
 from skbayesnn._distributions.components import Components, Labels
 from skbayesnn._likelihoods import LIKELIHOODS, likelihood_from
 from skbayesnn._likelihoods.base import LARGEST_LOG_TAU
+from tests.helpers.checks import Checks
 
 DRAWS, MEMBERS, ROWS, TARGETS, CLASSES = 7, 3, 5, 2, 4
 LEVELS = [1e-3, 0.1, 0.5, 0.77, 0.999]
 
-# Options that are tested beside the defaults, by the likelihood's name in the table.
+# Options that are tested in addition to the defaults, by the likelihood's name.
 OPTIONS = {"student_t": [{"df": 3.5}]}
 
 
@@ -42,9 +43,8 @@ of_numbers = pytest.mark.parametrize(
 of_classes = pytest.mark.parametrize(
     "case", [case for case in CASES if case.values[0][0].of_classes]
 )
-rows_shared_and_not = pytest.mark.parametrize(
-    "lead", [1, MEMBERS], ids=["shared rows", "own rows"]
-)
+# Rows that the members share, and rows of each member.
+LEADS = [1, MEMBERS]
 
 
 class Setting:
@@ -139,10 +139,13 @@ def test_tau_is_learned_as_asked(case, setting):
 
 
 @of_every_case
-@rows_shared_and_not
-def test_shapes(case, seed, lead):
+def test_shapes(case, seed):
     """With a draws axis and without; rows that members share are as their own."""
-    setting = Setting(case, seed, lead)
+    for lead in LEADS:
+        _assert_shapes(Setting(case, seed, lead))
+
+
+def _assert_shapes(setting):
     own = setting.y.expand(MEMBERS, *setting.y.shape[1:])
     for function in (setting.likelihood.nll, setting.likelihood.log_density):
         drawn = function(setting.params, setting.outputs, setting.y)
@@ -175,9 +178,14 @@ def test_tau_tempers_what_is_minimised_or_nothing(setting):
 
 
 @of_every_case
-@rows_shared_and_not
-def test_pullback_is_autograds(case, seed, lead):
-    setting = Setting(case, seed, lead)
+def test_pullback_is_autograds(case, seed):
+    with Checks() as check:
+        for lead in LEADS:
+            with check(f"rows of {lead} members"):
+                _assert_pullback(Setting(case, seed, lead))
+
+
+def _assert_pullback(setting):
     likelihood, params = setting.likelihood, setting.params
     if likelihood.learned:
         params["log_tau"][0, 0] = LARGEST_LOG_TAU + 1  # clamped: no gradient
@@ -280,7 +288,7 @@ def test_labels_have_probabilities(setting):
 
 
 def _alone(components, draw, row, target, times):
-    """One of the distributions, as so many rows of one draw and one target."""
+    """One of the distributions, repeated as rows of one draw and one target."""
 
     def chosen(values):
         return np.repeat(values[draw, row, target][None, None, None], times, axis=1)
@@ -337,9 +345,14 @@ def test_density_of_the_components_is_the_likelihoods(setting):
 
 
 @of_numbers
-@pytest.mark.parametrize("pick", PICKS, ids=str)
-def test_density_is_one_and_has_the_moments(setting, pick):
-    components = setting.components()
+def test_density_is_one_and_has_the_moments(setting):
+    with Checks() as check:
+        for pick in PICKS:
+            with check(pick):
+                _assert_moments(setting.components(), pick)
+
+
+def _assert_moments(components, pick):
     y, weights = _quadrature(components, pick)
     alone = _alone(components, *pick, len(y))
     mass = weights * np.exp(alone.log_density_per_target(y))[0, :, 0]
@@ -350,9 +363,14 @@ def test_density_is_one_and_has_the_moments(setting, pick):
 
 
 @of_numbers
-@pytest.mark.parametrize("pick", PICKS, ids=str)
-def test_cdf_is_the_integral_of_the_density(setting, pick):
-    components = setting.components()
+def test_cdf_is_the_integral_of_the_density(setting):
+    with Checks() as check:
+        for pick in PICKS:
+            with check(pick):
+                _assert_cdf(setting.components(), pick)
+
+
+def _assert_cdf(components, pick):
     y, weights = _quadrature(components, pick)
     alone = _alone(components, *pick, len(y))
     mass = weights * np.exp(alone.log_density_per_target(y))[0, :, 0]
@@ -367,10 +385,15 @@ def test_cdf_is_the_integral_of_the_density(setting, pick):
 
 
 @of_numbers
-@pytest.mark.parametrize("level", LEVELS)
-def test_quantile_inverts_the_cdf(setting, level):
-    """Of a draw by itself, and of their mixture."""
-    components = setting.components()
+def test_quantile_inverts_the_cdf(setting):
+    """Of one draw, and of the mixture of all."""
+    with Checks() as check:
+        for level in LEVELS:
+            with check(level):
+                _assert_quantile(setting.components(), level)
+
+
+def _assert_quantile(components, level):
     levels = np.full((ROWS, TARGETS), level)
     of_draw = components.draws(slice(0, 1))
     for quantile, cdf in (

@@ -1,6 +1,5 @@
 """Abstainer: the largest threshold within the target, found on held-out rows."""
 
-import os
 import pickle
 from types import SimpleNamespace
 
@@ -21,9 +20,9 @@ from skbayesnn import (
     MCDropoutRegressor,
     predict_uncertainty,
 )
-from tests.linear_gaussian import LinearGaussian
+from tests.helpers.linear_gaussian import LinearGaussian
+from tests.helpers.seed import SEED
 
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 ROWS, FRESH = 300, 1000
 SMALL = {
     "hidden_layer_sizes": (8,),

@@ -1,6 +1,5 @@
 """CV+ and conformal intervals through pipelines, searches and target transforms."""
 
-import os
 import warnings
 from types import SimpleNamespace
 
@@ -24,8 +23,8 @@ from skbayesnn import (
     predict_interval,
 )
 from skbayesnn._meta.bounds import bounds
+from tests.helpers.seed import SEED
 
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 ROWS, NEW = 43, 7
 SMALL = {
     "hidden_layer_sizes": (4,),

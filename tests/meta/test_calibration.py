@@ -1,6 +1,5 @@
 """CalibratedUncertaintyRegressor: learned on held-out rows, right on fresh ones."""
 
-import os
 import pickle
 from types import SimpleNamespace
 
@@ -31,9 +30,9 @@ from skbayesnn import (
 from skbayesnn._engine.posterior import PosteriorPredictor
 from skbayesnn._predictive.recalibration import QuantileMap
 from skbayesnn.scoring import log_density_scorer, neg_coverage_error_scorer
-from tests.linear_gaussian import LinearGaussian
+from tests.helpers.linear_gaussian import LinearGaussian
+from tests.helpers.seed import SEED
 
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 ROWS, FRESH, NOISE = 300, 1000, 0.5
 METHODS = ("scale", "isotonic")
 # Brent's method stops within 1e-5 of the log of the scale.

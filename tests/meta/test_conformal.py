@@ -1,6 +1,5 @@
 """Conformal intervals and sets: coverage in finite samples, and order statistics."""
 
-import os
 import pickle
 import sys
 from fractions import Fraction
@@ -34,11 +33,12 @@ from skbayesnn import (
     predict_interval,
     predict_quantile,
 )
-from tests.linear_gaussian import LinearGaussian
+from tests.helpers.checks import Checks
+from tests.helpers.linear_gaussian import LinearGaussian
+from tests.helpers.seed import SEED
 
 pytest.importorskip("crepes")
 
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 SPLITS = 200
 METHODS = pytest.mark.parametrize("method", ["split", "cv+"])
 
@@ -128,30 +128,32 @@ def test_sets_cover_in_finite_samples(coverage):
 
 
 @pytest.mark.parametrize("n", [9, 19, 20, 39, 99, 199, 999_999])
-@pytest.mark.parametrize("coverage", ["0.5", "0.8", "0.9"])
 @pytest.mark.parametrize("calibrator", ["split", "cv+", "set"])
-def test_rank_is_exact(n, coverage, calibrator, seed):
+def test_rank_is_exact(n, calibrator, seed):
     """The ceil(c (n + 1))-th smallest score, by Fractions: no rank lost to rounding."""
     random = np.random.default_rng(seed)
     score = random.permutation(np.linspace(0.05, 0.95, n))
-    rank = -int(-Fraction(coverage) * (n + 1) // 1)
-    expected = np.sort(score)[rank - 1]
     X = np.zeros((n, 1))
     if calibrator != "set":
         model = FrozenEstimator(Standard().fit(X, score))
         conformal = ConformalRegressor(model, method=calibrator).fit(X, score)
-        low, high = conformal.predict_interval(X[:1], float(coverage))[0]
-        assert (-low, high) == pytest.approx((expected, expected), rel=1e-12)
     else:
         model = FrozenEstimator(ProbabilityOfX().fit(score[:, None], [0, 1] * 99))
         conformal = ConformalClassifier(model).fit(score[:, None], np.ones(n, int))
-        # A label of probability x has the score 1 - x.
-        edge = 1 - np.sort(1 - score)[rank - 1]
-        probes = np.array([edge - 1e-9, edge + 1e-9])[:, None]
-        assert conformal.predict_set(probes, float(coverage))[:, 1].tolist() == [
-            False,
-            True,
-        ]
+    with Checks() as check:
+        for coverage in ("0.5", "0.8", "0.9"):
+            rank = -int(-Fraction(coverage) * (n + 1) // 1)
+            with check(f"coverage {coverage}"):
+                if calibrator != "set":
+                    expected = np.sort(score)[rank - 1]
+                    [(low, high)] = conformal.predict_interval(X[:1], float(coverage))
+                    assert (-low, high) == pytest.approx((expected,) * 2, rel=1e-12)
+                else:
+                    # A label of probability x has the score 1 - x.
+                    edge = 1 - np.sort(1 - score)[rank - 1]
+                    probes = np.array([edge - 1e-9, edge + 1e-9])[:, None]
+                    sets = conformal.predict_set(probes, float(coverage))
+                    assert sets[:, 1].tolist() == [False, True]
 
 
 class Standard(LinearGaussian):

@@ -1,6 +1,5 @@
 """The estimator inside of pipelines, searches and other meta-estimators."""
 
-import os
 import warnings
 
 import numpy as np
@@ -37,8 +36,8 @@ from skbayesnn import (
     find_estimator,
     from_torch,
 )
+from tests.helpers.seed import SEED
 
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 SMALL = {
     "hidden_layer_sizes": (4,),
     "max_iter": 2,

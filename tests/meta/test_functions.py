@@ -1,7 +1,6 @@
 """Uncertainty comes through scikit-learn's meta-estimators."""
 
 import inspect
-import os
 from types import SimpleNamespace
 
 import numpy as np
@@ -61,8 +60,8 @@ from skbayesnn.scoring import (
     neg_crps_scorer,
     neg_interval_width_scorer,
 )
+from tests.helpers.seed import SEED
 
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 ROWS, NEW = 43, 11
 TEMPERATURE = ("temperature",) if hasattr(calibration, "_TemperatureScaling") else ()
 SMALL = {

@@ -28,7 +28,7 @@ from skbayesnn.model_selection import (
     TauCV,
     cross_val_predict_uncertainty,
 )
-from tests.linear_gaussian import LinearGaussian
+from tests.helpers.linear_gaussian import LinearGaussian
 
 # Networks of a few units in two epochs are worse than a straight line, of course.
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -4,8 +4,6 @@ What must hold of any nesting is asked of all: shapes, order of the ends, parts 
 variance, the mean that ``predict`` says, and that a row's numbers are its own.
 """
 
-import os
-
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -43,6 +41,7 @@ from skbayesnn import (
     sample_y,
 )
 from skbayesnn._meta.unwrap import open_predictive
+from tests.helpers.seed import SEED
 
 hypothesis = pytest.importorskip("hypothesis")
 st = hypothesis.strategies
@@ -53,7 +52,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:the predictions are constant"),
     pytest.mark.filterwarnings("ignore:y contains no unlabeled samples"),
 ]
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 SMALL = {
     "hidden_layer_sizes": (4,),
     "max_iter": 2,

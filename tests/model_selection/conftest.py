@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skbayesnn._batch import executor
-from tests.model_selection.comparison import SEED
+from tests.helpers.comparison import SEED
 
 ROWS, NEW, INPUTS, TARGETS = 47, 11, 4, 2
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skbayesnn._batch import executor
 from skbayesnn.model_selection import BatchedGridSearchCV
-from tests.model_selection.comparison import assert_same_results, quiet, regressor
+from tests.helpers.comparison import assert_same_results, quiet, regressor
 
 GRID = {
     "mcdropoutregressor__hidden_layer_sizes": [3, 4],

@@ -15,7 +15,7 @@ import skbayesnn
 from skbayesnn import CalibratedUncertaintyRegressor
 from skbayesnn.model_selection import TauCV
 from skbayesnn.model_selection import cross_val_predict_uncertainty as out_of_fold
-from tests.model_selection.comparison import SEED, classifier, regressor
+from tests.helpers.comparison import SEED, classifier, regressor
 
 # Of 47 rows: folds of two sizes, shuffled, so that rows have to find their places.
 FOLDS = KFold(3, shuffle=True, random_state=SEED)

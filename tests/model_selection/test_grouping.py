@@ -17,7 +17,7 @@ from skbayesnn.estimators import _fit
 from skbayesnn.estimators._job import task_of
 from skbayesnn.estimators._training_data import prepare
 from skbayesnn.model_selection import BatchedGridSearchCV
-from tests.model_selection.comparison import (
+from tests.helpers.comparison import (
     SMALL,
     assert_same_results,
     assert_same_table,
@@ -157,7 +157,7 @@ def fail_on_gpu():
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    """A function that lets programs of more than so many members fail."""
+    """A function that lets programs of more than n members fail."""
     train_together, tried = _fit.train_together, []
 
     def little(n_members, fail=fail_in_python):

@@ -20,7 +20,7 @@ from skbayesnn._data.validation import Table
 from skbayesnn.estimators import _fit
 from skbayesnn.estimators._job import TrainingJob
 from skbayesnn.model_selection import BatchedGridSearchCV, BatchedRandomizedSearchCV
-from tests.model_selection.comparison import (
+from tests.helpers.comparison import (
     PLAIN,
     assert_close,
     assert_same_results,
@@ -57,7 +57,9 @@ def new_search(kind=BatchedGridSearchCV, **options):
     return kind(regressor(), GRID, cv=FOLDS, **options)
 
 
+@pytest.fixture(scope="module")
 def plain(data):
+    """scikit-learn's search over the same candidates; tests do not change it."""
     return GridSearchCV(regressor(), GRID, cv=FOLDS).fit(data.X, data.y)
 
 
@@ -70,7 +72,7 @@ def fit_interrupted(search, X, y):
 
 
 @pytest.mark.parametrize("n_programs", [1, 2])
-def test_finished_candidates_are_kept(data, interrupt, n_programs):
+def test_finished_candidates_are_kept(data, plain, interrupt, n_programs):
     """``cv_results_`` is a part of the table, and that is said."""
     interrupt(n_programs)
     search = new_search()
@@ -80,7 +82,7 @@ def test_finished_candidates_are_kept(data, interrupt, n_programs):
     told = [str(w.message) for w in caught if w.category is ConvergenceWarning]
     assert len(told) == 1
     assert f"`cv_results_` has {2 * n_programs} of 6 candidates" in told[0]
-    whole = plain(data).cv_results_
+    whole = plain.cv_results_
     results = search.cv_results_
     assert len(results["params"]) == 2 * n_programs
     assert set(results) == set(whole)
@@ -93,21 +95,21 @@ def test_finished_candidates_are_kept(data, interrupt, n_programs):
 
 
 @pytest.mark.parametrize("n_programs", [0, 1, 2])
-def test_goes_on_from_there(data, interrupt, n_programs):
+def test_goes_on_from_there(data, plain, interrupt, n_programs):
     """Nothing is trained twice, and the result is that of an unbroken search."""
     first = interrupt(n_programs)
     search = fit_interrupted(new_search(), data.X, data.y)
     second = interrupt(None)
     search.fit(data.X, data.y)
     assert first == [6] * n_programs and second == [6] * (3 - n_programs)
-    assert_same_results(plain(data), search)
+    assert_same_results(plain, search)
     # What was kept is used once: a further fit is a fit like any other.
     third = interrupt(None)
     search.fit(data.X, data.y)
     assert third == [6] * 3
 
 
-def test_interrupted_twice(data, interrupt):
+def test_interrupted_twice(data, plain, interrupt):
     search = new_search()
     for _ in range(2):
         interrupt(1)
@@ -115,7 +117,7 @@ def test_interrupted_twice(data, interrupt):
     last = interrupt(None)
     search.fit(data.X, data.y)
     assert last == [6]
-    assert_same_results(plain(data), search)
+    assert_same_results(plain, search)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,7 @@ def test_other_candidates_use_what_is_known(data, interrupt):
 
 
 @pytest.mark.parametrize(("n_scored", "n_whole"), [(3, 0), (6, 2), (9, 2), (17, 5)])
-def test_interruption_of_the_scoring(data, interrupt, n_scored, n_whole):
+def test_interruption_of_the_scoring(data, plain, interrupt, n_scored, n_whole):
     """Nothing is trained or scored twice, and ``cv_results_`` has whole candidates."""
     scored = []
 
@@ -183,12 +185,12 @@ def test_interruption_of_the_scoring(data, interrupt, n_scored, n_whole):
     search.fit(data.X, data.y)
     assert first + second == [6] * 3 and len(scored) == 6 * 3
     name = "mean_test_score"
-    assert_close(plain(data).cv_results_[name], search.cv_results_[name])
+    assert_close(plain.cv_results_[name], search.cv_results_[name])
 
 
 @pytest.fixture
 def sigint():
-    """Python's own handler, also where whoever started the tests ignores the signal."""
+    """Python's own handler, also where the parent process ignores the signal."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield signal.SIGINT
     signal.signal(signal.SIGINT, before)
@@ -197,7 +199,7 @@ def sigint():
 @pytest.mark.parametrize(
     "options", [{"n_jobs": 2}, {"devices": ["cpu", "cpu"]}], ids=["in turn", "threads"]
 )
-def test_interruption_by_a_signal(data, monkeypatch, sigint, options):
+def test_interruption_by_a_signal(data, plain, monkeypatch, sigint, options):
     """While a program is at work, or one on each of two devices."""
     train_group, begun = executor.train_group, []
 
@@ -211,7 +213,7 @@ def test_interruption_by_a_signal(data, monkeypatch, sigint, options):
     search = fit_interrupted(new_search(**options), data.X, data.y)
     assert len(begun) >= 3
     assert not hasattr(search, "best_estimator_")
-    assert_same_results(plain(data), search.fit(data.X, data.y))
+    assert_same_results(plain, search.fit(data.X, data.y))
 
 
 @pytest.mark.parametrize("warm_start", [False, True])
@@ -235,7 +237,7 @@ def test_interruption_of_an_epoch(data, monkeypatch, warm_start):
     assert bars == [1, 2]
 
 
-def test_interruption_of_the_refit(data, interrupt, monkeypatch):
+def test_interruption_of_the_refit(data, plain, interrupt, monkeypatch):
     """The search itself is not done again."""
 
     def fail(self, X, y, **arguments):
@@ -250,11 +252,11 @@ def test_interruption_of_the_refit(data, interrupt, monkeypatch):
     second = interrupt(None)
     search.fit(data.X, data.y)
     assert first == [6] * 3 and second == []
-    assert_same_results(plain(data), search)
+    assert_same_results(plain, search)
 
 
 @pytest.mark.parametrize("error", [SystemExit, MemoryError, RuntimeError])
-def test_other_exceptions_keep_what_is_done(data, interrupt, error):
+def test_other_exceptions_keep_what_is_done(data, plain, interrupt, error):
     """Of a worker that was killed, say; also where it happens twice."""
     search = new_search()
     done = []
@@ -264,11 +266,11 @@ def test_other_exceptions_keep_what_is_done(data, interrupt, error):
             search.fit(data.X, data.y)
         assert not hasattr(search, "cv_results_")
     last = interrupt(None)
-    assert_same_results(plain(data), search.fit(data.X, data.y))
+    assert_same_results(plain, search.fit(data.X, data.y))
     assert done == [[6], [6]] and last == [6]
 
 
-def test_failures_are_tried_again_after_an_exception(data, interrupt):
+def test_failures_are_tried_again_after_an_exception(data, plain, interrupt):
     """What has failed may have lacked memory; what was trained is not trained again."""
     failing = [True]
 
@@ -286,7 +288,7 @@ def test_failures_are_tried_again_after_an_exception(data, interrupt):
     search.fit(data.X, data.y)
     assert first == [6] * 3 and second == [3] * 3
     name = "mean_test_score"
-    assert_close(plain(data).cv_results_[name], search.cv_results_[name])
+    assert_close(plain.cv_results_[name], search.cv_results_[name])
 
 
 def test_nothing_is_left_of_an_earlier_fit(data, interrupt):
@@ -322,13 +324,13 @@ def test_parameters_that_cannot_be_hashed(data, interrupt):
         assert_same_results(whole.fit(data.X, data.y), search)
 
 
-def test_pickled_in_between(data, interrupt):
+def test_pickled_in_between(data, plain, interrupt):
     interrupt(2)
     search = fit_interrupted(new_search(), data.X, data.y)
     trained = interrupt(None)
     restored = pickle.loads(pickle.dumps(search)).fit(data.X, data.y)
     assert trained == [6]
-    assert_same_results(plain(data), restored)
+    assert_same_results(plain, restored)
 
 
 def test_randomised(data, interrupt):
@@ -344,9 +346,20 @@ def test_randomised(data, interrupt):
     assert_same_results(whole.fit(data.X, data.y), search)
 
 
+@pytest.fixture
+def only_new_objects():
+    """The garbage collector sees only what the test creates, and so is quick."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.mark.parametrize("n_jobs", [None, 2])
-def test_memory_does_not_grow_with_the_candidates(data, monkeypatch, n_jobs):
-    """Networks, tables and fitted steps of what is through are let go."""
+def test_memory_does_not_grow_with_the_candidates(
+    data, monkeypatch, only_new_objects, n_jobs
+):
+    """Networks, tables and steps of finished candidates are freed."""
     monkeypatch.setattr(executor, "MEMBERS_AT_ONCE", 6)
     counted = {MCDropoutRegressor, Table, PCA, TrainingJob}
 
@@ -377,6 +390,7 @@ def test_memory_does_not_grow_with_the_candidates(data, monkeypatch, n_jobs):
         )
         with quiet():
             search.fit(data.X, data.y)
+        assert max(most) > 0
         return max(most)
 
     few, many = most_alive(4), most_alive(8)

@@ -15,7 +15,7 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
 from skbayesnn import BBBRegressor, predict_interval
 from skbayesnn.model_selection import BatchedGridSearchCV
-from tests.model_selection.comparison import (
+from tests.helpers.comparison import (
     SMALL,
     assert_close,
     assert_same_members,

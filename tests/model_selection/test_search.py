@@ -42,7 +42,7 @@ from skbayesnn.model_selection import (
     BatchedRandomizedSearchCV,
     _progress,
 )
-from tests.model_selection.comparison import (
+from tests.helpers.comparison import (
     PLAIN,
     ROUNDING_32,
     SMALL,

@@ -41,7 +41,7 @@ from skbayesnn import (
 from skbayesnn._batch import executor
 from skbayesnn.model_selection import BatchedGridSearchCV, TauCV
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
-from tests.model_selection.comparison import (
+from tests.helpers.comparison import (
     ROUNDING_32,
     SEED,
     SMALL,

@@ -1,12 +1,11 @@
 """A small table, and networks that are fitted in milliseconds."""
 
-import os
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
+from tests.helpers.seed import SEED
 
 
 @pytest.fixture(scope="module")

@@ -24,14 +24,14 @@ from skbayesnn import (
 from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn.model_selection import TauCV
 from skbayesnn.networks import ConvNet
-from tests.estimators.posteriors import CASES
-from tests.onnx.running import (
+from tests.helpers.onnx_running import (
     Q,
     assert_same_classes,
     assert_same_numbers,
     outputs,
     own_numbers,
 )
+from tests.helpers.posteriors import CASES
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

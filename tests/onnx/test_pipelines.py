@@ -27,7 +27,7 @@ from skbayesnn import (
     to_onnx,
 )
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
-from tests.onnx.running import (
+from tests.helpers.onnx_running import (
     assert_close,
     assert_same_classes,
     assert_same_numbers,

@@ -8,7 +8,7 @@ from skbayesnn._distributions.quantiles import mixture_quantile
 from skbayesnn._onnx.graph import Graph
 from skbayesnn._onnx.likelihoods import Moments
 from skbayesnn._onnx.quantiles import half_erfc_polynomial, mixture_quantiles
-from tests.onnx.running import outputs
+from tests.helpers.onnx_running import outputs
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -34,7 +34,7 @@ from skbayesnn.model_selection import (
 )
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 from skbayesnn.scoring import log_density_scorer, neg_crps_scorer
-from tests.estimators.posteriors import CASES
+from tests.helpers.posteriors import CASES
 
 SIZE = {
     "hidden_layer_sizes": (5,),

@@ -26,7 +26,7 @@ from tests.persistence.models import sized
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 N_MUTATIONS = 1000
-# A noise that was not made anew is another model's, as another number is.
+# A noise variance that was not recomputed is another model's, as any other value is.
 MADE_ANEW = [
     f"likelihood/{name}"
     for name in ("log_factor", "log_added", "predictive_log_tau", "predictive_log_df")

@@ -179,7 +179,7 @@ STATES = {
 
 @pytest.mark.parametrize("name", STATES)
 def test_generator_out_of_its_state(name, stored):
-    """NumPy checks none of it, and reads and writes what is beside its words."""
+    """NumPy checks none of it, and reads and writes memory next to the array."""
 
     def generator(document):
         return document["model"]["params"]["random_state"]["random_state"]["dict"]

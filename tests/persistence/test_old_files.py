@@ -1,6 +1,6 @@
 """What earlier versions have saved is loaded, and predicts what it predicted then.
 
-Beside every file of the folder data/ is an archive of arrays: X, and the mean, std and
+Next to every file of the folder data/ is an archive of arrays: X, and the mean, std and
 interval that the model said of them. A release that changes the format adds a file.
 """
 

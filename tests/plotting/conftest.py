@@ -1,6 +1,5 @@
 """Networks that are fitted in milliseconds, and a watch over matplotlib's state."""
 
-import os
 import warnings
 from types import SimpleNamespace
 
@@ -17,7 +16,8 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
+from tests.helpers.seed import SEED
+
 ROWS, NEW = 43, 17
 SMALL = {
     "hidden_layer_sizes": (8,),

@@ -117,7 +117,7 @@ def test_equal_confidences_share_a_bin():
     ("n_rows", "n_bins"), [(1, 1), (9, 1), (19, 1), (23, 2), (80, 8), (500, 10)]
 )
 def test_bins_have_ten_rows_by_default(n_rows, n_bins):
-    """Where there are so many; a single bin has a bar in place of a band."""
+    """Where there are several bins; a single bin has a bar in place of a band."""
     top = np.linspace(0.5, 0.9, n_rows + 1)[1:]
     labels, probability = np.zeros(n_rows), np.stack([top, 1 - top], axis=1)
     make = CalibrationCurveDisplay.from_predictions

@@ -68,7 +68,7 @@ def _y(mixture, seed):
 
 
 def _row(mixture, row, times=1):
-    """The mixture of one row, as so many rows."""
+    """The mixture of one row, repeated n times."""
     rows = [row] * times
     return _gaussians(
         mixture.components.mean[:, rows],
@@ -118,7 +118,7 @@ def test_scaling_by_one_changes_nothing(plain, seed):
 
 
 def test_a_bound_holds_for_every_draw(plain):
-    """Means move as without it, but by so many standard deviations at most."""
+    """Means move as without it, but by a limited number of standard deviations."""
     for factor in (0.2, 3.0):
         factor = np.full(plain.components.mean.shape[-1], factor)
         free, bounded = plain.scaled(factor), plain.scaled(factor, 0.5)

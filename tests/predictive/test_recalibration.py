@@ -197,7 +197,7 @@ def test_map_rises_from_zero_to_one(any_map):
 def test_inverse_of_the_map(any_map, seed):
     one = any_map
     level = np.random.default_rng([seed, 8]).random(200)
-    # A share next to 1 is held to 1e-16, a level beside it to that over the slope,
+    # A share next to 1 is held to 1e-16, a level next to it to that over the slope,
     # of which the smallest is a share of 0.1 in a whole.
     np.testing.assert_allclose(one.inverse(one(level)), level, atol=1e-13)
 

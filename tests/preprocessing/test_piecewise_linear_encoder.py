@@ -3,7 +3,7 @@
 import pickle
 import warnings
 from collections import Counter
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -17,7 +17,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skbayesnn import MCDropoutRegressor, predict_interval
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
-from tests.model_selection.comparison import (
+from tests.helpers.checks import Checks
+from tests.helpers.comparison import (
     ROUNDING_32,
     SMALL,
     assert_same_results,
@@ -179,7 +180,7 @@ def test_what_zeros_leave_is_told_apart(random):
 
 
 def test_no_bin_is_empty_beside_a_value_of_many_rows(random):
-    """Zero is the edge between as many rows below and above, and none is beside it."""
+    """Zero is the edge between as many rows below and above, no row is next to it."""
     sides = [-1 - random.random(200), np.zeros(1000), 1 + random.random(200)]
     column = np.concatenate(sides)[:, np.newaxis]
     [edges] = PiecewiseLinearEncoder(5).fit(column).bin_edges_
@@ -308,14 +309,16 @@ def test_weights_that_vanish_beside_the_others():
         assert 2 <= len(edges) <= 5 and edges[0] == 0 and edges[-1] == 5
 
 
-@pytest.mark.parametrize("unit", [0.1, 0.7, 1 / 3, 1e-12])
-@pytest.mark.parametrize("n_bins", [2, 3, 4, 6, 8, 12])
-def test_sums_of_weights_are_rounded(n_bins, unit):
+def test_sums_of_weights_are_rounded():
     """A level that is reached at a value is, whatever the rounding of the sum."""
     column = np.arange(24.0)
-    encoder = PiecewiseLinearEncoder(n_bins)
-    [edges] = encoder.fit(column[:, np.newaxis], None, np.full(24, unit)).bin_edges_
-    assert edges.tolist() == edges_of(column, n_bins)
+    with Checks() as check:
+        for n_bins, unit in product([2, 3, 4, 6, 8, 12], [0.1, 0.7, 1 / 3, 1e-12]):
+            encoder = PiecewiseLinearEncoder(n_bins)
+            weights = np.full(24, unit)
+            [edges] = encoder.fit(column[:, np.newaxis], None, weights).bin_edges_
+            with check(f"{n_bins} bins, weights of {unit}"):
+                assert edges.tolist() == edges_of(column, n_bins)
 
 
 def test_wrong_weights(data):
@@ -354,7 +357,7 @@ def test_edges_are_the_splits_of_a_classification(random, far_apart, names):
 
 
 def test_units_do_not_matter(data):
-    """Neither X's nor y's, nor the one target's beside the other's."""
+    """Neither X's nor y's, nor those of one target relative to another."""
     X, y, _ = data
     Y = np.column_stack([y, y**2])
     encoder = PiecewiseLinearEncoder(6, strategy="tree")
@@ -475,32 +478,33 @@ def test_in_a_search(data):
     assert_same_results(*fit_both(model, grid, X, y), tolerance=ROUNDING_32)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "error", "message"),
-    [
-        ({"n_bins": 1}, ValueError, r"`n_bins` must be at least 2; got 1\."),
-        ({"n_bins": 4.0}, TypeError, r"`n_bins` must be an integer; got 4\.0\."),
-        ({"n_bins": True}, TypeError, r"`n_bins` must be an integer; got True\."),
-        ({"n_values": -1}, ValueError, r"`n_values` must be at least 0; got -1\."),
-        ({"n_values": None}, TypeError, r"`n_values` must be an integer; got None\."),
-        (
-            {"strategy": "uniform"},
-            ValueError,
-            r"`strategy` must be one of 'quantile', 'tree'; got 'uniform'\.",
-        ),
-        ({"strategy": None}, ValueError, r"`strategy` must be one of .* got None\."),
-        (
-            {"target_type": "binary"},
-            ValueError,
-            r"`target_type` must be one of .*'classes'; got 'binary'\.",
-        ),
-        ({"keep_columns": 1}, TypeError, r"`keep_columns` must be True or False"),
-        ({"sparse_output": "no"}, TypeError, r"`sparse_output` must be True or False"),
-    ],
-)
-def test_wrong_parameters(data, parameters, error, message):
-    with pytest.raises(error, match=message):
-        PiecewiseLinearEncoder(**parameters).fit(data[0], data[1])
+WRONG = [
+    ({"n_bins": 1}, ValueError, r"`n_bins` must be at least 2; got 1\."),
+    ({"n_bins": 4.0}, TypeError, r"`n_bins` must be an integer; got 4\.0\."),
+    ({"n_bins": True}, TypeError, r"`n_bins` must be an integer; got True\."),
+    ({"n_values": -1}, ValueError, r"`n_values` must be at least 0; got -1\."),
+    ({"n_values": None}, TypeError, r"`n_values` must be an integer; got None\."),
+    (
+        {"strategy": "uniform"},
+        ValueError,
+        r"`strategy` must be one of 'quantile', 'tree'; got 'uniform'\.",
+    ),
+    ({"strategy": None}, ValueError, r"`strategy` must be one of .* got None\."),
+    (
+        {"target_type": "binary"},
+        ValueError,
+        r"`target_type` must be one of .*'classes'; got 'binary'\.",
+    ),
+    ({"keep_columns": 1}, TypeError, r"`keep_columns` must be True or False"),
+    ({"sparse_output": "no"}, TypeError, r"`sparse_output` must be True or False"),
+]
+
+
+def test_wrong_parameters(data):
+    with Checks() as check:
+        for parameters, error, message in WRONG:
+            with check(parameters), pytest.raises(error, match=message):
+                PiecewiseLinearEncoder(**parameters).fit(data[0], data[1])
 
 
 def test_a_failed_fit_changes_nothing(data):

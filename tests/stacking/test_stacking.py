@@ -650,7 +650,7 @@ def test_many_rows_take_fewer_steps_at_the_higher_rate(monkeypatch, of_classes):
 
 
 def test_bins_are_for_columns_of_many_values():
-    """Ninety indicators leave the bins to the two numbers beside them."""
+    """Ninety indicators leave the bins to the two numeric columns."""
     random = np.random.default_rng(0)
     X = random.integers(2, size=(100, 92)).astype(float)
     X[:, 90:] = random.random((100, 2))
@@ -666,7 +666,7 @@ def test_bins_are_for_columns_of_many_values():
 
 
 def test_values_of_codes_have_a_feature():
-    """So many of all columns; whatever unit the weights have."""
+    """A share of all columns, whatever unit the weights have."""
     random = np.random.default_rng(0)
     amounts = np.append(100.0 * np.arange(1, 100) ** 2, 101.0)
     codes = np.append(np.zeros(2800), np.resize(amounts, 200))

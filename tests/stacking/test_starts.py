@@ -54,7 +54,7 @@ def test_factor_is_that_of_more_starts(seed):
             for v, share in zip(variance_now, taken_off, strict=True)
         ]
     )
-    # About their own mean so many draws are narrower than all that there could be.
+    # About their own mean, n draws are narrower than their distribution.
     narrower = share**2 @ (SPREAD**2 / np.multiply(NOW, DRAWS)) * np.square(factor)
     expected = share**2 @ (VARIANCE / np.array(NOW)[:, None]) + NOISE - narrower
     tolerance = 5 * found.std(0) / np.sqrt(ROWS)

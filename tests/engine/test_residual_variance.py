@@ -1,4 +1,4 @@
-"""The noise that is made anew of the residuals, against linear smoothing."""
+"""The noise variance that is recomputed from residuals, against linear smoothing."""
 
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ from skbayesnn._families import FAMILIES
 from skbayesnn._likelihoods.base import SMALLEST_NOISE
 from skbayesnn._networks import MLP
 from skbayesnn._networks.activations import ACTIVATIONS
-from tests.reference import tangent_kernel
+from tests.helpers.reference import tangent_kernel
 
 ROWS, COLUMNS, TARGETS = 47, 5, 2
 LENGTH_SCALE = 3.0
@@ -243,7 +243,7 @@ def test_mean_noise_draws_the_mean_weights(seed, name):
 
 
 def test_members_of_different_sizes_are_as_alone(seed):
-    """Also where one has so many rows that only some of them are looked at."""
+    """Also where one has more rows than the estimate uses."""
     X, y, _ = table(seed, 3100)
     network = MCDropoutRegressor(
         (3,), dropout=0.1, max_iter=1, dtype="float64", device="cpu", random_state=seed

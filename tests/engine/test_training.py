@@ -16,48 +16,20 @@ from skbayesnn._engine.training import train
 from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import MeanField
 from skbayesnn.estimators._fitted import arrays_of
-from tests.families.cases import CASES
-from tests.reference import mean_nll
-from tests.together import fit_together
-
-KINDS = ["gaussian", "gaussian, tau learned", "heteroscedastic", "categorical"]
-
-# Members that differ in everything; two of them share a seed.
-SEEDS = np.array([4, 0, 4, 1])
-KEEP = [0.6, 0.95, 0.8, 1.0]
-LENGTH_SCALE = [1.0, 0.1, 0.3, 3.0]
-TAU = [10.0, 1.0, 0.3, 50.0]
-
-# Noise that a family learns has to be there at the start, in every member.
-KEEP_OF_CASES = [0.6, 0.95, 0.8, 0.7]
-of_every_case = pytest.mark.parametrize("case", CASES, ids=str)
-
-
-def _program(engine, case, seed, **changes):
-    """Plan and members of a family under a prior; members differ in all they may.
-
-    Two layers and six steps: there are many families, each with all of its options.
-    """
-    changes = {"hidden": (7,), "n_epochs": 2} | changes
-    if case.prior == "anchored":
-        # A relu unit that is dead at its anchor has no gradient but rounding, which
-        # Adam divides by its size.
-        changes["activation"] = "tanh"
-    n_epochs = changes.pop("n_epochs")
-    plan = engine.plan(family=case.family, prior=case.prior, **changes)
-    of_prior = {}
-    if case.prior == "scale_mixture":
-        of_prior = {
-            "pi": [0.5, 0.25, 0.75, 0.9],
-            "s1": [1.0, 2.0, 0.5, 1.0],
-            "s2": [0.1, 0.3, 0.05, 0.5],
-        }
-    if case.prior == "anchored":
-        of_prior = {"bias_length_scale": [0.3, 1.0, 2.0, 0.7]}
-    members = engine.members(
-        plan, SEEDS + seed, KEEP_OF_CASES, LENGTH_SCALE, TAU, n_epochs, **of_prior
-    )
-    return plan, members
+from tests.helpers.engine import (
+    KEEP,
+    KEEP_OF_CASES,
+    KINDS,
+    LENGTH_SCALE,
+    SEEDS,
+    TAU,
+    of_every_case,
+    program,
+)
+from tests.helpers.families import CASES
+from tests.helpers.pairwise import pairwise
+from tests.helpers.reference import mean_nll
+from tests.helpers.together import fit_together
 
 
 def _assert_alike(together, i, alone, **tolerance):
@@ -83,9 +55,7 @@ def _assert_alike(together, i, alone, **tolerance):
 def test_batched_equals_alone(engine, seed, kind, rows, device):
     """The second promise of the design, for all that members may differ in."""
     plan = engine.plan(kind)
-    members = engine.members(
-        plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 20
-    )  # 60 steps
+    members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 8)  # 24 steps
     rows = engine.rows(plan, len(SEEDS), seed, device=device, **rows)
     _assert_each_alike_alone(engine, plan, members, rows)
 
@@ -109,7 +79,7 @@ def _assert_each_alike_alone(engine, plan, members, rows):
 @of_every_case
 def test_batched_equals_alone_for_every_family(engine, seed, case, device):
     """Under every prior, the prior's own numbers different in every member."""
-    plan, members = _program(engine, case, seed, kl_warm_up=0.5)
+    plan, members = program(case, seed, kl_warm_up=0.5)
     rows = engine.rows(
         plan, len(SEEDS), seed, shared=False, weighted=True, device=device
     )
@@ -330,7 +300,7 @@ def test_two_runs_are_one_run(engine, seed, kind, device):
 def test_two_runs_are_one_run_for_every_family(engine, seed, case):
     """Noise that a family asks for goes on too, and so does the KL's warm-up."""
     settings = {"cosine": False, "horizon": 9, "kl_warm_up": 0.8}
-    plan, whole = _program(engine, case, seed, **settings)
+    plan, whole = program(case, seed, **settings)
     rows = engine.rows(plan, len(SEEDS), seed)
     expected = engine.train(plan, whole, rows)
     half = replace(whole, n_epochs=whole.n_epochs // 2)
@@ -346,7 +316,7 @@ def test_two_runs_are_one_run_for_every_family(engine, seed, case):
 @of_every_case
 def test_constants_are_as_at_the_start(engine, seed, case):
     """And everything else has moved, in every layer and member."""
-    plan, members = _program(engine, case, seed)
+    plan, members = program(case, seed)
     start = engine.parameters(engine.start(plan, members))
     trained = engine.train(plan, members, engine.rows(plan, len(SEEDS), seed))
     for name, values in engine.parameters(trained.posterior).items():
@@ -398,15 +368,18 @@ def _by_autograd(engine, plan, members, rows):
     return q, objective.kl(q, noise).detach()
 
 
-@of_every_case
+WEIGHTINGS = {
+    "plain": {},
+    "geometric after a warm-up": {"kl_weighting": "geometric", "kl_warm_up": 0.7},
+}
+
+
 @pytest.mark.parametrize(
-    "weighting",
-    [{}, {"kl_weighting": "geometric", "kl_warm_up": 0.7}],
-    ids=["plain", "geometric after a warm-up"],
+    ("case", "weighting"), pairwise(CASES, WEIGHTINGS, interacting=[]), ids=str
 )
 def test_steps_are_those_of_autograd(engine, seed, case, weighting):
     """Gradients by hand, the KL's share of them and its weight in every batch."""
-    plan, members = _program(engine, case, seed, **weighting)
+    plan, members = program(case, seed, **WEIGHTINGS[weighting])
     rows = engine.rows(plan, len(SEEDS), seed, n_rows=24, weighted=True)
     trained = engine.train(plan, members, rows)
     q, kl = _by_autograd(engine, plan, members, rows)
@@ -669,7 +642,7 @@ def test_linear_network_finds_the_noise_too(engine, seed):
 
 
 def test_estimator_without_dropout_is_ridge_at_its_weight_decay(seed):
-    """`weight_decay_` stands beside half the mean squared error of y in y's units."""
+    """`weight_decay_` is added to half the mean squared error of y in y's units."""
     table = _table(seed, 23, weighted=True)
     estimator = MCDropoutRegressor(
         (),

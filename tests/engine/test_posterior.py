@@ -13,8 +13,8 @@ from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._engine import posterior
 from skbayesnn._engine.posterior import PosteriorPredictor
 from skbayesnn.estimators._fitted import posterior_of
-from tests.families.cases import LAWS, label
-from tests.memory import memory_of
+from tests.helpers.families import LAWS, label
+from tests.helpers.memory import memory_of
 
 SEEDS = np.array([4, 0, 4])
 KEEP, LENGTH_SCALE, TAU = [0.6, 0.9, 0.8], 1.0, [3.0, 0.5, 8.0]

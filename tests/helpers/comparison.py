@@ -1,6 +1,5 @@
-"""A batched search beside scikit-learn's: the same table, the same members."""
+"""Compares a batched search with scikit-learn's on the same table and candidates."""
 
-import os
 import warnings
 from contextlib import contextmanager
 
@@ -12,8 +11,8 @@ from sklearn.pipeline import Pipeline
 
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.model_selection import BatchedGridSearchCV, BatchedRandomizedSearchCV
+from tests.helpers.seed import SEED
 
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 SMALL = {
     "hidden_layer_sizes": (5,),
     "max_iter": 4,
@@ -59,7 +58,7 @@ def fitted_state(estimator):
     state = {name: v for name, v in vars(estimator).items() if name.endswith("_")}
     if estimator.early_stopping is True:
         # Adam's moments are those of the end of the program. Nothing goes on from
-        # them: `partial_fit` refuses early stopping, a warm start begins anew.
+        # them: `partial_fit` refuses early stopping, a warm start begins again.
         state.pop("optimizer_", None)
     return state
 

@@ -11,6 +11,7 @@ from skbayesnn._data.validation import Table
 from skbayesnn._engine.training import train
 from skbayesnn._engine.training_random import PaddedRandom
 from skbayesnn._families import MeanField
+from tests.helpers.pairwise import pairwise
 
 ROWS = 31
 SEEDS = np.array([4, 0, 4, 1])
@@ -117,8 +118,12 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("n_epochs", [EQUAL, OWN], ids=["equal epochs", "own epochs"])
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    ("program", "rows_of", "n_epochs"),
+    pairwise(PROGRAMS, ROWS_OF, [EQUAL, OWN]),
+    indirect=["rows_of"],
+    ids=str,
+)
 def test_unequal_rows_are_as_alone(engine, seed, rows_of, program, n_epochs):
     plan = engine.plan(**PROGRAMS[program])
     members = engine.members(

@@ -63,7 +63,7 @@ def test_split_mix_is_the_one_of_the_paper(seed, device):
 
 
 def test_words_are_one_sequence(kind, seed):
-    """However many at once; a seed's are the same beside other seeds."""
+    """However many at once; a seed's are the same among other seeds."""
     at_once = _streams(kind, [seed, seed + 7]).words(20)
     streams = _streams(kind, [seed, seed + 7])
     in_turn = torch.cat([streams.words(n) for n in (3, 16, 1)], dim=1)

@@ -12,7 +12,7 @@ from skbayesnn._engine.cuda_graph import RecordedRandom
 from skbayesnn._engine.step import Step
 from skbayesnn._engine.training_random import PaddedRandom, TrainingRandom
 from skbayesnn._families import MeanField
-from tests.inference.test_training import KINDS, _program, of_every_case
+from tests.helpers.engine import KINDS, of_every_case, program
 
 # Three steps each.
 EPOCHS = [5, 3, 5, 4]
@@ -50,7 +50,7 @@ def _both(engine, monkeypatch, plan, members, rows):
 def test_same_as_the_step(engine, case, seed, monkeypatch):
     """Bit by bit, with weights, the KL's weight, and members that end before others."""
     monkeypatch.setattr(cuda_graph, "Graph", Rehearsed)
-    plan, members = _program(engine, case, seed, kl_warm_up=0.5, n_epochs=EPOCHS)
+    plan, members = program(case, seed, kl_warm_up=0.5, n_epochs=EPOCHS)
     rows = engine.rows(plan, len(members.seeds), seed, shared=False, weighted=True)
     step, replayed = _both(engine, monkeypatch, plan, members, rows)
     for name, value in step.items():
@@ -83,7 +83,7 @@ def test_what_went_wrong_is_told(monkeypatch):
 @pytest.mark.cuda
 @of_every_case
 def test_same_as_the_step_on_a_gpu(engine, case, seed, monkeypatch):
-    plan, members = _program(engine, case, seed, kl_warm_up=0.5, n_epochs=EPOCHS)
+    plan, members = program(case, seed, kl_warm_up=0.5, n_epochs=EPOCHS)
     rows = engine.rows(
         plan, len(members.seeds), seed, shared=False, weighted=True, device="cuda"
     )

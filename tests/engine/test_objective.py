@@ -1,4 +1,4 @@
-"""The objective against eq. 1 to 4, written anew in NumPy and float64."""
+"""The objective against eq. 1 to 4, written again in NumPy and float64."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -18,8 +18,8 @@ from skbayesnn._engine.objective import (
 )
 from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import MeanField
-from tests.families.cases import CASES
-from tests.reference import forward, mean_nll
+from tests.helpers.families import CASES
+from tests.helpers.reference import forward, mean_nll
 
 SEEDS = np.array([4, 0, 4])
 KEEP, LENGTH_SCALE, TAU = [0.6, 0.9, 0.8], [0.7, 1.5, 0.2], [3.0, 0.5, 8.0]
@@ -264,7 +264,7 @@ def test_kl_gradient_is_that_of_kl(problem, case):
 
 
 def _of_prior(prior):
-    """What a prior has beside its length scale, different for every member."""
+    """Parameters of a prior other than its length scale, different for every member."""
     if prior == "anchored":
         return {"bias_length_scale": [0.4, 1.0, 3.0]}
     if prior != "scale_mixture":

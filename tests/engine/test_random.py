@@ -1,4 +1,4 @@
-"""Noise is a function of (seed, place), never of what runs beside."""
+"""Random numbers are a function of (seed, place), not of the other members."""
 
 import numpy as np
 import pytest

@@ -9,7 +9,7 @@ from itertools import product
 from skbayesnn._families import FAMILIES, Family
 from skbayesnn._families.variational_dropout import Variational
 
-# Options that are tested beside the defaults, by the family's name in the table.
+# Options that are tested in addition to the defaults, by the family's name.
 OPTIONS = {
     "mean_field": [
         {"spike": spike, "shared_draw": shared_draw, "sampled_kl": sampled_kl}

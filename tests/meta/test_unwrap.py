@@ -1,6 +1,5 @@
 """Meta-estimators of scikit-learn, one by one: through, or refused by name."""
 
-import os
 import re
 import warnings
 from types import SimpleNamespace
@@ -55,10 +54,10 @@ from skbayesnn import (
     sample_y,
 )
 from skbayesnn.scoring import log_density_scorer
+from tests.helpers.seed import SEED
 
 # SelfTrainingClassifier of rows that all have labels.
 pytestmark = pytest.mark.filterwarnings("ignore:y contains no unlabeled samples")
-SEED = int(os.environ.get("SKBAYESNN_SEED", "0"))
 ROWS, NEW = 43, 11
 SMALL = {
     "hidden_layer_sizes": (8,),

@@ -116,4 +116,10 @@ class Case:
 
 
 CASES = [Case(name, kind) for name in POSTERIORS for kind in (False, True)]
+# Every posterior once, as a regressor and as a classifier in turn, and the other half.
+# Where a test uses one of them, another test uses the other one.
+HALF, OTHER_HALF = (
+    [Case(name, (i + first) % 2 == 1) for i, name in enumerate(POSTERIORS)]
+    for first in (0, 1)
+)
 REGRESSORS = [case for case in CASES if not case.classifies]

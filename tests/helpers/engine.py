@@ -1,4 +1,4 @@
-"""Engines without an estimator: members, rows and posteriors from plain arrays."""
+"""The engine without an estimator: members, rows and posteriors from plain arrays."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,13 +12,14 @@ from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import FAMILIES
 from skbayesnn._likelihoods import Categorical, Gaussian, Heteroscedastic
 from skbayesnn._networks import MLP
+from tests.helpers.families import CASES
 
 INPUTS, TARGETS, CLASSES = 4, 2, 3
 
 
 @dataclass
 class ArrayRows:
-    """The rows of a program (`_inference.plan.Rows`), straight from arrays.
+    """The rows of a program (`_engine.config.Rows`), straight from arrays.
 
     x (members or 1, rows, inputs); y (members or 1, rows, targets), or without the
     last axis; weights (members, rows), or None where all are one.
@@ -125,7 +126,7 @@ class Engine:
         """Each a number, a truth value or (members,); the same in all layers.
 
         Layers and targets get slightly different values of them. of_prior : the
-        prior's numbers beside the length scale (pi, s1, ...). An earlier posterior as
+        prior's other parameters (pi, s1, ...). An earlier posterior as
         the prior is made up, about zero and as wide as 1 / length_scale.
         """
         seeds = np.asarray(seeds)
@@ -219,6 +220,41 @@ class Engine:
         }
 
 
-@pytest.fixture
-def engine():
-    return Engine
+KINDS = ["gaussian", "gaussian, tau learned", "heteroscedastic", "categorical"]
+
+# Members that differ in everything; two of them share a seed.
+SEEDS = np.array([4, 0, 4, 1])
+KEEP = [0.6, 0.95, 0.8, 1.0]
+LENGTH_SCALE = [1.0, 0.1, 0.3, 3.0]
+TAU = [10.0, 1.0, 0.3, 50.0]
+
+# Noise that a family learns has to be there at the start, in every member.
+KEEP_OF_CASES = [0.6, 0.95, 0.8, 0.7]
+of_every_case = pytest.mark.parametrize("case", CASES, ids=str)
+
+
+def program(case, seed, **changes):
+    """Plan and members of a family under a prior; members differ in all they may.
+
+    Two layers and six steps: there are many families, each with all of its options.
+    """
+    changes = {"hidden": (7,), "n_epochs": 2} | changes
+    if case.prior == "anchored":
+        # A relu unit that is dead at its anchor has no gradient but rounding, which
+        # Adam divides by its size.
+        changes["activation"] = "tanh"
+    n_epochs = changes.pop("n_epochs")
+    plan = Engine.plan(family=case.family, prior=case.prior, **changes)
+    of_prior = {}
+    if case.prior == "scale_mixture":
+        of_prior = {
+            "pi": [0.5, 0.25, 0.75, 0.9],
+            "s1": [1.0, 2.0, 0.5, 1.0],
+            "s2": [0.1, 0.3, 0.05, 0.5],
+        }
+    if case.prior == "anchored":
+        of_prior = {"bias_length_scale": [0.3, 1.0, 2.0, 0.7]}
+    members = Engine.members(
+        plan, SEEDS + seed, KEEP_OF_CASES, LENGTH_SCALE, TAU, n_epochs, **of_prior
+    )
+    return plan, members

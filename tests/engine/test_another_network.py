@@ -9,7 +9,7 @@ import torch
 from skbayesnn._engine.posterior import PosteriorPredictor
 from skbayesnn._families import Bernoulli, Concrete, MeanField
 from skbayesnn._networks import MLP, Network
-from tests.inference.conftest import INPUTS, TARGETS
+from tests.helpers.engine import INPUTS, TARGETS
 
 
 @dataclass(frozen=True)
