@@ -25,6 +25,7 @@ from skbayesnn._engine.training import TrainingHistory
 from skbayesnn.model_selection import TauCV
 from skbayesnn.networks import MLP
 from tests.helpers.checks import Checks
+from tests.helpers.pairwise import pairwise
 from tests.helpers.posteriors import BBB, VARIATIONAL
 
 BOTH = pytest.mark.parametrize("kind", BBB)
@@ -369,11 +370,19 @@ def assert_same_fields(actual, desired):
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"kl": "sampled"}, {"gradient": "pathwise"}, {"gradient": "score"}, MIXTURE],
-    ids=lambda options: "-".join(options.values()) or "plain",
+    ("options", "kind"),
+    pairwise(
+        [
+            {},
+            {"kl": "sampled"},
+            {"gradient": "pathwise"},
+            {"gradient": "score"},
+            MIXTURE,
+        ],
+        BBB,
+        interacting=[],
+    ),
 )
-@BOTH
 def test_previous_posterior_is_the_prior(data, small, kind, options):
     """The first posterior, a fit to the end on new rows, then streams under it."""
     y, y_new = target(kind, data), new_target(kind, data)
@@ -708,8 +717,15 @@ def test_collapse_of_a_classifier(seed):
 
 
 @pytest.mark.filterwarnings("error:the network explains")
-@pytest.mark.parametrize("truth", ["curved", "linear", "noise"])
-@pytest.mark.parametrize("kind", [*BBB, *VARIATIONAL])
+@pytest.mark.parametrize(
+    ("kind", "truth"),
+    [
+        # Each posterior with each truth, as a regressor and as a classifier in turn.
+        (kinds[(i + j) % 2], truth)
+        for i, kinds in enumerate((BBB, VARIATIONAL))
+        for j, truth in enumerate(["curved", "linear", "noise"])
+    ],
+)
 def test_no_collapse_no_warning(seed, kind, truth):
     """A good fit, a line that is as good as the network, and nothing to be learned."""
     X, y = _surface(seed, 128, truth)
