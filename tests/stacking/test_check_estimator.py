@@ -10,7 +10,7 @@ from skbayesnn import (
     MCDropoutClassifier,
     MCDropoutRegressor,
 )
-from skbayesnn._stacking import candidates
+from skbayesnn._stacking import base
 from skbayesnn._stacking.candidates import CandidateSpec
 
 # The few epochs are not always enough, and some of the checks' data are pure noise.
@@ -56,7 +56,7 @@ def few_candidates(monkeypatch):
         kind = MCDropoutClassifier if of_classes else MCDropoutRegressor
         return [CandidateSpec("network", kind(**QUICK), GRID)]
 
-    monkeypatch.setattr(candidates, "default_pool", pool)
+    monkeypatch.setattr(base, "default_pool", pool)
 
 
 @parametrize_with_checks(ESTIMATORS)
