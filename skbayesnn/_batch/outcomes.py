@@ -68,7 +68,7 @@ class ResultStore:
         return hashes
 
     def update(self, outcomes: Mapping[Key, Outcome]) -> None:
-        """Add outcomes."""
+        """Add or replace outcomes."""
         self._outcomes.update(outcomes)
 
     def of(self, candidates: Iterable[str]) -> list[Outcome]:
