@@ -145,21 +145,21 @@ def collected(work, jobs, device, file):
     """Scores by (regressor, rows, columns, noise, function, seed)."""
     tasks = (joblib.delayed(fitted_and_scored)(*args, device) for args in work)
     parallel = joblib.Parallel(jobs, return_as="generator", pre_dispatch="all")
-    found = {}
+    scored = {}
     for (*size, cases), case_scores in zip(work, parallel(tasks), strict=True):
-        found |= {(*size, *c): s for c, s in zip(cases, case_scores, strict=True)}
+        scored |= {(*size, *c): s for c, s in zip(cases, case_scores, strict=True)}
         if file:
-            file.write_text(json.dumps([[*key, s] for key, s in found.items()]))
-    return found
+            file.write_text(json.dumps([[*key, s] for key, s in scored.items()]))
+    return scored
 
 
-def as_row(name, n_rows, found):
+def as_row(name, n_rows, scored):
     """The line of the table for a regressor and a number of rows.
 
-    found : dict of scores by (columns, noise, function, seed)
+    scored : dict of scores by (columns, noise, function, seed)
     """
-    keys = list(found)
-    half, inside, lost, error = np.array(list(found.values())).T
+    keys = list(scored)
+    half, inside, lost, error = np.array(list(scored.values())).T
 
     def means(n_first):
         groups = {}
@@ -172,7 +172,7 @@ def as_row(name, n_rows, found):
     return [
         name,
         n_rows,
-        len(found),
+        len(scored),
         f"{half.mean():.3f}",
         f"{inside.mean():.3f}",
         f"{cells[lowest]:.3f} ({lowest[0]} columns, noise {lowest[1]:g})",
@@ -199,12 +199,12 @@ def main():
     options = parser.parse_args()
     print(environment(options.device))
     work = work_of(options.regressors, options.rows, options.seeds)
-    found = collected(work, options.jobs, options.device, options.json)
+    scored = collected(work, options.jobs, options.device, options.json)
     lines = [
         as_row(
             name,
             n_rows,
-            {key[2:]: s for key, s in found.items() if key[:2] == (name, n_rows)},
+            {key[2:]: s for key, s in scored.items() if key[:2] == (name, n_rows)},
         )
         for name in options.regressors
         for n_rows in options.rows

@@ -121,8 +121,8 @@ class Other:
 
     def _gaussians(self, X):
         """Means and variances, (components, rows)."""
-        found = self.moments(np.asarray(X, dtype=np.float64))
-        return np.atleast_2d(found["mean"]), np.atleast_2d(found["std"]) ** 2
+        moments = self.moments(np.asarray(X, dtype=np.float64))
+        return np.atleast_2d(moments["mean"]), np.atleast_2d(moments["std"]) ** 2
 
     def predict(self, X):
         return self._gaussians(X)[0].mean(0)
@@ -175,7 +175,7 @@ def humped(x):
 def gap(make):
     """Ratio of std, and share of the gap within two std, for both curves."""
     grid = np.linspace(-2.5, 2.5, 201)
-    found = []
+    cells = []
     for curve in (steep, humped):
         by_seed = []
         for seed in SEEDS:
@@ -188,13 +188,13 @@ def gap(make):
             middle = abs(grid) < 0.8
             by_seed.append((std[middle].mean() / std[~middle].mean(), inside[middle]))
         ratios, covered = zip(*by_seed, strict=True)
-        found += [f"{np.median(ratios):.1f}", f"{np.mean(covered):.2f}"]
-    return found
+        cells += [f"{np.median(ratios):.1f}", f"{np.mean(covered):.2f}"]
+    return cells
 
 
 def extrapolation(make):
     """Coverage and rank correlation of the rows left out, for every set."""
-    found = []
+    cells = []
     for name, column in LEFT_OUT.items():
         X, y, [rows], _ = load(name, 1)
         outside = X[rows, column] > np.quantile(X[rows, column], 0.9)
@@ -205,8 +205,8 @@ def extrapolation(make):
         covered = interval_coverage(y[test], model.predict_interval(X[test]))
         error = abs(model.predict(X[test]) - y[test])
         std = model.predict_uncertainty(X[test], "epistemic")
-        found += [f"{covered:.2f}", f"{spearmanr(std, error).statistic:.2f}"]
-    return found
+        cells += [f"{covered:.2f}", f"{spearmanr(std, error).statistic:.2f}"]
+    return cells
 
 
 def drifted(X, random):
@@ -285,20 +285,20 @@ def _area_where_seen(rows, moved, here, tables):
 
 def shrinking(make):
     """Root mean square of the std over that of the true error, by number of rows."""
-    found = []
+    cells = []
     for n_rows in ROWS:
         random = np.random.default_rng(0)
         X = random.uniform(-2, 2, size=(n_rows + 2_000, 5))
         f = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 + X[:, 2] * X[:, 3]
         y = f + 0.5 * random.standard_normal(len(f))
         if n_rows > MOST_ROWS and make is MODELS["Gaussian process"]:
-            found.append("-")
+            cells.append("-")
             continue
         model = make(random_state=0).fit(X[:n_rows], y[:n_rows])
         std = model.predict_uncertainty(X[n_rows:], "epistemic")
         error = model.predict(X[n_rows:]) - f[n_rows:]
-        found.append(f"{np.sqrt(np.mean(std**2) / np.mean(error**2)):.2f}")
-    return found
+        cells.append(f"{np.sqrt(np.mean(std**2) / np.mean(error**2)):.2f}")
+    return cells
 
 
 def refusal(make):

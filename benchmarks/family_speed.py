@@ -66,11 +66,11 @@ def lines(X, y, n_members: int, epochs: int, options) -> list[list[str]]:
         options.device,
         options.clock,
     )
-    found = []
+    result = []
     for name, values in times.items():
         times_bernoulli = ratio(values, times["mc_dropout"])
         per_step = statistics.median(values) / epochs / STEPS_PER_EPOCH / n_members
-        found.append(
+        result.append(
             [
                 name,
                 str(n_members),
@@ -79,7 +79,7 @@ def lines(X, y, n_members: int, epochs: int, options) -> list[list[str]]:
                 f"({verdict(times_bernoulli, LIMIT, at_most=True)})",
             ]
         )
-    return found
+    return result
 
 
 def main() -> None:

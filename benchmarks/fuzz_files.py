@@ -51,11 +51,11 @@ def candidates(name: str, most: int | None, quick: bool):
     expected = forgery.predictions(skbayesnn.loads(content), X, methods)
     random = np.random.default_rng(SEED)
     places = list(forgery.places(*forgery.file_format.unpacked(content), random))
-    found = [(place, value) for place in places for value in forgery.VALUES]
-    if most is not None and most < len(found):
-        chosen = np.sort(random.choice(len(found), most, replace=False))
-        found = [found[i] for i in chosen]
-    return content, X, expected, found
+    forgeries = [(place, value) for place in places for value in forgery.VALUES]
+    if most is not None and most < len(forgeries):
+        chosen = np.sort(random.choice(len(forgeries), most, replace=False))
+        forgeries = [forgeries[i] for i in chosen]
+    return content, X, expected, forgeries
 
 
 def _megabytes(name: str) -> float:
@@ -70,7 +70,7 @@ def _stop(*_):
 
 def judge(connection, start: int, *arguments) -> None:
     """Send the outcome of every candidate from ``start`` on."""
-    content, X, expected, found = candidates(*arguments)
+    content, X, expected, forgeries = candidates(*arguments)
     began = time.process_time()
     forgery.outcome(content, X, expected)
     usual = time.process_time() - began
@@ -78,8 +78,8 @@ def judge(connection, start: int, *arguments) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (largest, largest))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGVTALRM, _stop)
-    connection.send(len(found))
-    for place, value in found[start:]:
+    connection.send(len(forgeries))
+    for place, value in forgeries[start:]:
         changed = forgery.forged(content, place, value)
         Path("/proc/self/clear_refs").write_text("5")  # reset VmHWM
         before, began = _megabytes("VmRSS"), time.process_time()

@@ -60,18 +60,20 @@ def quantile_table(n_rows, n_draws, repeats, clock) -> str:
         name = f"drawing {n * n_draws} values and sorting"
         cases[name] = partial(drawn, mean, variance, LEVELS, n)
     times = interleaved(cases, repeats, clock=clock)
-    found = exact()
-    reached = np.stack([ndtr((y - mean) / np.sqrt(variance)).mean(0) for y in found])
+    quantiles = exact()
+    reached = np.stack(
+        [ndtr((y - mean) / np.sqrt(variance)).mean(0) for y in quantiles]
+    )
     density = np.stack(
         [
             (np.exp(-0.5 * (y - mean) ** 2 / variance) / np.sqrt(variance)).mean(0)
-            for y in found
+            for y in quantiles
         ]
     ) / np.sqrt(2 * np.pi)
     levels = np.array(LEVELS)[:, None, None]
     errors = {"root finding": (reached - levels) / density / total}
     for name in list(cases)[1:]:
-        errors[name] = (cases[name]() - found) / total
+        errors[name] = (cases[name]() - quantiles) / total
     first = times["root finding"]
     lines = [
         [

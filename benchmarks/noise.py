@@ -51,7 +51,7 @@ def where_it_is_known(options) -> list[list]:
         for rate in (0.01, 0.05, 0.1):
             line = [n_columns, rate]
             for n_rows in options.rows:
-                found = []
+                scores = []
                 for seed in range(options.repeats):
                     random = np.random.default_rng([seed, n_columns])
                     X, y = made_up(n_rows + 2000, n_columns, random)
@@ -60,8 +60,8 @@ def where_it_is_known(options) -> list[list]:
                     ).fit(X[:n_rows], y[:n_rows])
                     low, high = model.predict_interval(X[n_rows:]).T
                     inside = (low <= y[n_rows:]) & (y[n_rows:] <= high)
-                    found.append([*np.divide(as_trained(model), NOISE), inside.mean()])
-                before, now, inside = np.mean(found, axis=0)
+                    scores.append([*np.divide(as_trained(model), NOISE), inside.mean()])
+                before, now, inside = np.mean(scores, axis=0)
                 line += [f"{before:.2f}", f"{now:.2f}", f"{inside:.1%}"]
             lines.append(line)
     return lines
@@ -83,7 +83,7 @@ def on_tables(options) -> list[list]:
     lines = []
     for name, parameters in NETWORKS.items():
         for n_rows in (50, 120, 300, 700):
-            found = []
+            scores = []
             for X, y in tables():
                 if n_rows > 0.8 * len(X):
                     continue
@@ -93,8 +93,8 @@ def on_tables(options) -> list[list]:
                     model = MCDropoutRegressor(
                         random_state=seed, device="cpu", **parameters
                     ).fit(X[train], y[train])
-                    found.append(losses(model, X[test[:500]], y[test[:500]]))
-            means = np.mean(found, axis=0)
+                    scores.append(losses(model, X[test[:500]], y[test[:500]]))
+            means = np.mean(scores, axis=0)
             line = [f"{loss:.2f}" for loss in means[:, 0]]
             line += [f"{share:.0%}" for share in means[:, 1]]
             lines.append([name, n_rows, *line])
@@ -106,12 +106,12 @@ def losses(model, X, y):
     squares = (y - model.predict(X)) ** 2
     epistemic = model.predict_uncertainty(X, "epistemic")
     best = 0.5 + 0.5 * np.log(squares.mean())
-    found = []
+    scores = []
     for noise in as_trained(model):
         variance = epistemic**2 + noise**2
         loss = np.mean(squares / variance + np.log(variance)) / 2
-        found.append([loss - best, np.mean(squares <= 1.645**2 * variance)])
-    return found
+        scores.append([loss - best, np.mean(squares <= 1.645**2 * variance)])
+    return scores
 
 
 def main() -> None:

@@ -172,8 +172,8 @@ def main() -> None:
     ]
     cases = QUICK_CASES if options.quick else CASES
     common = {name: getattr(options, name) for name in ("device", "threads", "clock")}
-    found = [in_own_process(__file__, case=case, **common) for case in cases]
-    print(table(header, list(map(line, cases, found))))
+    results = [in_own_process(__file__, case=case, **common) for case in cases]
+    print(table(header, list(map(line, cases, results))))
 
 
 if __name__ == "__main__":

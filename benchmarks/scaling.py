@@ -97,18 +97,18 @@ def local_slopes(sizes: np.ndarray, seconds: np.ndarray) -> np.ndarray:
     return np.diff(np.log(seconds)) / np.diff(np.log(sizes))
 
 
-def draw(found: dict[str, tuple[np.ndarray, np.ndarray]], path: str) -> None:
+def draw(results: dict[str, tuple[np.ndarray, np.ndarray]], path: str) -> None:
     """Draw seconds against size in log-log axes, with lines of slope 1."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 3.6), layout="constrained")
-    panels = figure.subplots(1, len(found), sharey=True)
+    panels = figure.subplots(1, len(results), sharey=True)
     styles = {
         "rows": (BLUE, "o", f"rows of one fit ({EPOCHS_OF_ROWS} epochs)"),
         "networks": (VERMILION, "s", f"networks of one fit ({EPOCHS} epochs)"),
         "candidates": (GREEN, "^", f"candidates of a search, {N_FOLDS} folds"),
     }
-    for axes, (question, (sizes, seconds)) in zip(panels, found.items(), strict=True):
+    for axes, (question, (sizes, seconds)) in zip(panels, results.items(), strict=True):
         color, marker, label = styles[question]
         proportional = seconds[-1] * sizes / sizes[-1]
         axes.loglog(sizes, proportional, color=GREY, ls="--", lw=1, label="slope 1")
@@ -137,12 +137,12 @@ def main() -> None:
     options = parser().parse_args()
     torch.set_num_threads(options.threads)
     print(environment(options.device))
-    found = {}
+    results = {}
     for question, cases in cases_of(options.device).items():
         times = interleaved(cases, options.repeats, options.device, options.clock)
         sizes = np.array(list(times))
         seconds = np.array([statistics.median(values) for values in times.values()])
-        found[question] = sizes, seconds
+        results[question] = sizes, seconds
         header = [question, "seconds", "us each", "local slope"]
         steepest = local_slopes(sizes, seconds).max()
         print(f"\n{options.clock} clock")
@@ -150,7 +150,7 @@ def main() -> None:
         met = verdict(steepest, STEEPEST, at_most=True)
         print(f"largest local slope: {steepest:.2f} ({met})", flush=True)
     if options.picture:
-        draw(found, options.picture)
+        draw(results, options.picture)
 
 
 if __name__ == "__main__":

@@ -74,13 +74,13 @@ def lines_of(hidden, counts, budget: float, options) -> list[list[str]]:
     """Lines of the table: one size of network under one budget."""
     lines, before = [], None
     for n_members in counts:
-        found = in_own_process(
+        result = in_own_process(
             __file__,
             case=(hidden, n_members, budget),
             device=options.device,
             n_jobs=options.n_jobs,
         )
-        above, slope = found["above"], ""
+        above, slope = result["above"], ""
         if before is not None:
             slope = f"{(above - before[1]) / (n_members - before[0]):.3f}"
         before = n_members, above
@@ -89,7 +89,7 @@ def lines_of(hidden, counts, budget: float, options) -> list[list[str]]:
             [
                 f"{hidden}, {n_members:,} networks",
                 str(budget),
-                f"{found['seconds']:.1f}",
+                f"{result['seconds']:.1f}",
                 f"{above:.0f} ({verdict(above, most, at_most=True)})",
                 slope,
             ]

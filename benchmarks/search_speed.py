@@ -154,8 +154,8 @@ def torch_threads(n_jobs: int) -> str:
     """Threads of torch in joblib's worker processes."""
     with in_processes():
         workers = joblib.Parallel(n_jobs)
-        found = workers(joblib.delayed(torch.get_num_threads)() for _ in range(n_jobs))
-    return "/".join(map(str, found))
+        counts = workers(joblib.delayed(torch.get_num_threads)() for _ in range(n_jobs))
+    return "/".join(map(str, counts))
 
 
 class Case:
@@ -466,8 +466,8 @@ def main() -> None:
     times = interleaved(cases, options.repeats, options.device)
     print(speed(cases, times))
     for name in ("4 x 3", "12 x 1"):
-        found = agreement(cases[f"batched, {name}"], cases[f"plain, {name}"])
-        print(f"batched against plain, {name}: {found}")
+        differences = agreement(cases[f"batched, {name}"], cases[f"plain, {name}"])
+        print(f"batched against plain, {name}: {differences}")
     print("\nWhere the time of the batched search goes")
     print(where_time_goes(cases, times), flush=True)
     print("\nThe default network, 12 taus, 5 folds of all rows")

@@ -140,13 +140,13 @@ def wide_rows(make, regression):
         if regression:
             linear = linear_regressors()
             stack = BayesianStackingRegressor(random_state=i)
-            found = {
+            linear_scores = {
                 n: rmse(m.fit(X, y).predict(X_new), y_new) for n, m in linear.items()
             }
         else:
             linear = linear_classifiers(len(np.unique(y)))
             stack = BayesianStackingClassifier(random_state=i)
-            found = {
+            linear_scores = {
                 n: log_loss(y_new, m.fit(X, y).predict_proba(X_new))
                 for n, m in linear.items()
             }
@@ -160,8 +160,13 @@ def wide_rows(make, regression):
         else:
             score = log_loss(y_new, stack.predict_proba(X_new))
             others = [-score, np.mean(stack.predict(X_new) == y_new)]
-        best = min(found.values())
-        return [signal, *X.shape], [*found.values(), score / best, *others, seconds]
+        best = min(linear_scores.values())
+        return [signal, *X.shape], [
+            *linear_scores.values(),
+            score / best,
+            *others,
+            seconds,
+        ]
 
     return row
 

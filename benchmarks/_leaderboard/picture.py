@@ -27,18 +27,20 @@ def draw(records: list[dict], path: Path, clock: str) -> bool:
 
     panels = {}
     for kind in SCORES:
-        found = fields(records, kind)
-        for some, tasks in groups(found)[:1]:
-            panels[kind] = found, some, tasks
+        by_task = fields(records, kind)
+        for some, tasks in groups(by_task)[:1]:
+            panels[kind] = by_task, some, tasks
     if not panels:
         return False
     figure = Figure(figsize=(6.2 * len(panels), 4.6), layout="constrained")
-    for axes, (kind, (found, some, tasks)) in zip(
+    for axes, (kind, (by_task, some, tasks)) in zip(
         figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
     ):
         score = RANKED[kind][0]
-        ranks = mean_ranks(found, some, tasks, score)
-        _panel(axes, ranks, {o: typical_seconds(found, o, tasks, clock) for o in ranks})
+        ranks = mean_ranks(by_task, some, tasks, score)
+        _panel(
+            axes, ranks, {o: typical_seconds(by_task, o, tasks, clock) for o in ranks}
+        )
         axes.set_ylabel(f"mean rank by {TITLES[score]}")
         axes.set_title(f"{kind}, {len(tasks)} sets")
     figure.savefig(path, dpi=130)

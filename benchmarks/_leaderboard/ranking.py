@@ -73,35 +73,39 @@ def common_splits(field: Field, contestants: Iterable[str]) -> list[int]:
 # Ranks
 
 
-def groups(found: dict[str, Field]) -> list[tuple[list[str], list[str]]]:
+def groups(by_task: dict[str, Field]) -> list[tuple[list[str], list[str]]]:
     """Groups of contestants, each with the common sets on which to rank them.
 
     The first group contains the contestants with the largest number of sets, the second
     one all contestants.
     """
-    everybody = list(dict.fromkeys(name for field in found.values() for name in field))
-    sets = {name: [task for task in found if name in found[task]] for name in everybody}
+    everybody = list(
+        dict.fromkeys(name for field in by_task.values() for name in field)
+    )
+    sets = {
+        name: [task for task in by_task if name in by_task[task]] for name in everybody
+    }
     most = max(map(len, sets.values()), default=0)
     complete = [name for name in everybody if len(sets[name]) == most]
     result = []
     for names in (complete, everybody):
-        tasks = [t for t in found if all(name in found[t] for name in names)]
-        tasks = [t for t in tasks if common_splits(found[t], names)]
+        tasks = [t for t in by_task if all(name in by_task[t] for name in names)]
+        tasks = [t for t in tasks if common_splits(by_task[t], names)]
         if len(names) > 1 and tasks and (names, tasks) not in result:
             result.append((names, tasks))
     return result
 
 
 def mean_ranks(
-    found, some: list[str], tasks: list[str], score: str
+    by_task, some: list[str], tasks: list[str], score: str
 ) -> dict[str, float]:
     """Mean ranks, 1 is the best, of the contestants with the score on every set."""
     larger = next(s[score] for s in SCORES.values() if score in s)
     means = {one: [] for one in some}
     for task in tasks:
-        splits = common_splits(found[task], some)
+        splits = common_splits(by_task[task], some)
         for one in some:
-            means[one].append(values(found[task][one], score, splits).mean())
+            means[one].append(values(by_task[task][one], score, splits).mean())
     means = {one: row for one, row in means.items() if not np.isnan(row).any()}
     if not means:
         return {}
@@ -109,7 +113,7 @@ def mean_ranks(
     return dict(zip(means, rankdata(signed, axis=0).mean(1).tolist(), strict=True))
 
 
-def typical_seconds(found, one: str, tasks: list[str], clock: str) -> float:
+def typical_seconds(by_task, one: str, tasks: list[str], clock: str) -> float:
     """Geometric mean of the seconds over the sets."""
-    logs = [np.log(seconds(found[task][one], clock)) for task in tasks]
+    logs = [np.log(seconds(by_task[task][one], clock)) for task in tasks]
     return float(np.exp(np.mean(logs)))

@@ -62,15 +62,19 @@ def cell(scores: np.ndarray) -> str:
     return f"{mean:.4g}" if not error else with_error(mean, error)
 
 
-def rank_table(found, kind: str, some: list[str], tasks: list[str], clock: str) -> str:
+def rank_table(
+    by_task, kind: str, some: list[str], tasks: list[str], clock: str
+) -> str:
     """The table of mean ranks, the best contestant first."""
     scores = RANKED[kind]
-    ranks = {score: mean_ranks(found, some, tasks, score) for score in scores}
+    ranks = {score: mean_ranks(by_task, some, tasks, score) for score in scores}
     order = sorted(some, key=lambda one: ranks[scores[0]].get(one, np.inf))
     lines = []
     for one in order:
         cells = [f"{ranks[s][one]:.2f}" if one in ranks[s] else "-" for s in scores]
-        lines.append([one, *cells, f"{typical_seconds(found, one, tasks, clock):.3g}"])
+        lines.append(
+            [one, *cells, f"{typical_seconds(by_task, one, tasks, clock):.3g}"]
+        )
     header = ["contestant", *(TITLES[score] for score in scores), "seconds"]
     return table(header, lines)
 
@@ -158,15 +162,15 @@ def text_of(records: list[dict], picture: str | None, clock: str) -> str:
     if picture:
         parts.append(f"![Mean rank against seconds, ours in orange]({picture})\n")
     for kind in SCORES:
-        found = fields(records, kind)
-        if not found:
+        by_task = fields(records, kind)
+        if not by_task:
             continue
         parts.append(f"## {kind.capitalize()}: mean ranks\n")
-        for some, tasks in groups(found):
+        for some, tasks in groups(by_task):
             parts.append(f"{len(some)} contestants on {len(tasks)} sets that all have:")
             parts[-1] += f" {', '.join(tasks)}.\n"
-            parts.append(rank_table(found, kind, some, tasks, clock) + "\n")
-        for task, field in found.items():
+            parts.append(rank_table(by_task, kind, some, tasks, clock) + "\n")
+        for task, field in by_task.items():
             n = next(iter(next(iter(field.values())).values()))
             sizes = f"{n['n_train']:,} training rows, {n['n_test']:,} test rows"
             parts.append(f"## {task}\n\n{sizes}.")
