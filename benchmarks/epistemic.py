@@ -219,7 +219,7 @@ def drifted(X, random):
 
 
 def drift(make):
-    """Mean AUROC of every kind, and the three of every set."""
+    """Mean AUROC of every kind of drift, and the three AUROCs of every set."""
     return _of_areas([_areas(name, make) for name in DRIFT_SETS])
 
 
@@ -246,7 +246,7 @@ def _areas(name, make):
 
 
 def drift_that_was_seen():
-    """As ``drift``, of a classifier that has been shown drifted training rows."""
+    """AUROC as in ``drift``, of a classifier trained on drifted training rows."""
     return _of_areas([_areas_where_seen(name) for name in DRIFT_SETS])
 
 

@@ -221,7 +221,7 @@ def many_fits(X, y, n_members: int, options) -> list[list[str]]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """The parser of the command line."""
     result = command_line(__doc__)
     result.add_argument("--device", default="cpu", help="cpu or cuda")
     result.add_argument("--threads", type=int, default=1, help="of torch, intra-op")

@@ -45,7 +45,7 @@ def one_interpreter(before: str) -> tuple[float, bool]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """The parser of the command line."""
     result = command_line(__doc__)
     result.add_argument("--repeats", type=int, default=7, help="interpreters per line")
     return result

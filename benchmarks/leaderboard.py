@@ -204,7 +204,7 @@ def names_among(known: list[str]):
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """The parser of the command line."""
     of_tasks = names_among([task.name for task in TASKS])
     of_contestants = names_among(list(dict.fromkeys(c.name for c in CONTESTANTS)))
     output = Path(os.environ.get("SKBAYESNN_PEERS", BENCHMARKS / "output" / "peers"))

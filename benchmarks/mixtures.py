@@ -88,7 +88,7 @@ def quantile_table(n_rows, n_draws, repeats, clock) -> str:
 
 
 def interval_table(n_rows, n_draws, repeats, clock) -> str:
-    """Equal-tailed beside highest-density intervals."""
+    """The table of times of equal-tailed and highest-density intervals."""
     mean, variance = components(n_rows, n_draws)
     quantile = partial(mixture_quantile, mean, variance)
     cases = {

@@ -48,7 +48,7 @@ class PlainImages(nn.Module):
         )
 
     def forward(self, x):
-        """x (rows, 784)."""
+        """Outputs of x, which is (rows, 784)."""
         return self.layers(x.view(-1, 1, 28, 28))
 
 
@@ -61,7 +61,7 @@ class PlainSequences(nn.Module):
         self.last = nn.Linear(HIDDEN, 1)
 
     def forward(self, x):
-        """x (rows, steps * inputs)."""
+        """Outputs of x, which is (rows, steps * inputs)."""
         ones = x.new_ones(len(x), N_INPUTS + HIDDEN)
         of_inputs, of_state = nn.functional.dropout(ones, DROPOUT).split(
             [N_INPUTS, HIDDEN], dim=1
@@ -172,7 +172,7 @@ def main():
     parser = command_line(__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--clock", choices=CLOCKS, default="cpu", help="what is timed")
+    parser.add_argument("--clock", choices=CLOCKS, default="cpu")
     arguments = parser.parse_args()
     device = arguments.device
     torch.set_num_threads(1)

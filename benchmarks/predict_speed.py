@@ -128,7 +128,7 @@ def one_case(case, device: str, clock: str) -> dict:
 
 
 def line(case, result) -> list[str]:
-    """A line of the table."""
+    """The line of the table for one case."""
     n_rows, n_draws, working_memory, *_ = case
     slower = ratio(result["predict"], result["products"])
     allowed = working_memory + ALLOWANCE
@@ -143,7 +143,7 @@ def line(case, result) -> list[str]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """The parser of the command line."""
     result = command_line(__doc__)
     result.add_argument("--quick", action="store_true", help="smaller cases")
     result.add_argument("--device", default="cpu", help="cpu or cuda")

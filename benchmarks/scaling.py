@@ -82,7 +82,7 @@ def cases_of(device: str) -> dict[str, dict[int, Callable[[], object]]]:
 
 
 def lines_of(sizes: np.ndarray, seconds: np.ndarray) -> list[list[str]]:
-    """Lines of a table."""
+    """The lines of a table of sizes and seconds."""
     slopes = local_slopes(sizes, seconds)
     return [
         [f"{n:,}", f"{s:.4g}", f"{1e6 * s / n:,.1f}", slope]
@@ -121,7 +121,7 @@ def draw(results: dict[str, tuple[np.ndarray, np.ndarray]], path: str) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """The parser of the command line."""
     result = command_line(__doc__)
     add = result.add_argument
     add("--device", default="cpu", help="cpu or cuda")

@@ -98,7 +98,7 @@ def lines_of(hidden, counts, budget: float, options) -> list[list[str]]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """The parser of the command line."""
     result = command_line(__doc__)
     add = result.add_argument
     add("--device", default="cpu", help="cpu or cuda")

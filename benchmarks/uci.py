@@ -241,7 +241,7 @@ def posteriors(text: str) -> list[str]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """The parser of the command line."""
     result = argparse.ArgumentParser(
         description=__doc__.partition("\n")[0],
         epilog="Options that are not given have the posterior's own settings.",
