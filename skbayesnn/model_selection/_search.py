@@ -55,7 +55,7 @@ _DOC = """{first_line}
         A network of this package, alone or as the last step of a ``Pipeline``. The
         steps before it are fitted once per fold, and again only if a candidate changes
         their parameters.
-    {own}
+    {parameters}
     scoring, refit, cv, error_score, return_train_score
         As in scikit-learn.
     n_jobs : int, default=None
@@ -354,7 +354,7 @@ class BatchedGridSearchCV(_Batched, GridSearchCV):
     __doc__ = _DOC.format(
         first_line="Grid search that trains all candidates and folds together.",
         base="GridSearchCV",
-        own="param_grid : dict or list of dict\n        As in scikit-learn.",
+        parameters="param_grid : dict or list of dict\n        As in scikit-learn.",
     )
 
     def __init__(
@@ -396,7 +396,7 @@ class BatchedRandomizedSearchCV(_Batched, RandomizedSearchCV):
     __doc__ = _DOC.format(
         first_line="Randomised search that trains all candidates and folds together.",
         base="RandomizedSearchCV",
-        own=(
+        parameters=(
             "param_distributions : dict or list of dict\n"
             "    n_iter : int, default=10\n"
             "    random_state : int, RandomState instance or None, default=None\n"
