@@ -1,6 +1,6 @@
-"""What the benchmark scripts share: data folder, clocks, tables, batched splits.
+"""Shared parts of the benchmark scripts: data folder, clocks, tables, batched fits.
 
-Nothing here is timed by itself; the scripts beside it each answer one question.
+Every other script of this folder answers one question.
 """
 
 import argparse
@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 VERSIONS_OF = ("torch", "numpy", "scikit-learn", "skorch")
 
 
-# "cpu" counts this process's own seconds on the processor: with one thread, about what
-# the wall clock would show if no other program kept the machine busy.
+# "cpu" is the CPU time of this process. With one thread it is about the wall-clock time
+# on an otherwise idle machine.
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
@@ -37,18 +37,18 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
 def data_folder(*parts: str) -> Path:
-    """A folder of the data, or a message and exit 0 where there is none.
+    """A folder of the data; if it does not exist, print a message and exit with 0.
 
-    ``SKBAYESNN_DATA`` names the folder of all data; by default ``../shared/data``
-    beside the repository.
+    The environment variable ``SKBAYESNN_DATA`` is the folder of all data; the default
+    is ``../shared/data``, relative to the repository.
     """
     default = ROOT.parent / "shared" / "data"
     folder = Path(os.environ.get("SKBAYESNN_DATA", default)).joinpath(*parts)
     if not folder.is_dir():
         print(
-            f"Skipped: this benchmark reads the folder {'/'.join(parts)!r} of the data "
-            "sets, and there is none. Set the environment variable SKBAYESNN_DATA to "
-            "the folder that holds it (default: ../shared/data beside the repository)."
+            f"Skipped: this benchmark needs the data folder {'/'.join(parts)!r}, which "
+            "does not exist. Set the environment variable SKBAYESNN_DATA to the folder "
+            "that contains it (default: ../shared/data, relative to the repository)."
         )
         sys.exit(0)
     return folder
@@ -58,7 +58,7 @@ def data_folder(*parts: str) -> Path:
 
 
 def environment(device: str = "cpu") -> str:
-    """Cores, threads, models and versions, as one line for above a table."""
+    """Cores, threads, processors and versions, as a line above a table."""
     parts = [f"{_cores()} cores", f"{torch.get_num_threads()} threads", _cpu()]
     if torch.device(device).type == "cuda":
         parts.append(torch.cuda.get_device_name(device))
@@ -78,7 +78,7 @@ def _cores() -> int:
 
 
 def _cpu() -> str:
-    """The processor's name, and the vector instructions that torch uses on it."""
+    """Name of the processor, and the vector instructions that torch uses."""
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -98,7 +98,7 @@ def _cpu() -> str:
 
 
 def command_line(about: str) -> argparse.ArgumentParser:
-    """A parser that tells a script's first line, and its defaults."""
+    """A parser with the first line of a script's docstring; its help shows defaults."""
     return argparse.ArgumentParser(
         description=about.partition("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -106,10 +106,10 @@ def command_line(about: str) -> argparse.ArgumentParser:
 
 
 def in_own_process(script: str, **options) -> dict:
-    """The last line that a script prints, JSON, in an interpreter of its own.
+    """Run a script in a new interpreter; return its last line of output, which is JSON.
 
-    script : its file
-    options : of its command line; what is no text is given as JSON
+    script : file
+    options : command line options; values other than strings are passed as JSON
     """
     given = {
         f"--{name.replace('_', '-')}": v if isinstance(v, str) else json.dumps(v)
@@ -128,7 +128,7 @@ def in_own_process(script: str, **options) -> dict:
 
 
 def seconds(work: Callable[[], object], device: str = "cpu", clock="wall") -> float:
-    """Seconds of one call, with everything on the device finished."""
+    """Seconds of one call, including all work on the device."""
     now = CLOCKS[clock]
     _finish(device)
     start = now()
@@ -145,8 +145,8 @@ def interleaved(
 ) -> dict[str, list[float]]:
     """Seconds of every case in every round, A B C A B C ..., after one warm-up round.
 
-    Cases that are compared are timed within seconds of each other, so that a change
-    in the machine's load falls on all of them.
+    Compared cases are timed within seconds of each other, so that a change of the
+    machine's load affects all of them.
     """
     for work in cases.values():
         work()
@@ -172,7 +172,7 @@ def _finish(device: str) -> None:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table, numbers as they were formatted, columns aligned."""
+    """A Markdown table with aligned columns; cells are already formatted."""
     lines = [list(header), *[[str(cell) for cell in row] for row in rows]]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
 
@@ -191,11 +191,11 @@ def verdict(value: float, target: float, *, at_most: bool) -> str:
     return f"{'<=' if at_most else '>='} {target:g}: {'met' if met else 'missed'}"
 
 
-# Networks of others
+# Networks in plain torch and skorch
 
 
 def dropout_network(n_inputs: int, n_hidden: int, dropout: float) -> nn.Sequential:
-    """Ours in torch's own layers: one hidden layer, dropout on every layer."""
+    """Our network in torch's layers: one hidden layer, dropout on every layer."""
     return nn.Sequential(
         nn.Dropout(dropout),
         nn.Linear(n_inputs, n_hidden),
@@ -206,7 +206,7 @@ def dropout_network(n_inputs: int, n_hidden: int, dropout: float) -> nn.Sequenti
 
 
 def skorch_regressor(**options):
-    """skorch's own settings; no held-out rows and no printing, as ours."""
+    """A skorch regressor with default settings, without held-out rows and printing."""
     from skorch import NeuralNetRegressor
 
     return NeuralNetRegressor(
@@ -228,16 +228,16 @@ def fit_splits(estimators: Sequence, X, y, rows: Sequence[np.ndarray]) -> Sequen
     Parameters
     ----------
     estimators : sequence of estimators
-        Alike but for tau, dropout, length_scale and random_state.
+        They may differ only in tau, dropout, length_scale and random_state.
     X, y : array-like
-        All rows that any of them sees.
+        The training rows of all estimators.
     rows : sequence of ndarray of int
-        Training rows of each estimator, equally many for all.
+        Training rows of each estimator, the same number for all.
 
     Returns
     -------
     estimators : sequence of estimators
-        The same, fitted.
+        The fitted input.
     """
     checked = [est._check(X, y, None, reset=True) for est in estimators]
     checked_table, of_y = checked[0]
@@ -249,9 +249,9 @@ def fit_splits(estimators: Sequence, X, y, rows: Sequence[np.ndarray]) -> Sequen
 
 
 def train_on(table, rows, estimators, of_y=None):
-    """Estimators trained on their rows of a table, as members of one program."""
+    """Train each estimator on its rows of a table, as members of one program."""
     tasks = [
-        task_of(estimator, TrainingData(table, of_one, None, of_y or {}))
-        for of_one, estimator in zip(rows, estimators, strict=True)
+        task_of(estimator, TrainingData(table, own_rows, None, of_y or {}))
+        for own_rows, estimator in zip(rows, estimators, strict=True)
     ]
     return train_together(estimators, tasks)

@@ -1,16 +1,16 @@
-"""Do 90 % intervals hold 90 % of new y? Every regressor, with its default parameters.
+"""Do 90 % intervals cover 90 % of new y? Every regressor, with its default parameters.
 
 Three smooth functions of standard normal features, scaled to a standard deviation of 1,
 with Gaussian noise of .05, .1 and .5: a wave along one direction, a sum of waves of all
 features, and an interaction of two directions. 1, 2, 5 and 20 features, 60 to 2,000
-training rows, three seeds. Coverage is that of 1,000 new rows. A cell is one number of
-features, noise level and number of rows, the mean over functions and seeds.
+training rows, three seeds. Coverage is measured on 1,000 new rows. A cell is a number
+of features, a noise level and a number of rows, averaged over functions and seeds.
 
-Printed for each regressor and number of rows: the share of new y in 50 % and 90 %
-intervals, the lowest and highest cell of the latter, the lowest cell of one function
-alone, the log density that is lost against the true density, and the error of the mean
-(RMSE to the function). Single networks of a size are trained in one program, which
-gives the results of separate fits.
+The table contains for each regressor and number of rows: the share of new y in 50 % and
+90 % intervals, the lowest and highest cell of the latter, the lowest cell of a single
+function, the mean log density minus that of the true density, with reversed sign, and
+the RMSE of the mean to the function. Networks with the same number of rows are trained
+in one program, which gives the results of separate fits.
 
     python benchmarks/coverage.py
     python benchmarks/coverage.py --regressors "MC dropout" --rows 150 600
@@ -51,11 +51,11 @@ N_NEW = 1000
 
 
 def directions(n_columns):
-    """Two directions of length 1, at right angles where there are two columns."""
+    """Two directions of length 1, orthogonal if there are at least two columns."""
     first = 1 / (1 + np.arange(n_columns))
     second = np.roll(first, 1)
     second[0] *= -1
-    first, second = (one / np.linalg.norm(one) for one in (first, second))
+    first, second = (v / np.linalg.norm(v) for v in (first, second))
     if n_columns > 1:
         second = second - first * (first @ second)
     return first, second / np.linalg.norm(second)
@@ -94,9 +94,9 @@ def sample(function, n_columns, noise, n_rows, seed):
 
 
 def scores(model, X, f, y, noise):
-    """Of new rows: shares in intervals, nats lost, RMSE to f."""
+    """Scores of new rows: shares in intervals, nats lost, RMSE to f."""
     intervals = model.predict_interval(X, coverage=[0.5, 0.9])
-    half, inside = (interval_coverage(y, one) for one in np.moveaxis(intervals, 1, 0))
+    half, inside = (interval_coverage(y, i) for i in np.moveaxis(intervals, 1, 0))
     truth = -0.5 * np.square((y - f) / noise) - np.log(noise * np.sqrt(2 * np.pi))
     lost = (truth - model.log_predictive_density(X, y)).mean()
     error = np.sqrt(np.square(model.predict(X) - f).mean())
@@ -118,7 +118,7 @@ def fitted_and_scored(name, n_rows, n_columns, cases, device):
             for model, (X, _, y) in zip(models, tables, strict=True):
                 model.fit(X[:n_rows], y[:n_rows])
         else:
-            # Fits to one table of all rows, each to its own.
+            # Concatenate the tables; each network is fitted to its own rows.
             X = np.concatenate([X[:n_rows] for X, _, _ in tables])
             y = np.concatenate([y[:n_rows] for _, _, y in tables])
             rows = np.split(np.arange(len(y)), len(tables))
@@ -135,31 +135,31 @@ def work_of(names, rows, n_seeds):
     for name, n_rows, n_columns in itertools.product(names, rows, COLUMNS):
         for noise in NOISES:
             cases = list(itertools.product([noise], FUNCTIONS, range(n_seeds)))
-            # A stack trains its networks in programs of its own.
+            # A stack cannot share a program with other stacks.
             parts = [[case] for case in cases] if name == "stack" else [cases]
             work += [(name, n_rows, n_columns, part) for part in parts]
-    return sorted(work, key=lambda one: -one[1])
+    return sorted(work, key=lambda arguments: -arguments[1])
 
 
 def collected(work, jobs, device, file):
     """Scores by (regressor, rows, columns, noise, function, seed)."""
-    tasks = (joblib.delayed(fitted_and_scored)(*one, device) for one in work)
+    tasks = (joblib.delayed(fitted_and_scored)(*args, device) for args in work)
     parallel = joblib.Parallel(jobs, return_as="generator", pre_dispatch="all")
-    found = {}
-    for (*size, cases), of_cases in zip(work, parallel(tasks), strict=True):
-        found |= {(*size, *c): s for c, s in zip(cases, of_cases, strict=True)}
+    scored = {}
+    for (*size, cases), case_scores in zip(work, parallel(tasks), strict=True):
+        scored |= {(*size, *c): s for c, s in zip(cases, case_scores, strict=True)}
         if file:
-            file.write_text(json.dumps([[*key, s] for key, s in found.items()]))
-    return found
+            file.write_text(json.dumps([[*key, s] for key, s in scored.items()]))
+    return scored
 
 
-def as_row(name, n_rows, found):
-    """What is printed of a regressor and a number of rows.
+def as_row(name, n_rows, scored):
+    """The line of the table for a regressor and a number of rows.
 
-    found : dict of scores by (columns, noise, function, seed)
+    scored : dict of scores by (columns, noise, function, seed)
     """
-    keys, of_keys = list(found), np.array(list(found.values()))
-    half, inside, lost, error = of_keys.T
+    keys = list(scored)
+    half, inside, lost, error = np.array(list(scored.values())).T
 
     def means(n_first):
         groups = {}
@@ -167,17 +167,17 @@ def as_row(name, n_rows, found):
             groups.setdefault(key[:n_first], []).append(value)
         return {key: np.mean(values) for key, values in groups.items()}
 
-    cells, alone = means(2), means(3)
+    cells, cells_by_function = means(2), means(3)
     lowest = min(cells, key=cells.get)
     return [
         name,
         n_rows,
-        len(found),
+        len(scored),
         f"{half.mean():.3f}",
         f"{inside.mean():.3f}",
         f"{cells[lowest]:.3f} ({lowest[0]} columns, noise {lowest[1]:g})",
         f"{max(cells.values()):.3f}",
-        f"{min(alone.values()):.3f}",
+        f"{min(cells_by_function.values()):.3f}",
         f"{lost.mean():.3f}",
         f"{error.mean():.3f}",
     ]
@@ -195,16 +195,16 @@ def main():
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--json", type=Path, help="a file of all scores, as they come")
+    parser.add_argument("--json", type=Path, help="write all scores to this file")
     options = parser.parse_args()
     print(environment(options.device))
     work = work_of(options.regressors, options.rows, options.seeds)
-    found = collected(work, options.jobs, options.device, options.json)
+    scored = collected(work, options.jobs, options.device, options.json)
     lines = [
         as_row(
             name,
             n_rows,
-            {key[2:]: s for key, s in found.items() if key[:2] == (name, n_rows)},
+            {key[2:]: s for key, s in scored.items() if key[:2] == (name, n_rows)},
         )
         for name in options.regressors
         for n_rows in options.rows

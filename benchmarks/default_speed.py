@@ -1,9 +1,9 @@
-"""What does it cost to change nothing: seconds of default fits and predictions?
+"""How long do fits and predictions take with default parameters?
 
-Friedman's first function and three idle inputs, 1,030 x 8 (concrete's shape), noise of
-std 1; for classes, whether y is above its median. Every estimator as its constructor
-makes it; a prediction is the mean and the std, or the probabilities, of 100,000 rows.
-The first fit makes the libraries ready and is not timed.
+Friedman's first function and three irrelevant inputs, 1,030 x 8 (concrete's shape),
+noise of std 1; for classification, whether y is above its median. A prediction is the
+mean and the std, or the probabilities, of 100,000 rows. One fit initialises the
+libraries before the timing.
 
     python benchmarks/default_speed.py --device cuda
 """
@@ -26,7 +26,7 @@ KINDS = [f"{name}Regressor" for name in (*NAMES, "BayesianStacking")] + [
 
 
 def line(name: str, device: str) -> list[str]:
-    """Of one estimator."""
+    """The line of the table for one estimator."""
     X, y = make_friedman1(N_ROWS, N_INPUTS, noise=1.0, random_state=0)
     X_new = np.random.default_rng(0).uniform(size=(N_NEW, N_INPUTS))
     model = getattr(skbayesnn, name)(device=device, random_state=0)

@@ -1,12 +1,12 @@
-"""Which measure of uncertainty finds wrong predictions, and which finds letters?
+"""Which measure of uncertainty detects wrong predictions, and which detects letters?
 
-Classifiers with their default settings behind ``VarianceThreshold`` (pixels that are
-never lit are dropped), trained on 10,000 digits (MNIST): the area
-under the ROC curve (AUROC) of each measure for telling wrong from right predictions on
-2,000 test digits, and for telling 2,000 letters (notMNIST) from the test digits; mean
-+- standard deviation over seeds. A row of its own scores the brightness of the image
-alone, the distance of its mean pixel from that of the training images: notMNIST is so
-much brighter that a high AUROC may say no more than that.
+Classifiers with their default settings after ``VarianceThreshold`` (which drops pixels
+that are always dark), trained on 10,000 digits (MNIST): the area under the ROC curve
+(AUROC) of each measure for separating wrong from right predictions on 2,000 test
+digits, and 2,000 letters (notMNIST) from the test digits; mean +- standard deviation
+over seeds. The last row uses the brightness of the image only, the distance of its mean
+pixel from the mean of the training images: notMNIST is so much brighter that a high
+AUROC may measure nothing else.
 
     python benchmarks/detection.py
 """

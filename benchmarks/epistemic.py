@@ -1,35 +1,35 @@
-"""Do predictions know what they do not know?
+"""Is the epistemic uncertainty large where predictions are wrong?
 
-Five questions, a table each; all uncertainties are epistemic standard deviations.
+Five questions with a table each; uncertainties are epistemic standard deviations.
 
 gap
-    Rows of two curves and none in the middle (those of examples/plot_gap.py): how many
-    times larger it is in the gap than in the data, and the share of the gap where the
-    curve is within two of it. Three seeds.
+    Rows of two curves with a gap in the middle (as in examples/plot_gap.py): the ratio
+    of the std in the gap to the std in the data, and the share of the gap where the
+    curve is within two std of the mean. Three seeds.
 extrapolation
-    The rows with the largest values of one column are left out, a tenth of them: the
-    share of them inside of their 90 % intervals, and the rank correlation of the std
-    with the absolute error.
+    The tenth of the rows with the largest values of one column is left out: the share
+    of these rows inside their 90 % intervals, and the rank correlation of the std with
+    the absolute error.
 drift
-    The area under the ROC curve (AUROC) for telling test rows from the same rows with
-    one column moved by one or three of its standard deviations (mean over columns), and
-    with every column shuffled by itself. 0.5 is chance, and what independent columns
-    allow when they are shuffled. First canonical split of five UCI sets, at most 2,000
-    training rows. The isolation forest knows no y. The last line is what could be had:
-    boosting that was trained to tell rows from rows of the same kind of drift, on all
-    training rows; it is not told which column has moved.
+    The area under the ROC curve (AUROC) for separating test rows from the same rows
+    with one column moved by one or three of its standard deviations (mean over
+    columns), and with every column shuffled separately. 0.5 is chance, and the best
+    possible if shuffled columns are independent. First canonical split of five UCI
+    sets, at most 2,000 training rows. The isolation forest does not use y. The last
+    line is an upper reference: boosting trained on all training rows to separate rows
+    from rows with the same kind of drift, without knowing which column has moved.
 shrinking
-    A known function of five columns, noise of std 0.5: the std's root mean square over
-    that of the true error, from few rows to many.
+    A known function of five columns, noise of std 0.5: the root mean square of the std
+    over the root mean square of the true error, from few rows to many.
 refusal
-    The RMSE of those half of the test rows that have the least total uncertainty, as a
-    share of the standard deviation of y; and the root of the area under the
-    risk-coverage curve of all shares, mean over the sets.
+    The RMSE of the half of the test rows with the least total uncertainty, as a share
+    of the standard deviation of y; and the root of the area under the risk-coverage
+    curve of all shares, mean over the sets.
 
     python benchmarks/epistemic.py --questions gap,drift
 
-NGBoost, whose std per row stands for both, and CatBoost's virtual ensembles take part
-where they are installed.
+NGBoost (its std per row is used as epistemic and total) and CatBoost's virtual
+ensembles take part if they are installed.
 """
 
 import warnings
@@ -62,10 +62,10 @@ from skbayesnn.metrics import (
 )
 
 MOST_ROWS, MOST_TEST_ROWS = 2_000, 500
-# Of the classifier that is shown drifted rows.
+# Rows, and seeds of the drift, to train the classifier of drifted rows.
 MOST_ROWS_SEEN, SEEDS_SEEN = 8_000, (1, 2, 3)
 SEEDS = (0, 1, 2)
-# A set, and the column whose largest values are left out: the Froude number of yachts,
+# Sets, and the column whose largest values are left out: the Froude number of yachts,
 # the age of concrete, the temperature of the day.
 LEFT_OUT = {"yacht": 5, "concrete": 7, "power-plant": 0}
 DRIFT_SETS = (
@@ -104,11 +104,11 @@ class Process:
 
 
 class Other:
-    """One of the leaderboard's contestants from other packages.
+    """A contestant of the leaderboard from another package.
 
-    A single Gaussian per row has no epistemic part: its std stands for it.
+    A single Gaussian per row has no epistemic part; its std is used instead.
 
-    contestant : of ``_leaderboard.regressors``
+    contestant : function of ``_leaderboard.regressors``
     """
 
     def __init__(self, contestant, random_state):
@@ -121,8 +121,8 @@ class Other:
 
     def _gaussians(self, X):
         """Means and variances, (components, rows)."""
-        found = self.moments(np.asarray(X, dtype=np.float64))
-        return np.atleast_2d(found["mean"]), np.atleast_2d(found["std"]) ** 2
+        moments = self.moments(np.asarray(X, dtype=np.float64))
+        return np.atleast_2d(moments["mean"]), np.atleast_2d(moments["std"]) ** 2
 
     def predict(self, X):
         return self._gaussians(X)[0].mean(0)
@@ -150,14 +150,14 @@ MODELS = {
     "VariationalDropoutRegressor": VariationalDropoutRegressor,
     "Gaussian process": lambda random_state: Process(),
 }
-# Where they are installed.
+# Models of packages that need not be installed.
 OTHERS = {
     "ngboost": ("NGBoost", regressors.ngboost),
     "catboost": ("CatBoost, virtual ensembles", regressors.catboost_ensemble),
 }
 MODELS |= {
-    said: partial(Other, contestant)
-    for package, (said, contestant) in OTHERS.items()
+    title: partial(Other, contestant)
+    for package, (title, contestant) in OTHERS.items()
     if find_spec(package)
 }
 
@@ -168,16 +168,16 @@ def steep(x):
 
 
 def humped(x):
-    """A curve with a hump in the gap, of which the data show only the feet."""
+    """A curve with a hump in the gap."""
     return np.cos(2.2 * x) + 0.2 * x
 
 
 def gap(make):
-    """Ratio and share held, of both curves."""
+    """Ratio of std, and share of the gap within two std, for both curves."""
     grid = np.linspace(-2.5, 2.5, 201)
-    found = []
+    cells = []
     for curve in (steep, humped):
-        of_seeds = []
+        by_seed = []
         for seed in SEEDS:
             random = np.random.default_rng(seed)
             x = random.uniform(0.8, 2.5, 120) * np.repeat([-1, 1], 60)
@@ -186,31 +186,31 @@ def gap(make):
             std = model.predict_uncertainty(grid[:, None], "epistemic")
             inside = abs(model.predict(grid[:, None]) - curve(grid)) < 2 * std
             middle = abs(grid) < 0.8
-            of_seeds.append((std[middle].mean() / std[~middle].mean(), inside[middle]))
-        ratios, held = zip(*of_seeds, strict=True)
-        found += [f"{np.median(ratios):.1f}", f"{np.mean(held):.2f}"]
-    return found
+            by_seed.append((std[middle].mean() / std[~middle].mean(), inside[middle]))
+        ratios, covered = zip(*by_seed, strict=True)
+        cells += [f"{np.median(ratios):.1f}", f"{np.mean(covered):.2f}"]
+    return cells
 
 
 def extrapolation(make):
-    """Coverage and rank correlation outside, of every set."""
-    found = []
+    """Coverage and rank correlation of the rows left out, for every set."""
+    cells = []
     for name, column in LEFT_OUT.items():
         X, y, [rows], _ = load(name, 1)
         outside = X[rows, column] > np.quantile(X[rows, column], 0.9)
-        if not outside.any():  # many rows have the largest value
+        if not outside.any():  # a tenth of the rows or more have the largest value
             outside = X[rows, column] == X[rows, column].max()
         train, test = rows[~outside][:MOST_ROWS], rows[outside][:MOST_TEST_ROWS]
         model = make(random_state=0).fit(X[train], y[train])
         covered = interval_coverage(y[test], model.predict_interval(X[test]))
         error = abs(model.predict(X[test]) - y[test])
         std = model.predict_uncertainty(X[test], "epistemic")
-        found += [f"{covered:.2f}", f"{spearmanr(std, error).statistic:.2f}"]
-    return found
+        cells += [f"{covered:.2f}", f"{spearmanr(std, error).statistic:.2f}"]
+    return cells
 
 
 def drifted(X, random):
-    """Kind of drift -> tables that have it."""
+    """(kind of drift, tables with this drift) for every kind."""
     moved = X.std(axis=0) * np.eye(X.shape[1])
     moved = moved[X.std(axis=0) > 0]
     yield "+ 1 sd", [X + step for step in moved]
@@ -219,7 +219,7 @@ def drifted(X, random):
 
 
 def drift(make):
-    """Mean AUROC of every kind, and the three of every set."""
+    """Mean AUROC of every kind of drift, and the three AUROCs of every set."""
     return _of_areas([_areas(name, make) for name in DRIFT_SETS])
 
 
@@ -246,7 +246,7 @@ def _areas(name, make):
 
 
 def drift_that_was_seen():
-    """As ``drift``, of a classifier that has been shown drifted training rows."""
+    """AUROC as in ``drift``, of a classifier trained on drifted training rows."""
     return _of_areas([_areas_where_seen(name) for name in DRIFT_SETS])
 
 
@@ -256,7 +256,7 @@ def _areas_where_seen(name):
     return [
         _area_where_seen(
             rows,
-            # Of orders other than those of the test rows.
+            # Other permutations than those of the test rows.
             [t for seed in SEEDS_SEEN for t in _drifted_as(kind, rows, seed)],
             here,
             _drifted_as(kind, here, 0),
@@ -270,39 +270,39 @@ def _drifted_as(kind, X, seed):
 
 
 def _area_where_seen(rows, moved, here, tables):
-    """Mean AUROC of telling ``here`` from the tables, learned of other rows."""
+    """Mean AUROC of a classifier, trained on other rows, of ``here`` and the tables."""
     both = np.concatenate([rows, *moved])
     drift = np.arange(len(both)) >= len(rows)
-    # Of all rows every column would be as in those before it was shuffled, and a tree
-    # that splits by one column at a time would have nowhere to begin.
-    some = np.random.default_rng(0).random(len(both)) < 0.9
+    # With all rows, a shuffled column would have exactly the values of the original, so
+    # that no tree could start with a useful split by one column.
+    subset = np.random.default_rng(0).random(len(both)) < 0.9
     weights = np.where(drift, 1 / len(moved), 1)
-    teller = HistGradientBoostingClassifier(max_iter=300, random_state=0)
-    teller.fit(both[some], drift[some], sample_weight=weights[some])
-    told = [teller.predict_proba(table)[:, 1] for table in (here, *tables)]
-    return np.mean([ood_auroc(told[0], each) for each in told[1:]])
+    classifier = HistGradientBoostingClassifier(max_iter=300, random_state=0)
+    classifier.fit(both[subset], drift[subset], sample_weight=weights[subset])
+    scores = [classifier.predict_proba(table)[:, 1] for table in (here, *tables)]
+    return np.mean([ood_auroc(scores[0], drifted) for drifted in scores[1:]])
 
 
 def shrinking(make):
-    """What it says over what is true, for every number of rows."""
-    found = []
+    """Root mean square of the std over that of the true error, by number of rows."""
+    cells = []
     for n_rows in ROWS:
         random = np.random.default_rng(0)
         X = random.uniform(-2, 2, size=(n_rows + 2_000, 5))
         f = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1] ** 2 + X[:, 2] * X[:, 3]
         y = f + 0.5 * random.standard_normal(len(f))
         if n_rows > MOST_ROWS and make is MODELS["Gaussian process"]:
-            found.append("-")
+            cells.append("-")
             continue
         model = make(random_state=0).fit(X[:n_rows], y[:n_rows])
-        said = model.predict_uncertainty(X[n_rows:], "epistemic")
+        std = model.predict_uncertainty(X[n_rows:], "epistemic")
         error = model.predict(X[n_rows:]) - f[n_rows:]
-        found.append(f"{np.sqrt(np.mean(said**2) / np.mean(error**2)):.2f}")
-    return found
+        cells.append(f"{np.sqrt(np.mean(std**2) / np.mean(error**2)):.2f}")
+    return cells
 
 
 def refusal(make):
-    """RMSE of the surest half of every set, their mean, and that of the areas."""
+    """RMSE of the least uncertain half of every set, their mean, and the mean area."""
     halves, areas = [], []
     for name in REFUSAL_SETS:
         X, y, [train], [test] = load(name, 1)
@@ -318,7 +318,7 @@ def refusal(make):
 QUESTIONS = {
     gap: ["rising: gap / data", "holds", "humped: gap / data", "holds"],
     extrapolation: [
-        said for name in LEFT_OUT for said in (f"{name}: in 90 %", "correlation")
+        head for name in LEFT_OUT for head in (f"{name}: in 90 %", "correlation")
     ],
     drift: ["+ 1 sd", "+ 3 sd", "shuffled", *DRIFT_SETS],
     shrinking: [f"{n_rows:,} rows" for n_rows in ROWS],
@@ -342,9 +342,9 @@ def main():
         if question is drift:
             models["isolation forest"] = Forest
         rows = [
-            [said, *question(make)]
-            for said, make in models.items()
-            if any(part in said for part in options.models.split(","))
+            [title, *question(make)]
+            for title, make in models.items()
+            if any(part in title for part in options.models.split(","))
         ]
         if question is drift:
             rows.append(["boosting that has seen it", *drift_that_was_seen()])

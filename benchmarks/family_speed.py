@@ -1,9 +1,9 @@
-"""What does a training step of each posterior cost beside one of Bernoulli dropout?
+"""How much slower is a training step of each posterior than one of Bernoulli dropout?
 
-One hidden layer of 50, concrete's shape (927 x 8), batches of 128, float32, tau and the
-prior length scale given, so that nothing but the network itself is trained; one network
-alone, and 64 with distinct seeds as one program. All posteriors are timed in turn
-within each round; ratios are medians over the rounds of the ratio within a round.
+One hidden layer of 50, concrete's shape (927 x 8), batches of 128, float32, fixed tau
+and prior length scale, so that only the network is trained; a single network, and 64
+with distinct seeds in one program. All posteriors are timed in turn within each round;
+ratios are medians over the rounds of the ratio within a round.
 """
 
 import statistics
@@ -39,7 +39,7 @@ def make_data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def fit(name: str, X, y, n_members: int, epochs: int, device: str) -> None:
-    """One program of so many networks; nothing but the training."""
+    """Train n networks in one program."""
     kind, own = POSTERIORS[name]
     estimator = kind(
         (HIDDEN,),
@@ -66,11 +66,11 @@ def lines(X, y, n_members: int, epochs: int, options) -> list[list[str]]:
         options.device,
         options.clock,
     )
-    found = []
+    result = []
     for name, values in times.items():
         times_bernoulli = ratio(values, times["mc_dropout"])
         per_step = statistics.median(values) / epochs / STEPS_PER_EPOCH / n_members
-        found.append(
+        result.append(
             [
                 name,
                 str(n_members),
@@ -79,7 +79,7 @@ def lines(X, y, n_members: int, epochs: int, options) -> list[list[str]]:
                 f"({verdict(times_bernoulli, LIMIT, at_most=True)})",
             ]
         )
-    return found
+    return result
 
 
 def main() -> None:

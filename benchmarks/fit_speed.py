@@ -1,18 +1,19 @@
-"""What does one fit cost beside other ways to train the same network?
+"""How long does a fit take, compared with other ways to train the same network?
 
 One hidden layer of 50, dropout 0.05 on every layer, Adam, batches of 128, 20 epochs (10
-for many networks), 5,000 x 13 rows of float32, four questions:
+for many networks), 5,000 x 13 rows of float32, four comparisons:
 
-1. one fit against skorch's NeuralNetRegressor with the same network (its own settings,
-   but for the split it would hold out and the lines it would print; it does not
-   shuffle the rows, which is in its favour);
-2. one fit against the shortest hand-written loop in torch; of ours also where tau and
-   the prior length scale are chosen, which trains other networks on a part of the rows;
-3. 64 to 1,024 networks as members of one program against as many fits in turn (a few
-   fits in turn are timed, and multiplied up);
-4. the cost of a member's step against that of its five matrix products alone (two
-   forward, two for the weights' gradients, one for the activations'), as batched
-   products of the same shapes.
+1. one fit with skorch's NeuralNetRegressor and the same network (default settings, but
+   without a held-out split and printing; skorch does not shuffle the rows, which is in
+   its favour);
+2. one fit with the shortest hand-written loop in torch; our fit is also timed with
+   automatic tau and prior length scale, which train further networks on a part of the
+   rows;
+3. 64 to 1,024 networks in one program with the same number of fits one after another
+   (a few of these are timed, and the time is scaled up);
+4. a training step of a member with its five matrix products alone (two forward, two for
+   the gradients of weights, one for those of activations), as batched products of the
+   same shapes.
 
 All cases are timed in turn within each round; ratios are medians over the rounds of
 the ratio within a round. On a GPU the last two are taken with 64 and 2,000 members.
@@ -47,11 +48,11 @@ EPOCHS_OF_MANY = 10
 N_BATCHES = -(-N_ROWS // BATCH)
 TAU = 4.0
 MEMBERS, GPU_MEMBERS = (64, 256, 1_024), (64, 2_000)
-# What is asked for: times faster than skorch, times the loop's seconds, times faster
-# than in turn, times the products (of networks with a seed in common).
+# Targets: speed-up over skorch, time relative to the loop, speed-up over fits in turn,
+# time relative to the products (of networks with a common seed).
 OF_SKORCH, OF_LOOP, OF_TURN, OF_PRODUCTS = 8, 1.1, 6, 2
-IN_TURN = 4  # single fits that stand for all fits in turn
-GEMM_STEPS = 100  # steps whose products are timed
+IN_TURN = 4  # number of fits in turn that are timed
+GEMM_STEPS = 100  # number of steps whose products are timed
 
 
 def make_data() -> tuple[np.ndarray, np.ndarray]:
@@ -64,7 +65,7 @@ def make_data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def estimator(device: str, **options) -> MCDropoutRegressor:
-    """Ours, in the setting of this benchmark."""
+    """Our network with the settings of this benchmark."""
     return MCDropoutRegressor(
         (HIDDEN,),
         dropout=DROPOUT,
@@ -76,12 +77,12 @@ def estimator(device: str, **options) -> MCDropoutRegressor:
 
 
 def many(device: str, **options) -> MCDropoutRegressor:
-    """Ours, where there are many."""
+    """Our network with the settings for many fits."""
     return estimator(device, max_iter=EPOCHS_OF_MANY, **options)
 
 
 def with_skorch(X, y, device: str):
-    """The same network by skorch."""
+    """Fit the same network with skorch."""
     net = skorch_regressor(
         module__n_inputs=N_INPUTS,
         module__n_hidden=HIDDEN,
@@ -95,7 +96,7 @@ def with_skorch(X, y, device: str):
 
 
 def by_hand(X, y, device: str) -> nn.Module:
-    """The shortest sensible loop: the rows on the device once, batches by index."""
+    """Train with the shortest sensible loop: copy the rows to the device once."""
     inputs, targets = torch.as_tensor(X).to(device), torch.as_tensor(y).to(device)
     targets = targets.unsqueeze(1)
     net = dropout_network(N_INPUTS, HIDDEN, DROPOUT).to(device)
@@ -110,7 +111,7 @@ def by_hand(X, y, device: str) -> nn.Module:
 
 
 def shared_seed(X, y, device: str, n_members: int):
-    """Candidates of a search: the same random_state, another tau for each."""
+    """Train candidates of a search, with the same random_state and different taus."""
     candidates = [
         many(device, tau=TAU * 1.01**i, random_state=0) for i in range(n_members)
     ]
@@ -119,7 +120,7 @@ def shared_seed(X, y, device: str, n_members: int):
 
 
 class Products:
-    """The five matrix products of one step of all members, and nothing else."""
+    """The five matrix products of one step of all members."""
 
     def __init__(self, n_members: int, device: str):
         rows = -(-N_ROWS // N_BATCHES)
@@ -144,7 +145,7 @@ class Products:
 
 
 def one_fit(X, y, options) -> list[list[str]]:
-    """Questions 1 and 2: lines of the table."""
+    """Lines of the table for comparisons 1 and 2."""
     device = options.device
     times = interleaved(
         {
@@ -173,7 +174,7 @@ def one_fit(X, y, options) -> list[list[str]]:
 
 
 def many_fits(X, y, n_members: int, options) -> list[list[str]]:
-    """Questions 3 and 4: lines of the table."""
+    """Lines of the table for comparisons 3 and 4."""
     device = options.device
     in_turn = [many(device, tau=TAU, random_state=i) for i in range(IN_TURN)]
     products = Products(n_members, device)
@@ -220,7 +221,7 @@ def many_fits(X, y, n_members: int, options) -> list[list[str]]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """The parser of the command line."""
     result = command_line(__doc__)
     result.add_argument("--device", default="cpu", help="cpu or cuda")
     result.add_argument("--threads", type=int, default=1, help="of torch, intra-op")

@@ -1,11 +1,11 @@
-"""Is every saved file with one wrong number refused, or does it predict finite numbers?
+"""Does every saved file with one wrong value raise an error or predict finite values?
 
-Every number of a file of every kind of model (of large arrays the first and a random
-one) is replaced by 0, -1, 1e9, NaN and infinity, and the checksums are made right
-again. `skbayesnn.loads` must refuse the file, or the model must predict finite numbers
-where the file as it was does. Either must take at most 100 MB, and at most 2 seconds of
-the processor more than the file as it was. A process of its own loads them, so that a
-crash is counted, too. (Linux only.)
+For every kind of model, every value of a file (of large arrays the first and a random
+one) is replaced by 0, -1, 1e9, NaN and infinity, and the checksums are recomputed.
+`skbayesnn.loads` must raise an error, or the model must predict finite values wherever
+the original does. Either must take at most 100 MB, and at most 2 seconds of CPU time
+more than the original. A separate process loads the files, so that crashes are counted.
+(Linux only.)
 """
 
 import multiprocessing
@@ -28,14 +28,14 @@ import skbayesnn
 from tests.persistence import forgery, models
 
 SECONDS, MEGABYTES, SEED = 2.0, 100.0, 0
-# Where a process is stopped: seconds of the processor, and megabytes of addresses.
+# Limits of a process: seconds of CPU time, and megabytes of address space.
 _STOPPED_AFTER, _MOST_MEGABYTES = 10.0, 1_500
 # Rows of a prediction.
 _ROWS = 3
 
 
 class Stopped(BaseException):
-    """It takes too long."""
+    """Raised when a file takes too long."""
 
 
 def candidates(name: str, most: int | None, quick: bool):
@@ -51,15 +51,15 @@ def candidates(name: str, most: int | None, quick: bool):
     expected = forgery.predictions(skbayesnn.loads(content), X, methods)
     random = np.random.default_rng(SEED)
     places = list(forgery.places(*forgery.file_format.unpacked(content), random))
-    found = [(place, value) for place in places for value in forgery.VALUES]
-    if most is not None and most < len(found):
-        chosen = np.sort(random.choice(len(found), most, replace=False))
-        found = [found[i] for i in chosen]
-    return content, X, expected, found
+    forgeries = [(place, value) for place in places for value in forgery.VALUES]
+    if most is not None and most < len(forgeries):
+        chosen = np.sort(random.choice(len(forgeries), most, replace=False))
+        forgeries = [forgeries[i] for i in chosen]
+    return content, X, expected, forgeries
 
 
 def _megabytes(name: str) -> float:
-    """Of this process: VmRSS, its largest value VmHWM, or VmSize."""
+    """Memory of this process: VmRSS, its largest value VmHWM, or VmSize."""
     status = Path("/proc/self/status").read_text()
     return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) / 1024
 
@@ -70,7 +70,7 @@ def _stop(*_):
 
 def judge(connection, start: int, *arguments) -> None:
     """Send the outcome of every candidate from ``start`` on."""
-    content, X, expected, found = candidates(*arguments)
+    content, X, expected, forgeries = candidates(*arguments)
     began = time.process_time()
     forgery.outcome(content, X, expected)
     usual = time.process_time() - began
@@ -78,35 +78,35 @@ def judge(connection, start: int, *arguments) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (largest, largest))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGVTALRM, _stop)
-    connection.send(len(found))
-    for place, value in found[start:]:
+    connection.send(len(forgeries))
+    for place, value in forgeries[start:]:
         changed = forgery.forged(content, place, value)
-        Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew.
+        Path("/proc/self/clear_refs").write_text("5")  # reset VmHWM
         before, began = _megabytes("VmRSS"), time.process_time()
         signal.setitimer(signal.ITIMER_VIRTUAL, _STOPPED_AFTER)
         try:
-            said = forgery.outcome(changed, X, expected)
+            outcome = forgery.outcome(changed, X, expected)
         except Stopped:
-            said = "stopped"
+            outcome = "stopped"
         except MemoryError:
-            said = "MemoryError"
+            outcome = "MemoryError"
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         took, grown = time.process_time() - began, _megabytes("VmHWM") - before
         if took > SECONDS + usual:
-            said += f" after {took:.1f} s"
+            outcome += f" after {took:.1f} s"
         if grown > MEGABYTES:
-            said += f" with {grown:.0f} MB"
-        connection.send((f"{place} = {value}", said, took, grown))
+            outcome += f" with {grown:.0f} MB"
+        connection.send((f"{place} = {value}", outcome, took, grown))
     connection.send(None)
 
 
 def _answers(connection) -> bool:
-    """In some minutes; not at once, since both processes may have been paused."""
+    """Whether a result arrives within minutes; both processes may have been paused."""
     return any(connection.poll(2 * _STOPPED_AFTER) for _ in range(10))
 
 
 def judged(name: str, *arguments) -> tuple[Counter, list[str], float, float]:
-    """Outcomes of a kind of model, what is wrong, most seconds and most megabytes."""
+    """Counts of outcomes, errors, largest seconds and megabytes of a kind of model."""
     context = multiprocessing.get_context("spawn")
     outcomes, wrong, seconds, megabytes = Counter(), [], 0.0, 0.0
     n_done, n_all = 0, None
@@ -118,15 +118,16 @@ def judged(name: str, *arguments) -> tuple[Counter, list[str], float, float]:
         try:
             n_all = ours.recv()
             while n_done < n_all and _answers(ours):
-                what, said, took, grown = ours.recv()
+                what, outcome, took, grown = ours.recv()
                 n_done += 1
                 seconds, megabytes = max(seconds, took), max(megabytes, grown)
-                outcomes[said if said in ("refused", "finite") else "wrong"] += 1
-                if said not in ("refused", "finite"):
-                    wrong.append(f"{name}: {what}: {said}")
+                is_right = outcome in ("refused", "finite")
+                outcomes[outcome if is_right else "wrong"] += 1
+                if not is_right:
+                    wrong.append(f"{name}: {what}: {outcome}")
         except EOFError:
             pass
-        if n_done != n_all:  # It has crashed, or does not answer.
+        if n_done != n_all:  # The process crashed or does not answer.
             process.kill()
             outcomes["wrong"] += 1
             wrong.append(f"{name}: number {n_done}: crashed")
@@ -136,7 +137,7 @@ def judged(name: str, *arguments) -> tuple[Counter, list[str], float, float]:
 
 
 def main() -> None:
-    """Print a table, and what is wrong."""
+    """Print a table, and the wrong outcomes."""
     parser = command_line(__doc__)
     parser.add_argument("--kinds", nargs="*", help="of models; all by default")
     parser.add_argument("--most", type=int, help="candidates of a kind, at random")
@@ -150,10 +151,10 @@ def main() -> None:
         outcomes, wrong, seconds, megabytes = judged(name, options.most, options.quick)
         total += outcomes
         all_wrong += wrong
-        counts = [outcomes[one] for one in ("refused", "finite", "wrong")]
+        counts = [outcomes[name] for name in ("refused", "finite", "wrong")]
         rows.append([name, *counts, f"{seconds:.2f}", f"{megabytes:.0f}"])
         print(*rows[-1], *wrong, sep=" | ", file=sys.stderr, flush=True)
-    counts = [total[one] for one in ("refused", "finite", "wrong")]
+    counts = [total[name] for name in ("refused", "finite", "wrong")]
     rows.append(["all", *counts, "", ""])
     print(table(["model", "refused", "finite", "wrong", "most s", "most MB"], rows))
     print(*all_wrong, sep="\n")

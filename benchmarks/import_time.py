@@ -1,9 +1,9 @@
-"""What does `import skbayesnn` cost beyond torch and scikit-learn themselves?
+"""How long does `import skbayesnn` take after torch and scikit-learn are imported?
 
-Fresh interpreters import torch and scikit-learn first, then skbayesnn, and say how
-long the second import took. scikit-learn loads its parts when they are asked for: the
-parts that skbayesnn asks for count as its own in the first line, and are there already
-in the second. matplotlib must not be imported.
+New interpreters import torch and scikit-learn first, and then time the import of
+skbayesnn. scikit-learn loads its modules on demand: modules that skbayesnn needs count
+as part of its import in the first line, and are imported before in the second line.
+matplotlib must not be imported.
 """
 
 import argparse
@@ -27,7 +27,7 @@ print(time.perf_counter() - start, "matplotlib" in sys.modules)
 
 
 def output_of(code: str) -> str:
-    """What a fresh interpreter prints."""
+    """Output of code in a new interpreter."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
@@ -39,13 +39,13 @@ def output_of(code: str) -> str:
 
 
 def one_interpreter(before: str) -> tuple[float, bool]:
-    """Seconds of the import after ``before``, and whether matplotlib came with it."""
+    """Seconds of the import after ``before``, and whether it imports matplotlib."""
     took, matplotlib = output_of(f"{before}\n{MEASURED}").split()
     return float(took), matplotlib == "True"
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """The parser of the command line."""
     result = command_line(__doc__)
     result.add_argument("--repeats", type=int, default=7, help="interpreters per line")
     return result

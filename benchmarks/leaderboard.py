@@ -1,17 +1,17 @@
-"""How do the estimators do beside others, on tables that all know?
+"""How do the estimators compare with those of other packages on well-known data sets?
 
 Regression on the UCI sets with their canonical splits, classification on scikit-learn's
-sets and two mixed tables; ours with their defaults, and peers with the settings of
-their READMEs. Every split is a process of its own, in an environment of the peer's
-own where it needs one; a finished split is a line of JSON, and what is finished is not
-run again.
+sets and two sets of mixed types. Our estimators have default parameters, the others the
+settings of their READMEs; none is tuned. Every split runs in a separate process, and in
+a separate environment for packages that need one. A finished split is a line of JSON
+and is not run again.
 
     python benchmarks/leaderboard.py --install all
     python benchmarks/leaderboard.py --tasks yacht,energy --splits 3
     python benchmarks/leaderboard.py --report
 
-Nobody is tuned. Splits go round, so that a run that is stopped has the first splits of
-all. ``--report`` writes LEADERBOARD.md and its picture from what there is.
+The first split of all contestants runs first, so that an interrupted run can be used.
+``--report`` writes LEADERBOARD.md and its picture from the finished splits.
 """
 
 import argparse
@@ -45,52 +45,53 @@ BENCHMARKS = ROOT / "benchmarks"
 Run = tuple[Task, Contestant, int]
 
 
-# What there is to do
+# Runs that are not finished
 
 
 def runs(tasks: list[Task], contestants: list[Contestant], most: int) -> Iterator[Run]:
     """Task, contestant and split: the first split of all, then the second, ..."""
     for split in range(most):
         for task in tasks:
-            for one in contestants:
-                if split in one.splits(task):
-                    yield task, one, split
+            for contestant in contestants:
+                if split in contestant.splits(task):
+                    yield task, contestant, split
 
 
-def open_runs(options, found: dict) -> list[Run]:
-    """What has no line yet, has failed (``--retry``), or everything (``--again``)."""
+def open_runs(options, records: dict) -> list[Run]:
+    """Runs without a record; with ``--retry`` also failed, with ``--again`` all."""
     able = []
-    for one in CONTESTANTS:
-        if one.name in options.contestants and _has_task(one, options.tasks):
-            missing = one.why_not(options.pythons)
+    for contestant in CONTESTANTS:
+        name, kind = contestant.name, contestant.kind
+        if name in options.contestants and _has_task(contestant, options.tasks):
+            missing = contestant.why_not(options.pythons)
             if missing:
-                print(f"Skipped: {one.name} ({one.kind}), {missing}", flush=True)
+                print(f"Skipped: {name} ({kind}), {missing}", flush=True)
             else:
-                able.append(one)
+                able.append(contestant)
     tasks = [task for task in TASKS if task.name in options.tasks]
     result = []
     for run in runs(tasks, able, options.splits):
-        record = found.get((run[0].name, run[1].name, run[2]))
+        record = records.get((run[0].name, run[1].name, run[2]))
         failed = record is not None and "error" in record
         if record is None or options.again or (options.retry and failed):
             result.append(run)
     return result
 
 
-def _has_task(one: Contestant, names) -> bool:
-    return any(task.kind == one.kind for task in TASKS if task.name in names)
+def _has_task(contestant: Contestant, names) -> bool:
+    return any(task.kind == contestant.kind for task in TASKS if task.name in names)
 
 
 # One run
 
 
-def run_one(task: Task, one: Contestant, split: int, options) -> dict:
-    """A line of the results: scores and seconds, or the error."""
+def run_one(task: Task, contestant: Contestant, split: int, options) -> dict:
+    """The record of one run: scores and seconds, or the error."""
     data = task.split(split)
-    X_train, X_test = as_taken(data, one.takes)
+    X_train, X_test = as_taken(data, contestant.takes)
     record = {
         "task": task.name,
-        "contestant": one.name,
+        "contestant": contestant.name,
         "split": split,
         "kind": task.kind,
         "n_train": len(data.y_train),
@@ -100,11 +101,11 @@ def run_one(task: Task, one: Contestant, split: int, options) -> dict:
     }
     with tempfile.TemporaryDirectory() as folder:
         targets = {"y_train": data.y_train}
-        if one.is_ours:  # its predictive is asked for the scores of these rows
+        if contestant.is_ours:  # the child process computes the scores of these rows
             targets["y_test"] = data.y_test
         tables = pack(X_train, "X_train") | pack(X_test, "X_test")
         np.savez(Path(folder) / "in.npz", **tables, **targets)
-        error = in_child(one, folder, split, options)
+        error = in_child(contestant, folder, split, options)
         if error:
             return record | {"error": error}
         with np.load(Path(folder) / "out.npz", allow_pickle=False) as file:
@@ -117,14 +118,14 @@ def run_one(task: Task, one: Contestant, split: int, options) -> dict:
     return record | {"scores": scores} | about
 
 
-def in_child(one: Contestant, folder: str, seed: int, options) -> str | None:
-    """Run child.py there; what went wrong, in one line, or None."""
-    arguments = [folder, str(seed), str(options.threads), one.package]
+def in_child(contestant: Contestant, folder: str, seed: int, options) -> str | None:
+    """Run child.py in its environment; return the error in one line, or None."""
+    arguments = [folder, str(seed), str(options.threads), contestant.package]
     try:
         done = subprocess.run(
-            [*one.command(options.pythons), *arguments],
+            [*contestant.command(options.pythons), *arguments],
             cwd=folder,
-            env=surroundings(options.threads, own=one.environment is None),
+            env=surroundings(options.threads, own=contestant.environment is None),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -136,12 +137,12 @@ def in_child(one: Contestant, folder: str, seed: int, options) -> str | None:
         return f"stopped after {options.run_seconds:g} s"
     if done.returncode == 0:
         return None
-    said = [line for line in done.stderr.splitlines() if line.strip()]
-    return said[-1][:300] if said else f"exit status {done.returncode}"
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else f"exit status {done.returncode}"
 
 
-def told(record: dict) -> str:
-    """A record as a line for people."""
+def line_of(record: dict) -> str:
+    """A record as a readable line."""
     what = f"{record['task']} {record['split']}: {record['contestant']}"
     if "error" in record:
         return f"{what} failed: {record['error']}"
@@ -155,7 +156,7 @@ def told(record: dict) -> str:
 
 
 def write_report(options) -> None:
-    """The page and its picture, of what there is."""
+    """Write the page and its picture from all records."""
     records = list(read(options.results).values())
     if not records:
         print(f"There are no results in {options.results}.")
@@ -170,7 +171,7 @@ def write_report(options) -> None:
 
 
 def install(names: list[str], root: Path) -> None:
-    """Make environments with what their contestants need; pip's settings hold."""
+    """Create environments with the packages of their contestants, by pip."""
     for name in names:
         folder = root / name
         print(f"{name}: {', '.join(ENVIRONMENTS[name])} to {folder}", flush=True)
@@ -188,7 +189,7 @@ def python_of(folder: Path) -> Path:
 
 
 def names_among(known: list[str]):
-    """'a,b' -> ['a', 'b'], each of which is known; 'all' is all of them."""
+    """A parser of names: 'a,b' gives ['a', 'b'], 'all' all known names."""
 
     def names(text: str) -> list[str]:
         chosen = known if text == "all" else text.split(",")
@@ -203,7 +204,7 @@ def names_among(known: list[str]):
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """The parser of the command line."""
     of_tasks = names_among([task.name for task in TASKS])
     of_contestants = names_among(list(dict.fromkeys(c.name for c in CONTESTANTS)))
     output = Path(os.environ.get("SKBAYESNN_PEERS", BENCHMARKS / "output" / "peers"))
@@ -211,16 +212,16 @@ def parser() -> argparse.ArgumentParser:
     add = result.add_argument
     add("--tasks", type=of_tasks, default="all", help="names, or 'all'")
     add("--contestants", type=of_contestants, default="all", help="names, or 'all'")
-    add("--splits", type=int, default=20, help="the first so many of each at most")
+    add("--splits", type=int, default=20, help="largest number of splits of each")
     add("--threads", type=int, default=1, help="of every contestant")
     add("--results", type=Path, default=BENCHMARKS / "leaderboard.jsonl")
-    add("--retry", action="store_true", help="run what has failed once more")
-    add("--again", action="store_true", help="run what is finished once more")
+    add("--retry", action="store_true", help="repeat failed runs")
+    add("--again", action="store_true", help="repeat finished runs")
     add("--max-seconds", type=float, default=np.inf, help="start no run after these")
-    add("--run-seconds", type=float, default=3600.0, help="end a run after these")
+    add("--run-seconds", type=float, default=3600.0, help="stop a run after these")
     add("--peers-root", type=Path, default=output, help="folder of the environments")
-    add("--env", action="append", default=[], help="NAME=python, instead of that")
-    add("--install", type=names_among(list(ENVIRONMENTS)), help="make environments")
+    add("--env", action="append", default=[], help="NAME=python of an environment")
+    add("--install", type=names_among(list(ENVIRONMENTS)), help="create environments")
     add("--report", action="store_true", help="write tables and picture, run nothing")
     add("--clock", choices=list(CLOCKS), default="wall", help="of the report")
     add("--tables", type=Path, default=BENCHMARKS / "LEADERBOARD.md")
@@ -229,7 +230,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Install, report, or run what is open."""
+    """Create environments, write the report, or run the unfinished splits."""
     options = parser().parse_args()
     if options.install:
         return install(options.install, options.peers_root)
@@ -251,7 +252,7 @@ def main() -> None:
             break
         record = run_one(*run, options)
         append(options.results, record)
-        print(f"[{number}/{len(left)}] {told(record)}", flush=True)
+        print(f"[{number}/{len(left)}] {line_of(record)}", flush=True)
 
 
 if __name__ == "__main__":

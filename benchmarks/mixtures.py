@@ -1,10 +1,10 @@
-"""What does the exact predictive mixture cost, and is its CRPS right?
+"""How long do exact quantiles of the predictive mixture take, and is its CRPS right?
 
 Quantiles of 100,000 rows with 100 draws each, by root finding on the distribution
 function and by drawing y and sorting: seconds, and the root mean squared error in units
-of the predictive standard deviation (of drawing: against root finding; of root finding:
-what its last step still moved, from the distance of F(quantile) to the level). Then the
-largest difference of our CRPS from ``scoringrules``.
+of the predictive standard deviation (of drawing: from root finding; of root finding:
+the distance of F(quantile) from the level over the density). Then the largest
+difference of our CRPS from ``scoringrules``.
 
     python benchmarks/mixtures.py --clock cpu
 """
@@ -26,7 +26,7 @@ CRPS_ROWS, CRPS_DRAWS = 2_000, 100
 
 
 def components(n_rows: int, n_draws: int, seed: int = 0):
-    """Means and variances (draws, rows, 1), of epistemic share 0 to 1."""
+    """Means and variances, (draws, rows, 1), with small to large epistemic shares."""
     random = np.random.default_rng(seed)
     epistemic = random.uniform(0, 2, (n_rows, 1))
     mean = epistemic * random.standard_normal((n_draws, n_rows, 1))
@@ -34,7 +34,7 @@ def components(n_rows: int, n_draws: int, seed: int = 0):
 
 
 def drawn(mean, variance, levels, n_per_draw: int):
-    """Quantiles of y drawn from every component, (levels, rows, 1)."""
+    """Quantiles of values drawn from every component, (levels, rows, 1)."""
     random = np.random.default_rng(1)
     samples = np.concatenate(
         [
@@ -60,18 +60,20 @@ def quantile_table(n_rows, n_draws, repeats, clock) -> str:
         name = f"drawing {n * n_draws} values and sorting"
         cases[name] = partial(drawn, mean, variance, LEVELS, n)
     times = interleaved(cases, repeats, clock=clock)
-    found = exact()
-    reached = np.stack([ndtr((y - mean) / np.sqrt(variance)).mean(0) for y in found])
+    quantiles = exact()
+    reached = np.stack(
+        [ndtr((y - mean) / np.sqrt(variance)).mean(0) for y in quantiles]
+    )
     density = np.stack(
         [
             (np.exp(-0.5 * (y - mean) ** 2 / variance) / np.sqrt(variance)).mean(0)
-            for y in found
+            for y in quantiles
         ]
     ) / np.sqrt(2 * np.pi)
     levels = np.array(LEVELS)[:, None, None]
     errors = {"root finding": (reached - levels) / density / total}
     for name in list(cases)[1:]:
-        errors[name] = (cases[name]() - found) / total
+        errors[name] = (cases[name]() - quantiles) / total
     first = times["root finding"]
     lines = [
         [
@@ -86,7 +88,7 @@ def quantile_table(n_rows, n_draws, repeats, clock) -> str:
 
 
 def interval_table(n_rows, n_draws, repeats, clock) -> str:
-    """Equal-tailed beside highest-density intervals."""
+    """The table of times of equal-tailed and highest-density intervals."""
     mean, variance = components(n_rows, n_draws)
     quantile = partial(mixture_quantile, mean, variance)
     cases = {
@@ -103,7 +105,7 @@ def interval_table(n_rows, n_draws, repeats, clock) -> str:
 
 
 def crps_difference() -> str:
-    """Ours beside crps_mixnorm on random mixtures."""
+    """Largest difference of our CRPS from crps_mixnorm on random mixtures."""
     mean, variance = components(CRPS_ROWS, CRPS_DRAWS, seed=2)
     y = 3 * np.random.default_rng(3).standard_normal((CRPS_ROWS, 1))
     ours = gaussian_mixture_crps(y, mean, variance)[:, 0]

@@ -1,11 +1,11 @@
-"""What does a step of a convolutional or recurrent network cost beside plain torch?
+"""How much slower is a step of a convolutional or recurrent network than plain torch?
 
-One step of training, pass and gradients, on 128 rows of float32, with MC dropout on all
-maps: images of 28 x 28 with 16 and 32 channels, and sequences of 24 steps of 14 inputs
-with 32 units. Beside it the same network in plain torch: ``nn.Conv2d`` with
-``nn.Dropout``; torch's cells in a loop, with a mask that is held. All cases are timed
-in turn within each round; ratios are medians over the rounds. Of 16 networks side by
-side the cost of each is given.
+One training step, forward pass and gradients, on 128 rows of float32, with MC dropout
+on all maps: images of 28 x 28 with 16 and 32 channels, and sequences of 24 steps of 14
+inputs with 32 units. The same network in plain torch is ``nn.Conv2d`` with
+``nn.Dropout``, or torch's cells in a loop with one mask for all steps. All cases are
+timed in turn within each round; ratios are medians over the rounds. For 16 networks in
+one program the cost per network is given.
 """
 
 import statistics
@@ -48,12 +48,12 @@ class PlainImages(nn.Module):
         )
 
     def forward(self, x):
-        """x (rows, 784)."""
+        """Outputs of x, which is (rows, 784)."""
         return self.layers(x.view(-1, 1, 28, 28))
 
 
 class PlainSequences(nn.Module):
-    """A loop over the steps, with masks that are the same at each."""
+    """A loop over the steps, with the same masks at each step."""
 
     def __init__(self, cell):
         super().__init__()
@@ -61,7 +61,7 @@ class PlainSequences(nn.Module):
         self.last = nn.Linear(HIDDEN, 1)
 
     def forward(self, x):
-        """x (rows, steps * inputs)."""
+        """Outputs of x, which is (rows, steps * inputs)."""
         ones = x.new_ones(len(x), N_INPUTS + HIDDEN)
         of_inputs, of_state = nn.functional.dropout(ones, DROPOUT).split(
             [N_INPUTS, HIDDEN], dim=1
@@ -76,7 +76,7 @@ class PlainSequences(nn.Module):
 
 
 def cases():
-    """Name, our network, torch's, numbers of a row."""
+    """Name, our network, torch's network, number of inputs per row."""
     images = Convolutional(
         (1, 28, 28), (16, 32), (3, 3), (2, 2), (64,), 10, "relu", "unit"
     )
@@ -87,13 +87,13 @@ def cases():
 
 
 def plain_step(module, x):
-    """Pass and gradients."""
+    """Forward pass and gradients of a torch module."""
     module.zero_grad()
     module(x[0]).square().mean().backward()
 
 
 def our_step(network, members, device, x):
-    """The same of some members: what is called without arguments."""
+    """A function that computes forward pass and gradients of several members."""
     n_maps = len(network.fan_ins)
     network = network.with_families((Bernoulli(),) * n_maps)
     seeds = np.arange(members)
@@ -116,16 +116,16 @@ def our_step(network, members, device, x):
     return step
 
 
-# Channels, height and width of an image, of the patches, and channels that are made.
+# Input channels, height and width of the image, width of the kernel, output channels.
 CONVOLUTIONS = (1, 28, 3, 16), (16, 14, 3, 32), (20, 14, 5, 50)
 
 
 def ways_to_convolve(members, channels, size, kernel, n_out, device):
-    """Name: pass and gradients of the convolutions of all members, in three ways."""
+    """Three ways to compute the convolutions of all members and their gradients."""
     images = torch.randn(members, N_ROWS, channels, size, size, device=device)
     kernels = torch.randn(members, n_out, channels, kernel, kernel, device=device)
     grouped = images.transpose(0, 1).flatten(1, 2).contiguous()
-    # (members, numbers of a patch, channels)
+    # (members, inputs of a patch, output channels)
     weights = kernels.flatten(2).mT.contiguous()
     convolve = partial(nn.functional.conv2d, padding="same")
 
@@ -151,7 +151,7 @@ def ways_to_convolve(members, channels, size, kernel, n_out, device):
 
 
 def print_convolutions(arguments):
-    """Milliseconds of all ways, and of a single member and many."""
+    """Print milliseconds of all ways, for a single member and for many."""
     rows = []
     for shape in CONVOLUTIONS:
         for members in (1, MEMBERS):
@@ -172,7 +172,7 @@ def main():
     parser = command_line(__doc__)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--clock", choices=CLOCKS, default="cpu", help="what is timed")
+    parser.add_argument("--clock", choices=CLOCKS, default="cpu")
     arguments = parser.parse_args()
     device = arguments.device
     torch.set_num_threads(1)

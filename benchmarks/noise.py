@@ -1,16 +1,17 @@
-"""Is a learned noise the noise? As trained, and as estimated after it.
+"""Is the estimated observation noise right, before and after training has ended?
 
-It is made of rows that others than the network have seen, where these also choose its
-prior length scale, and of the network's own residuals elsewhere.
+It is learned in training, and estimated again afterwards: on held-out rows if these
+also select the prior length scale, and from the residuals of the training rows
+otherwise.
 
-First where the truth is known: sin(x1) + x2 and noise of standard deviation 0.5.
-Printed are the noise as a share of the truth, and how many of 2,000 other rows the 90 %
-intervals hold, for several rates and numbers of rows.
+The first table has a known truth: sin(x1) + x2 and noise of standard deviation 0.5. It
+contains the estimated noise as a share of the truth, and the share of 2,000 new rows
+inside 90 % intervals, for several dropout rates and numbers of rows.
 
-Then on training rows of the UCI sets (80 % of those of their first split, or some of
-them), diabetes and Friedman's function: how much less likely the other rows are than
-under the best constant noise for the same predictions (nats per row, if the predictive
-were normal), and how many the 90 % intervals hold.
+The second uses training rows of the UCI sets (up to 80 % of those of their first
+split), diabetes and Friedman's function. It contains the loss in log density of the
+other rows, relative to the best constant noise for the same predictions (nats per row,
+as if the predictive were normal), and the share of rows inside 90 % intervals.
 
     python benchmarks/noise.py
 """
@@ -31,13 +32,13 @@ NETWORKS = {
 
 
 def as_trained(model) -> tuple[float, float]:
-    """The noise's std as trained, and as estimated afterwards, in y's units."""
+    """Std of the noise as trained and as estimated afterwards, in units of y."""
     variances = np.exp(-model.parameters_["likelihood/log_tau"][:, 0])
     return np.sqrt(variances.mean()) * float(model.y_scale_[0]), float(model.noise_std_)
 
 
 def made_up(n_rows: int, n_columns: int, random):
-    """Rows whose noise is known."""
+    """Rows with known noise."""
     X = random.normal(size=(n_rows, n_columns))
     y = np.sin(X[:, 0]) + X[:, 1] + NOISE * random.normal(size=n_rows)
     return X, y
@@ -50,7 +51,7 @@ def where_it_is_known(options) -> list[list]:
         for rate in (0.01, 0.05, 0.1):
             line = [n_columns, rate]
             for n_rows in options.rows:
-                found = []
+                scores = []
                 for seed in range(options.repeats):
                     random = np.random.default_rng([seed, n_columns])
                     X, y = made_up(n_rows + 2000, n_columns, random)
@@ -59,15 +60,15 @@ def where_it_is_known(options) -> list[list]:
                     ).fit(X[:n_rows], y[:n_rows])
                     low, high = model.predict_interval(X[n_rows:]).T
                     inside = (low <= y[n_rows:]) & (y[n_rows:] <= high)
-                    found.append([*np.divide(as_trained(model), NOISE), inside.mean()])
-                before, now, inside = np.mean(found, axis=0)
+                    scores.append([*np.divide(as_trained(model), NOISE), inside.mean()])
+                before, now, inside = np.mean(scores, axis=0)
                 line += [f"{before:.2f}", f"{now:.2f}", f"{inside:.1%}"]
             lines.append(line)
     return lines
 
 
 def tables():
-    """Training rows."""
+    """Training rows of every set."""
     for task in TASKS:
         if task.name in ("yacht", "energy", "concrete", "wine-quality-red"):
             split = task.split(0)
@@ -82,7 +83,7 @@ def on_tables(options) -> list[list]:
     lines = []
     for name, parameters in NETWORKS.items():
         for n_rows in (50, 120, 300, 700):
-            found = []
+            scores = []
             for X, y in tables():
                 if n_rows > 0.8 * len(X):
                     continue
@@ -92,10 +93,10 @@ def on_tables(options) -> list[list]:
                     model = MCDropoutRegressor(
                         random_state=seed, device="cpu", **parameters
                     ).fit(X[train], y[train])
-                    found.append(losses(model, X[test[:500]], y[test[:500]]))
-            of_trained, of_new = np.mean(found, axis=0)
-            line = [f"{loss:.2f}" for loss in (of_trained[0], of_new[0])]
-            line += [f"{share:.0%}" for share in (of_trained[1], of_new[1])]
+                    scores.append(losses(model, X[test[:500]], y[test[:500]]))
+            means = np.mean(scores, axis=0)
+            line = [f"{loss:.2f}" for loss in means[:, 0]]
+            line += [f"{share:.0%}" for share in means[:, 1]]
             lines.append([name, n_rows, *line])
     return lines
 
@@ -105,12 +106,12 @@ def losses(model, X, y):
     squares = (y - model.predict(X)) ** 2
     epistemic = model.predict_uncertainty(X, "epistemic")
     best = 0.5 + 0.5 * np.log(squares.mean())
-    found = []
+    scores = []
     for noise in as_trained(model):
         variance = epistemic**2 + noise**2
         loss = np.mean(squares / variance + np.log(variance)) / 2
-        found.append([loss - best, np.mean(squares <= 1.645**2 * variance)])
-    return found
+        scores.append([loss - best, np.mean(squares <= 1.645**2 * variance)])
+    return scores
 
 
 def main() -> None:

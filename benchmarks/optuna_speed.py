@@ -1,17 +1,17 @@
-"""What do batches of trials save beside Optuna's own search, at equal trials?
+"""How much time do batches of trials save, compared with Optuna's own search?
 
 32 trials x 3 folds on scikit-learn's diabetes (442 rows x 10), one hidden layer of 50,
-100 epochs; tau, dropout and length scale are sought by Optuna's TPE sampler, scored by
-the log predictive density, without a refit:
+100 epochs. Optuna's TPE sampler selects tau, dropout and length scale by the log
+predictive density, without a refit:
 
-1. ``OptunaSearchCV`` of optuna-integration, one network after the other;
-2. the recipe of the README: 8 or 16 trials are asked for, trained in all folds by one
-   ``BatchedGridSearchCV``, and told;
-3. the same with a median pruner: trials are trained for 10 epochs, those that are left
-   for 30, and these for 100, each time anew.
+1. ``OptunaSearchCV`` of optuna-integration, one network after another;
+2. the recipe of the README: ``ask`` for 8 or 16 trials, train them in all folds by one
+   ``BatchedGridSearchCV``, and ``tell`` the scores;
+3. the same with a median pruner: all trials are trained for 10 epochs, the remaining
+   ones for 30, and the remaining ones for 100, each time from the start.
 
-A batch is asked for before any of its scores is known, so the best of equally many
-trials may be worse: the mean over several studies' seeds is beside the time.
+A batch is chosen before any of its scores exists, so its best trial may be worse than
+with sequential trials. The table contains the mean best score over several seeds.
 """
 
 import statistics
@@ -36,12 +36,12 @@ TARGET = 5  # times faster
 
 
 def estimator() -> MCDropoutRegressor:
-    """The network whose tau, dropout and length scale are sought."""
+    """The network whose tau, dropout and length scale are selected."""
     return MCDropoutRegressor((50,), max_iter=EPOCHS, device="cpu", random_state=0)
 
 
 def space() -> dict[str, FloatDistribution]:
-    """Where they are sought."""
+    """Ranges of the parameters."""
     return {
         "tau": FloatDistribution(0.3, 10, log=True),  # y has a variance of 1
         "dropout": FloatDistribution(0.001, 0.3, log=True),
@@ -50,7 +50,7 @@ def space() -> dict[str, FloatDistribution]:
 
 
 def study_of(seed: int, pruner=None) -> optuna.Study:
-    """Trials that are in training count as bad ones, so that a batch spreads."""
+    """A study that treats running trials as bad ones, so that a batch spreads out."""
     sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
     return optuna.create_study(direction="maximize", sampler=sampler, pruner=pruner)
 
@@ -135,7 +135,7 @@ def main() -> None:
 
     def work(name):
         def run():
-            # Every round has its seed, the same for all ways.
+            # The seed of a round is the same for all ways.
             best[name].append(ways[name](X, y, options.trials, len(best[name])))
 
         return run
@@ -149,13 +149,13 @@ def main() -> None:
     rows = []
     for name, seconds in times.items():
         faster = ratio(times["OptunaSearchCV"], seconds)
-        told = f"{faster:.1f} ({verdict(faster, TARGET, at_most=False)})"
+        speed_up = f"{faster:.1f} ({verdict(faster, TARGET, at_most=False)})"
         rows.append(
             [
                 name,
                 f"{statistics.median(seconds):.1f}",
                 f"{np.mean(best[name][1:]):.3f}",
-                "" if name == "OptunaSearchCV" else told,
+                "" if name == "OptunaSearchCV" else speed_up,
             ]
         )
     header = ["search", "seconds", "best mean log density, nats", "times faster"]

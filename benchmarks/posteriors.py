@@ -1,4 +1,4 @@
-"""The posteriors that the benchmarks compare: name -> estimator, own settings."""
+"""The posteriors that the benchmarks compare: estimator and settings by name."""
 
 from skbayesnn import BBBRegressor, MCDropoutRegressor, VariationalDropoutRegressor
 

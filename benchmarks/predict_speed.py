@@ -1,13 +1,13 @@
-"""What do time and memory of a prediction with many posterior draws come to?
+"""How much time and memory does a prediction with many posterior draws take?
 
 T = 1,000 draws on 10,000 x 50 rows and T = 50 on 1,000,000 x 50, hidden (100, 100),
-float32: seconds of ``predict(X, return_std=True)`` beside those of the same matrix
-products alone (the fastest of some chunk sizes, products written into memory that is
-there already), and the peak of the resident memory above what was there before, which
-should stay within scikit-learn's ``working_memory`` + 200 MB. Every case runs in an
-interpreter of its own. One epoch on 2,000 rows makes the model.
+float32: seconds of ``predict(X, return_std=True)`` and of the same matrix products
+alone (the fastest of some chunk sizes, with preallocated outputs), and the increase of
+the peak resident memory, which should stay below scikit-learn's ``working_memory``
++ 200 MB. Every case runs in a new interpreter. The model is trained for one epoch on
+2,000 rows.
 
-Where a case is long, the products are timed on a part of the rows, and multiplied up.
+In long cases the products are timed on a part of the rows, and the time is scaled up.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from skbayesnn import MCDropoutRegressor
 N_INPUTS, HIDDEN, DROPOUT = 50, (100, 100), 0.05
 SIZES = (N_INPUTS, *HIDDEN, 1)
 TRAINING_ROWS = 2_000
-# (rows, draws, working_memory in MB, rows of which the products are timed, repeats)
+# (rows, draws, working_memory in MB, rows for the timing of the products, repeats)
 CASES = (
     (10_000, 1_000, 1024, 10_000, 2),
     (10_000, 1_000, 64, 10_000, 2),
@@ -50,7 +50,7 @@ QUICK_CASES = (
     (10_000, 100, 64, 10_000, 1),
     (100_000, 20, 1024, 50_000, 1),
 )
-# Rows and draws of one batched product: what suits a cache, and what a GPU wants.
+# Rows and draws of one batched product: sizes that suit a CPU cache, or a GPU.
 CHUNKS = {
     "cpu": ((256, 32), (1024, 8), (10_000, 1)),
     "cuda": ((10_000, 20), (10_000, 100), (2_500, 100)),
@@ -60,7 +60,7 @@ MB = 2**20
 
 
 def fitted(n_draws: int, device: str) -> MCDropoutRegressor:
-    """A model after one epoch."""
+    """A model that is trained for one epoch."""
     random = np.random.default_rng(0)
     X = random.standard_normal((TRAINING_ROWS, N_INPUTS), dtype=np.float32)
     y = X[:, 0] + 0.1 * random.standard_normal(TRAINING_ROWS)
@@ -76,7 +76,7 @@ def fitted(n_draws: int, device: str) -> MCDropoutRegressor:
 
 
 def products(n_rows: int, n_draws: int, chunk: tuple[int, int], device: str) -> None:
-    """The products of all draws on all rows, chunk by chunk, and nothing else."""
+    """Compute the matrix products of all draws and rows, chunk by chunk."""
     rows, draws = min(chunk[0], n_rows), min(chunk[1], n_draws)
     weights = [torch.randn(draws, a, b, device=device) for a, b in pairwise(SIZES)]
     x = torch.randn(rows, N_INPUTS, device=device).expand(draws, -1, -1)
@@ -89,7 +89,7 @@ def products(n_rows: int, n_draws: int, chunk: tuple[int, int], device: str) -> 
 
 
 def resident() -> float:
-    """MB of memory that this process holds now; its peak where that cannot be told."""
+    """Resident memory of this process in MB; its peak on systems without /proc."""
     held = Path("/proc/self/statm")
     if not held.exists():
         return peak()
@@ -98,7 +98,7 @@ def resident() -> float:
 
 
 def peak() -> float:
-    """MB of memory that this process has held at most."""
+    """Peak of the resident memory of this process in MB."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / MB
 
@@ -128,7 +128,7 @@ def one_case(case, device: str, clock: str) -> dict:
 
 
 def line(case, result) -> list[str]:
-    """A line of the table."""
+    """The line of the table for one case."""
     n_rows, n_draws, working_memory, *_ = case
     slower = ratio(result["predict"], result["products"])
     allowed = working_memory + ALLOWANCE
@@ -143,7 +143,7 @@ def line(case, result) -> list[str]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """The parser of the command line."""
     result = command_line(__doc__)
     result.add_argument("--quick", action="store_true", help="smaller cases")
     result.add_argument("--device", default="cpu", help="cpu or cuda")
@@ -172,8 +172,8 @@ def main() -> None:
     ]
     cases = QUICK_CASES if options.quick else CASES
     common = {name: getattr(options, name) for name in ("device", "threads", "clock")}
-    found = [in_own_process(__file__, case=case, **common) for case in cases]
-    print(table(header, list(map(line, cases, found))))
+    results = [in_own_process(__file__, case=case, **common) for case in cases]
+    print(table(header, list(map(line, cases, results))))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Published results on the UCI regression sets: RMSE and log density.
 
-Means over splits; one hidden layer of 50 unless said otherwise. Transcribed by hand,
-some of it from papers that quote others, and with splits of their own: good for
-orientation, not for claims about who is better.
+Means over splits; one hidden layer of 50 unless noted. Transcribed by hand, partly from
+papers that quote other papers, and with different splits: use them for orientation, not
+to claim that one method is better.
 
 bbb, noisy_kfac : Zhang, Sun, Duvenaud & Grosse 2018; from memory, not checked against
     the paper

@@ -1,13 +1,13 @@
-"""Do the intervals cover what they promise: raw, recalibrated and conformal?
+"""Do raw, recalibrated and conformal intervals have their nominal coverage?
 
-For every split of the UCI sets the share of test rows inside the central intervals of
-50, 80, 90 and 95 %, of ``MCDropoutRegressor()`` with its defaults and of what is put
-around it, averaged over the splits; "error" is the mean over splits and coverages of
-|share - coverage|. Then the mean width of the 90 % intervals and their interval score
-relative to the raw ones, and log density (nats) and CRPS (y's units) on test rows.
+The share of test rows inside the central intervals of 50, 80, 90 and 95 %, averaged
+over the splits of the UCI sets, for ``MCDropoutRegressor()`` with its defaults and with
+several wrappers; "error" is the mean over splits and coverages of |share - coverage|.
+Then the mean width of the 90 % intervals and their interval score relative to the raw
+ones, and log density (nats) and CRPS (units of y) on test rows.
 
-The networks of all splits and folds are trained as members of one batched program;
-the meta-estimators then look the fitted network of their training rows up.
+The networks of all splits and folds are trained as members of one batched program. The
+meta-estimators then look up the network that was fitted to their training rows.
 
     python benchmarks/recalibration.py
 """
@@ -42,14 +42,14 @@ N_FOLDS, CALIBRATION_SIZE = 5, 0.25
 
 
 class Fitted(dict):
-    """Fitted networks by their training rows; shared by clones."""
+    """Fitted networks by hash of their training rows; clones share it."""
 
     def __deepcopy__(self, memo):
         return self
 
 
 class LookedUp(RegressionPredictiveMixin, RegressorMixin, BaseEstimator):
-    """A regressor whose fit finds the network trained on these rows before."""
+    """A regressor whose ``fit`` looks up the network trained on the same rows."""
 
     def __init__(self, fitted):
         self.fitted = fitted
@@ -69,14 +69,14 @@ class LookedUp(RegressionPredictiveMixin, RegressorMixin, BaseEstimator):
 
 
 def folds_of(n_rows: int, split: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Folds with equally many training rows, so that they share one program."""
+    """Folds with equal numbers of training rows, so that they share one program."""
     folds = list(KFold(N_FOLDS, shuffle=True, random_state=split).split(range(n_rows)))
     shortest = min(len(train) for train, _ in folds)
     return [(train[:shortest], test) for train, test in folds]
 
 
 def networks(X, y, trains) -> Fitted:
-    """The network of every set of training rows, all of one size as one program."""
+    """Fit a network to every set of training rows; sets of one size share a program."""
     by_size: dict[int, list] = {}
     for split, rows in trains:
         by_size.setdefault(len(rows), []).append((split, rows))
@@ -90,7 +90,7 @@ def networks(X, y, trains) -> Fitted:
 
 
 def models(fitted: Fitted, folds, split: int) -> dict:
-    """What is compared, by its name in the table."""
+    """The models to compare, by name."""
     base = LookedUp(fitted)
     return {
         "raw": base,
@@ -104,12 +104,12 @@ def models(fitted: Fitted, folds, split: int) -> dict:
 
 
 def evaluate(name: str, n_splits: int | None) -> tuple[dict[str, np.ndarray], float]:
-    """Numbers of every method, (splits, numbers), and the seconds of training."""
+    """Scores of every method, (splits, scores), and the seconds of training."""
     X, y, train, test = load(name, n_splits)
     folds = [folds_of(len(rows), split) for split, rows in enumerate(train)]
     trains = []
     for split, rows in enumerate(train):
-        # As ConformalRegressor cuts: the same function, sizes and random_state.
+        # The split of ConformalRegressor: same function, sizes and random_state.
         proper, _ = train_test_split(
             np.arange(len(rows)), test_size=CALIBRATION_SIZE, random_state=split
         )
@@ -185,7 +185,7 @@ def main() -> None:
     """Print the table of every set, and the mean error of every method."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--sets", type=lambda text: text.split(","), default=SETS)
-    parser.add_argument("--splits", type=int, help="the first so many splits only")
+    parser.add_argument("--splits", type=int, help="number of splits; default: all")
     options = parser.parse_args()
     data_folder("uci")
     torch.set_num_threads(1)

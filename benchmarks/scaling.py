@@ -1,14 +1,14 @@
 """How does the time grow with rows, networks and candidates?
 
-1. one fit, 1,000 to 1,000,000 rows x 8, 5 epochs: the steps per epoch grow with them;
+1. one fit, 1,000 to 1,000,000 rows x 8, 5 epochs; the steps per epoch grow likewise;
 2. one fit of 1 to 1,024 networks (``n_estimators``), 927 x 8, 20 epochs;
 3. a batched search over 1 to 256 values of tau, 5 folds, 927 x 8, 20 epochs, without
    refit: training and scoring.
 
 One hidden layer of 50, dropout 0.05, batches of 128, float32, one job. The local slope
-is that of the logarithms between a line and the one before: 1 is proportional, less is
-what a program saves by being larger, and the largest says whether anything grows faster
-than what is asked for. ``--picture`` draws the three in log-log axes.
+is d log(seconds) / d log(size) between a line and the line above: 1 is proportional
+growth, less than 1 is a saving of larger programs. ``--picture`` draws the three
+curves in log-log axes.
 
     python benchmarks/scaling.py --picture scaling.png
 """
@@ -44,7 +44,7 @@ def make_data(n_rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def estimator(device: str, max_iter: int, **options) -> MCDropoutRegressor:
-    """Ours, in the setting of this benchmark."""
+    """Our network with the settings of this benchmark."""
     return MCDropoutRegressor(
         (50,),
         dropout=0.05,
@@ -58,7 +58,7 @@ def estimator(device: str, max_iter: int, **options) -> MCDropoutRegressor:
 
 
 def search(device: str, n_candidates: int) -> BatchedGridSearchCV:
-    """A search over so many values of tau."""
+    """A search over n values of tau."""
     return BatchedGridSearchCV(
         estimator(device, EPOCHS),
         {"tau": np.geomspace(1, 10, n_candidates).tolist()},
@@ -69,20 +69,20 @@ def search(device: str, n_candidates: int) -> BatchedGridSearchCV:
 
 
 def cases_of(device: str) -> dict[str, dict[int, Callable[[], object]]]:
-    """What is timed, by question and size."""
+    """The calls to be timed, by question and size."""
     X, y = make_data(ROWS[-1])
-    one = estimator(device, EPOCHS_OF_ROWS)
+    single = estimator(device, EPOCHS_OF_ROWS)
     several = partial(estimator, device, EPOCHS)
     few = X[:N_ROWS], y[:N_ROWS]
     return {
-        "rows": {n: partial(one.fit, X[:n], y[:n]) for n in ROWS},
+        "rows": {n: partial(single.fit, X[:n], y[:n]) for n in ROWS},
         "networks": {n: partial(several(n_estimators=n).fit, *few) for n in MEMBERS},
         "candidates": {n: partial(search(device, n).fit, *few) for n in CANDIDATES},
     }
 
 
 def lines_of(sizes: np.ndarray, seconds: np.ndarray) -> list[list[str]]:
-    """Lines of a table."""
+    """The lines of a table of sizes and seconds."""
     slopes = local_slopes(sizes, seconds)
     return [
         [f"{n:,}", f"{s:.4g}", f"{1e6 * s / n:,.1f}", slope]
@@ -97,19 +97,19 @@ def local_slopes(sizes: np.ndarray, seconds: np.ndarray) -> np.ndarray:
     return np.diff(np.log(seconds)) / np.diff(np.log(sizes))
 
 
-def draw(found: dict[str, tuple[np.ndarray, np.ndarray]], path: str) -> None:
-    """Seconds against size in log-log axes, beside lines of slope 1."""
+def draw(results: dict[str, tuple[np.ndarray, np.ndarray]], path: str) -> None:
+    """Draw seconds against size in log-log axes, with lines of slope 1."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 3.6), layout="constrained")
-    panels = figure.subplots(1, len(found), sharey=True)
-    of_question = {
+    panels = figure.subplots(1, len(results), sharey=True)
+    styles = {
         "rows": (BLUE, "o", f"rows of one fit ({EPOCHS_OF_ROWS} epochs)"),
         "networks": (VERMILION, "s", f"networks of one fit ({EPOCHS} epochs)"),
         "candidates": (GREEN, "^", f"candidates of a search, {N_FOLDS} folds"),
     }
-    for axes, (question, (sizes, seconds)) in zip(panels, found.items(), strict=True):
-        color, marker, label = of_question[question]
+    for axes, (question, (sizes, seconds)) in zip(panels, results.items(), strict=True):
+        color, marker, label = styles[question]
         proportional = seconds[-1] * sizes / sizes[-1]
         axes.loglog(sizes, proportional, color=GREY, ls="--", lw=1, label="slope 1")
         axes.loglog(sizes, seconds, color=color, marker=marker, label="measured")
@@ -121,7 +121,7 @@ def draw(found: dict[str, tuple[np.ndarray, np.ndarray]], path: str) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """The parser of the command line."""
     result = command_line(__doc__)
     add = result.add_argument
     add("--device", default="cpu", help="cpu or cuda")
@@ -137,12 +137,12 @@ def main() -> None:
     options = parser().parse_args()
     torch.set_num_threads(options.threads)
     print(environment(options.device))
-    found = {}
+    results = {}
     for question, cases in cases_of(options.device).items():
         times = interleaved(cases, options.repeats, options.device, options.clock)
         sizes = np.array(list(times))
         seconds = np.array([statistics.median(values) for values in times.values()])
-        found[question] = sizes, seconds
+        results[question] = sizes, seconds
         header = [question, "seconds", "us each", "local slope"]
         steepest = local_slopes(sizes, seconds).max()
         print(f"\n{options.clock} clock")
@@ -150,7 +150,7 @@ def main() -> None:
         met = verdict(steepest, STEEPEST, at_most=True)
         print(f"largest local slope: {steepest:.2f} ({met})", flush=True)
     if options.picture:
-        draw(found, options.picture)
+        draw(results, options.picture)
 
 
 if __name__ == "__main__":

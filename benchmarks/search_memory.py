@@ -1,11 +1,11 @@
-"""How does the memory of a batched search grow with its networks?
+"""How does the memory of a batched search grow with the number of networks?
 
-The peak of the memory above what was there before, for more and more networks
-(candidates x folds) and two memory budgets: it should grow linearly up to the budget,
-and stay within the budget and an allowance for the data, the scores and the
-interpreter. Two sizes of network: one hidden layer of 50, and (500, 500), of which a
-few fill the budget. Every case is an interpreter of its own; on a CPU it is the
-process's resident memory, on a GPU what torch has allocated there.
+The increase of peak memory, for growing numbers of networks (candidates x folds) and
+two memory budgets. It should grow linearly up to the budget, and stay below the budget
+plus an allowance for the data, the scores and the interpreter. Two sizes of network:
+one hidden layer of 50, and (500, 500), where a few networks fill the budget. Every case
+runs in a new interpreter. On a CPU the resident memory of the process is measured, on a
+GPU the memory that torch has allocated.
 
 One epoch on 400 x 8 rows, float32, 4 folds: memory does not depend on the epochs.
 """
@@ -24,7 +24,7 @@ from skbayesnn.model_selection import BatchedGridSearchCV
 
 N_ROWS, N_INPUTS, BATCH, N_FOLDS = 400, 8, 128, 4
 BUDGETS = (256, 1024)  # MiB
-# Hidden layers, and the networks of each case.
+# Hidden layers, and the number of networks of each case.
 SIZES = (
     ((50,), (60, 240, 960, 3840)),
     ((500, 500), (12, 60, 240, 480)),
@@ -34,7 +34,7 @@ MB = 2**20
 
 
 def search(hidden, n_members: int, budget: float, options) -> BatchedGridSearchCV:
-    """A search of so many networks, which differ in tau and in their rows."""
+    """A search that trains n networks, which differ in tau and in their rows."""
     network = MCDropoutRegressor(
         tuple(hidden),
         dropout=0.05,
@@ -74,13 +74,13 @@ def lines_of(hidden, counts, budget: float, options) -> list[list[str]]:
     """Lines of the table: one size of network under one budget."""
     lines, before = [], None
     for n_members in counts:
-        found = in_own_process(
+        result = in_own_process(
             __file__,
             case=(hidden, n_members, budget),
             device=options.device,
             n_jobs=options.n_jobs,
         )
-        above, slope = found["above"], ""
+        above, slope = result["above"], ""
         if before is not None:
             slope = f"{(above - before[1]) / (n_members - before[0]):.3f}"
         before = n_members, above
@@ -89,7 +89,7 @@ def lines_of(hidden, counts, budget: float, options) -> list[list[str]]:
             [
                 f"{hidden}, {n_members:,} networks",
                 str(budget),
-                f"{found['seconds']:.1f}",
+                f"{result['seconds']:.1f}",
                 f"{above:.0f} ({verdict(above, most, at_most=True)})",
                 slope,
             ]
@@ -98,7 +98,7 @@ def lines_of(hidden, counts, budget: float, options) -> list[list[str]]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """The parser of the command line."""
     result = command_line(__doc__)
     add = result.add_argument
     add("--device", default="cpu", help="cpu or cuda")

@@ -1,28 +1,28 @@
-"""What does a batched search cost beside scikit-learn's search over the same networks?
+"""How much faster is a batched search than scikit-learn's search over the networks?
 
 12 candidates x 20 folds on concrete (the canonical splits, 927 training rows x 8), one
 hidden layer of 50, dropout on every layer, Adam with a constant learning rate, batches
 of 128, 40 epochs, float32, scored by the RMSE, refit included:
 
-1. ``BatchedGridSearchCV`` against scikit-learn's ``GridSearchCV`` over the same
-   estimator, and over skorch's NeuralNetRegressor with the same network (one seed and
-   several dropout rates, and for ours also one dropout rate and 12 taus); whether both
-   searches over our estimator found the same;
-2. where the time of the batched search goes;
-3. the same for the network that the constructor makes: 12 taus, five folds;
-4. on a GPU also: 240 and 4,000 networks at once against fits in turn on that GPU (a
-   few fits in turn are timed, and multiplied up).
+1. ``BatchedGridSearchCV`` and scikit-learn's ``GridSearchCV`` over the same estimator,
+   and ``GridSearchCV`` over skorch's NeuralNetRegressor with the same network (one seed
+   and several dropout rates, and for ours also one dropout rate and 12 taus); whether
+   both searches over our estimator have the same results;
+2. how the time of the batched search is spent;
+3. the same for a network with default parameters: 12 taus, five folds;
+4. on a GPU also: 240 and 4,000 networks in one program, and fits in turn on that GPU (a
+   few fits in turn are timed, and the time is scaled up).
 
-``GridSearchCV`` has worker processes, each with one thread of torch, that are running
-and have imported everything before the clock starts; the batched search has this
-process, with as many threads of torch. In skorch's favour: y is standardised for it
-beforehand, it predicts by one pass without dropout where ours averages 200 draws, and
-it does not shuffle the rows.
+``GridSearchCV`` uses worker processes with one torch thread each, which are started and
+have imported everything before the timing; the batched search uses one process with the
+same number of torch threads. In skorch's favour: y is standardised beforehand, skorch
+predicts with one pass without dropout while ours averages 200 draws, and skorch does
+not shuffle the rows.
 
-``--protocol`` is another question: how long the published grid search takes, 8 sets x
-20 splits x 12 candidates with 4,000 epochs (protein: 5 splits, 2,000 epochs), chosen
-by the log density of each split's last 20 % of training rows, refitted to all of them
-and scored on the test rows, 10,000 draws. It is meant for a GPU.
+``--protocol`` times the published grid search instead: 8 sets x 20 splits x 12
+candidates with 4,000 epochs (protein: 5 splits, 2,000 epochs), selected by the log
+density of the last 20 % of the training rows of each split, refitted to all of them and
+scored on the test rows with 10,000 draws. It is meant for a GPU.
 
     python benchmarks/search_speed.py
     python benchmarks/search_speed.py --device cuda --protocol all
@@ -69,15 +69,15 @@ DROPOUTS = (0.005, 0.01, 0.05, 0.1, 0.2)
 LOWEST_TAU, HIGHEST_TAU = 0.025, 0.1
 SCORING = "neg_root_mean_squared_error"
 GPU_CANDIDATES = ((4, 3), (40, 5))  # taus x dropouts, x 20 folds: 240 and 4,000
-IN_TURN = 4  # single fits that stand for all fits in turn
+IN_TURN = 4  # number of fits in turn that are timed
 
 # The published protocol; its grids are in the data's published_gal2016.json.
 PROTOCOL = {
     "batch_size": 128,
     "learning_rate": "constant",
     "learning_rate_init": 0.001,
-    # NOTE[DIFF] Published: tau in y's units beside a standardised y in the penalty
-    # p l^2 / (2 N tau); here both are standardised. With this l it is nothing.
+    # NOTE[DIFF] Published: tau in units of y, with a standardised y, in the penalty
+    # p l^2 / (2 N tau); here both are standardised. With this l the penalty is ~ 0.
     "length_scale": 0.01,
     "n_draws": 10_000,
 }
@@ -85,7 +85,7 @@ PROTOCOL_HIDDEN, PROTOCOL_EPOCHS = (50,), 4_000
 PROTOCOL_OF_PROTEIN = {"hidden_layer_sizes": (100,), "max_iter": 2_000}
 
 
-# What is searched
+# Candidates and estimators
 
 
 def grid(n_taus: int, n_dropouts: int) -> dict[str, list[float]]:
@@ -95,7 +95,7 @@ def grid(n_taus: int, n_dropouts: int) -> dict[str, list[float]]:
 
 
 def estimator(device: str) -> MCDropoutRegressor:
-    """Ours, in the setting of this benchmark."""
+    """Our network with the settings of this benchmark."""
     return MCDropoutRegressor(
         (HIDDEN,),
         length_scale=LENGTH_SCALE,
@@ -109,7 +109,7 @@ def estimator(device: str) -> MCDropoutRegressor:
 
 
 def with_skorch(n_inputs: int, device: str):
-    """The same network by skorch, behind a scaler."""
+    """The same network in skorch, after a scaler."""
     net = skorch_regressor(
         module__n_inputs=n_inputs,
         module__n_hidden=HIDDEN,
@@ -123,11 +123,11 @@ def with_skorch(n_inputs: int, device: str):
 
 
 def grid_for_skorch(of_ours, n_rows: int, y_scale: float) -> list[dict]:
-    """The same candidates, tau as Adam's weight decay.
+    """The same candidates with tau as weight decay of Adam.
 
-    Ours minimises half the squared error plus lambda |W|^2, of gradient 2 lambda W,
-    lambda = p l^2 / (2 N tau) with tau in y's standardised units; skorch minimises the
-    whole squared error, so the penalty's gradient doubles too: 4 lambda W.
+    Our loss is half the squared error plus lambda |W|^2, with the gradient 2 lambda W,
+    lambda = p l^2 / (2 N tau) and tau in units of the standardised y. The loss in
+    skorch is the whole squared error, so the gradient of the penalty is 4 lambda W.
     """
     candidates = []
     for setting in ParameterGrid(of_ours):
@@ -146,7 +146,7 @@ def grid_for_skorch(of_ours, n_rows: int, y_scale: float) -> list[dict]:
 
 
 def in_processes():
-    """joblib's worker processes, one thread each."""
+    """Context of joblib's worker processes with one thread each."""
     return joblib.parallel_config(backend="loky", inner_max_num_threads=1)
 
 
@@ -154,21 +154,21 @@ def torch_threads(n_jobs: int) -> str:
     """Threads of torch in joblib's worker processes."""
     with in_processes():
         workers = joblib.Parallel(n_jobs)
-        found = workers(joblib.delayed(torch.get_num_threads)() for _ in range(n_jobs))
-    return "/".join(map(str, found))
+        counts = workers(joblib.delayed(torch.get_num_threads)() for _ in range(n_jobs))
+    return "/".join(map(str, counts))
 
 
 class Case:
-    """A search to be timed, whose fitted copies are kept.
+    """A search to be timed; its fitted copies are kept.
 
     Parameters
     ----------
     search : search, not fitted
     X, y : ndarray
     context : callable
-        Makes the context to fit in.
+        Returns the context manager for ``fit``.
     y_scale : float
-        Of the scores, in y's units.
+        Factor that converts scores to units of y.
     """
 
     def __init__(self, search, X, y, context=contextlib.nullcontext, y_scale=1.0):
@@ -182,12 +182,12 @@ class Case:
 
     @property
     def best(self) -> str:
-        """The best candidate's mean score over folds, y's units."""
+        """Mean score of the best candidate over the folds, in units of y."""
         return f"{self.y_scale * self.fitted[-1].best_score_:.3f}"
 
 
 def cases_of(X, y, folds, options) -> dict[str, Case]:
-    """The searches that are compared."""
+    """The searches to compare, by name."""
     same = {"cv": folds, "n_jobs": options.n_jobs}
     ours, y_scale = estimator(options.device), float(y.std())
     grids = {"4 x 3": grid(4, 3), "12 x 1": grid(12, 1)}
@@ -212,7 +212,7 @@ def cases_of(X, y, folds, options) -> dict[str, Case]:
 
 
 def speed(cases: dict[str, Case], times: dict[str, list[float]]) -> str:
-    """Question 1: the table."""
+    """The table of question 1."""
     lines = []
     for name, case in cases.items():
         line = [name, f"{statistics.median(times[name]):.2f}", case.best, "", ""]
@@ -237,7 +237,7 @@ def speed(cases: dict[str, Case], times: dict[str, list[float]]) -> str:
 
 
 def agreement(batched: Case, plain: Case) -> str:
-    """Whether two searches over the same candidates found the same."""
+    """Describe the differences of two searches over the same candidates."""
     ours, theirs = batched.fitted[-1], plain.fitted[-1]
     of_scores = np.abs(scores_of(ours) / scores_of(theirs) - 1).max()
     predictions = ours.predict(plain.X), theirs.predict(plain.X)
@@ -260,8 +260,8 @@ def scores_of(search) -> np.ndarray:
 def shares(search, seconds: float) -> dict[str, float]:
     """Seconds of the parts of one batched search.
 
-    A member's fit time is its share of its program's seconds, and programs run one
-    after the other. Checks, copies and the ranking are in the rest.
+    The fit time of a member is its share of the program's time, and programs run one
+    after another. The rest is checks, copies and the ranking.
     """
     results = search.cv_results_
     parts = {
@@ -273,7 +273,7 @@ def shares(search, seconds: float) -> dict[str, float]:
 
 
 def where_time_goes(cases, times) -> str:
-    """Question 2: the table, medians over the rounds."""
+    """The table of question 2, medians over the rounds."""
     of_batched = [name for name in cases if name.startswith("batched")]
     columns = [
         [
@@ -290,7 +290,7 @@ def where_time_goes(cases, times) -> str:
 
 
 def of_default_network(X, y, options) -> dict[str, Case]:
-    """Question 3: a path of taus as a user would have it."""
+    """Searches of question 3, over a typical path of taus."""
     taus = np.geomspace(1 / y.var(), 1000 / y.var(), 12).tolist()
     ours = MCDropoutRegressor(device=options.device, random_state=0)
     same = {"cv": 5, "n_jobs": options.n_jobs}
@@ -305,28 +305,28 @@ def of_default_network(X, y, options) -> dict[str, Case]:
 
 
 def speed_of_default(cases: dict[str, Case], times: dict[str, list[float]]) -> str:
-    """Question 3: the table."""
+    """The table of question 3."""
     faster = ratio(times["GridSearchCV"], times["BatchedGridSearchCV"])
-    said = f"{faster:.2f} ({verdict(faster, 4, at_most=False)})"
+    speed_ups = ["", f"{faster:.2f} ({verdict(faster, 4, at_most=False)})"]
     lines = [
-        [name, f"{statistics.median(times[name]):.1f}", case.best, wins]
-        for (name, case), wins in zip(cases.items(), ["", said], strict=True)
+        [name, f"{statistics.median(times[name]):.1f}", case.best, speed_up]
+        for (name, case), speed_up in zip(cases.items(), speed_ups, strict=True)
     ]
     return table(["search", "seconds", "best mean R^2", "times faster"], lines)
 
 
 def many_at_once(X, y, folds, n_taus: int, n_dropouts: int, options) -> list[list[str]]:
-    """Question 3: lines of the table."""
+    """Lines of the table of question 4."""
     device, candidates = options.device, grid(n_taus, n_dropouts)
     settings = list(ParameterGrid(candidates))
     n_members = len(settings) * len(folds)
     ours = estimator(device)
-    # Spread over the candidates.
-    apart = np.linspace(0, len(settings) - 1, IN_TURN).astype(int)
+    # Candidates at equal distances.
+    timed = np.linspace(0, len(settings) - 1, IN_TURN).astype(int)
     rows = folds[0][0]
 
     def in_turn():
-        for i in apart:
+        for i in timed:
             clone(ours).set_params(**settings[i]).fit(X[rows], y[rows])
 
     def program():
@@ -366,7 +366,7 @@ def many_at_once(X, y, folds, n_taus: int, n_dropouts: int, options) -> list[lis
 
 
 def published_grid(name: str) -> dict[str, list[float]]:
-    """The rates and precisions that were tried on a set."""
+    """The dropout rates and precisions of the published search on a set."""
     results = json.loads((data_folder("uci") / "published_gal2016.json").read_text())
     pairs = results["data_sets"][name][OF_GRID_SEARCH]["validation_grid"]
     rates, taus = (sorted(set(values)) for values in zip(*pairs, strict=True))
@@ -374,10 +374,10 @@ def published_grid(name: str) -> dict[str, list[float]]:
 
 
 def protocol(name: str, options) -> tuple[list[str], float]:
-    """A line of the table, and the seconds it took.
+    """A line of the table, and its seconds.
 
-    Every split is a fold of one search, from which it takes its own best candidate;
-    the chosen ones of all splits are refitted as one program.
+    Every split is a fold of one search, and selects its best candidate by the score of
+    that fold. The selected candidates of all splits are refitted in one program.
     """
     X, y, train, test = load(name, None)
     ours = MCDropoutRegressor(
@@ -431,7 +431,7 @@ def run_protocol(options) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """The parser of the command line."""
     result = command_line(__doc__)
     add = result.add_argument
     add("--device", default="cpu", help="cpu or cuda")
@@ -466,8 +466,8 @@ def main() -> None:
     times = interleaved(cases, options.repeats, options.device)
     print(speed(cases, times))
     for name in ("4 x 3", "12 x 1"):
-        found = agreement(cases[f"batched, {name}"], cases[f"plain, {name}"])
-        print(f"batched against plain, {name}: {found}")
+        differences = agreement(cases[f"batched, {name}"], cases[f"plain, {name}"])
+        print(f"batched against plain, {name}: {differences}")
     print("\nWhere the time of the batched search goes")
     print(where_time_goes(cases, times), flush=True)
     print("\nThe default network, 12 taus, 5 folds of all rows")

@@ -1,9 +1,9 @@
-"""What does a fitted model cost in production?
+"""How fast are predictions in production?
 
-Default estimators, fitted to 1,000 rows x 10 columns: one row at a time on one thread,
-100,000 rows at once, eight threads that ask for 100 rows each, a fresh process that
-loads a pickle (beyond importing torch and scikit-learn), and memory: of the pickle, and
-what is held between predictions.
+Estimators with default parameters, fitted to 1,000 rows x 10 columns: one row at a time
+on one thread, 100,000 rows at once, eight threads that predict 100 rows each, the time
+of a new process to load a pickle (without importing torch and scikit-learn), and the
+size of the pickle.
 
     python benchmarks/serving.py
 """
@@ -60,17 +60,17 @@ def models():
 
 
 def method_of(model):
-    """What is asked for."""
+    """The method to time."""
     return getattr(model, "predict_proba", model.predict)
 
 
 def of_single_rows(model, dtype):
     """Median milliseconds of one row, on one thread."""
     x = np.random.default_rng(1).normal(size=(CALLS, 1, COLUMNS)).astype(dtype)
-    ask, times = method_of(model), []
+    predict, times = method_of(model), []
     for row in x:
         start = time.perf_counter()
-        ask(row)
+        predict(row)
         times.append(time.perf_counter() - start)
     return 1e3 * statistics.median(times)
 
@@ -88,7 +88,7 @@ def of_many_rows(model, dtype, threads):
 
 
 def rows_per_second(model, n_threads):
-    """Of so many threads that ask side by side."""
+    """Predicted rows per second of n parallel threads."""
     X = np.random.default_rng(3).normal(size=(ROWS_OF_A_CALL, COLUMNS))
     with ThreadPoolExecutor(n_threads) as pool:
         list(pool.map(method_of(model), [X] * n_threads))
@@ -98,7 +98,7 @@ def rows_per_second(model, n_threads):
 
 
 def seconds_to_load(model, folder):
-    """Of a pickle in fresh processes, the median of five."""
+    """Seconds to load a pickle in a new process, the median of five."""
     path = Path(folder) / "model.pkl"
     path.write_bytes(pickle.dumps(model))
     code = LOADED.format(path=str(path))
@@ -127,14 +127,14 @@ def main():
             cells = [f"{value:.2f}" for value in (*single, *many, faster, load)]
             rows.append([name, *cells, f"{len(pickle.dumps(model)) / 1e3:.0f}"])
             if name == KINDS[0].__name__:
-                told = {
+                verdicts = {
                     "one row": verdict(single[0], 0.5, at_most=True),
                     "many rows": verdict(many[1], 1.5, at_most=True),
                     "threads": verdict(faster, 1.6, at_most=False),
                     "load": verdict(load, 0.3, at_most=True),
                 }
     print(table(header, rows))
-    print(f"{KINDS[0].__name__}:", *(f"{n} {text};" for n, text in told.items()))
+    print(f"{KINDS[0].__name__}:", *(f"{n} {text};" for n, text in verdicts.items()))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""Seven chunks of a stream: what is forgotten, and what do kept rows bring back?
+"""How much does `partial_fit` forget, and how much do replayed rows help?
 
-Dust in Beijing by the hour (the logarithm): the first 500 hours, then seven chunks of
-500, and the CRPS of the 500 hours that follow, over their standard deviation. Every
-chunk is given to `partial_fit` once, for some epochs, with some rows kept; beside it
-warm starts on everything so far, and a fit to everything at once.
+The logarithm of dust in Beijing by the hour: the first 500 hours, then seven chunks of
+500 hours. The score is the CRPS of the following 500 hours over their standard
+deviation. Every chunk is passed to `partial_fit` once, with several numbers of epochs
+and replayed rows. For comparison: warm starts on all chunks so far, and one fit to all
+chunks.
 
     python benchmarks/streams.py
 """
@@ -35,7 +36,7 @@ KINDS = (
 
 
 def hours():
-    """Chunks of X and of y, and those that are scored."""
+    """Chunks of X and y; the last one is scored."""
     data = pd.read_csv(data_folder("pm25") / "beijing_pm25.csv.gz")
     data = data[data["pm2.5"].notna()].head((CHUNKS + 1) * HOURS)
     y = np.log1p(data.pop("pm2.5").to_numpy())
@@ -49,7 +50,7 @@ def hours():
 
 
 def streamed(model, chunks, n_epochs, n_replay):
-    """One chunk after the other."""
+    """Pass one chunk after another to ``partial_fit``."""
     first = FIRST_EPOCHS if n_epochs > 1 else 1
     for i, (X, y) in enumerate(chunks):
         how = {"n_epochs": n_epochs if i else first, "n_replay": n_replay}
@@ -58,7 +59,7 @@ def streamed(model, chunks, n_epochs, n_replay):
 
 
 def warm(model, chunks):
-    """All that there is so far, from where the fit before has ended."""
+    """Fit to all chunks so far, each time from the weights of the previous fit."""
     model.set_params(warm_start=True)
     for i in range(len(chunks)):
         X, y = (np.concatenate(parts) for parts in zip(*chunks[: i + 1], strict=True))

@@ -1,21 +1,21 @@
 """How well do the estimators predict on the UCI sets with the canonical splits?
 
-All splits of a set are trained as the members of one batched program, every split
-scaled by its own training rows. Printed are the RMSE of the predictive mean and the
-mean log predictive density of the test rows (nats, y's units), mean +- standard error
-over the splits, beside a published result: for MC dropout and its kin the grid search
-of MC dropout, which chose its setting per split on validation rows, for the others
-Bayes by Backprop (`published.py` says how far its numbers can be trusted).
+All splits of a set are trained as members of one batched program, and each split is
+scaled by its own training rows. The table contains the RMSE of the predictive mean and
+the mean log predictive density of the test rows (nats, units of y), mean +- standard
+error over the splits, and a published result. For MC dropout and its variants this is
+the grid search of MC dropout, which selected parameters per split on validation rows;
+for the others it is Bayes by Backprop (see the cautions in `published.py`).
 
-Here one setting per posterior serves all sets; it is chosen with ``--inner``, which
-scores the last part of the training rows. (No split's test rows are scored there, but a
-row that is held out in one split can be a test row of another.)
+One setting per posterior is used for all sets. It was selected with ``--inner``, which
+scores the last part of the training rows. (It does not score the test rows of a split,
+but a row that is held out there can be a test row of another split.)
 
     python benchmarks/uci.py --estimator mc_dropout --sets yacht,energy
     python benchmarks/uci.py --estimator all --sets yacht,energy,kin8nm --splits 5
 
-bostonHousing is there for comparison with published rows only: one of its features
-was built on the racial composition of towns. It has to be asked for by name.
+bostonHousing serves only for comparison with published results: one of its features
+was built on the racial composition of towns. It runs only if it is named.
 """
 
 import argparse
@@ -44,7 +44,7 @@ DEFAULT_SETS = SETS[:4]
 ONLY_BY_NAME = ("bostonHousing",)
 OF_GRID_SEARCH = "100_xepochs_1_hidden_layers"
 
-# One setting per posterior for all sets, the best of those compared with --inner.
+# One setting per posterior for all sets, the best one by --inner.
 DEFAULT = {
     "hidden_layer_sizes": (50, 50),
     "length_scale": 1.0,
@@ -55,11 +55,11 @@ DEFAULT = {
     "learning_rate_init": 0.01,
     "steps": 3000,
 }
-# Large tables get 130 sqrt(N) steps, where that is more.
+# Tables get 130 sqrt(N) steps if this is more.
 SHALLOW = {"hidden_layer_sizes": (50,), "steps": 5000, "steps_per_root": 130}
 SETTINGS = {
     "mc_dropout": DEFAULT | {"dropout": 0.02, "n_estimators": 5},
-    # Gaussian noise on the inputs blurs steep functions (yacht): none there.
+    # No noise on the inputs: it blurs steep functions (yacht).
     "gaussian": DEFAULT | {"dropout": (0.0, 0.02, 0.02)},
     "dropconnect": DEFAULT | {"dropout": 0.05},
     "additive": DEFAULT | {"dropout": 0.02},
@@ -99,7 +99,7 @@ def grid_search(name: str) -> dict[str, tuple[float, float]]:
 
 
 def published(posterior: str, name: str) -> dict[str, tuple[float, float | None]]:
-    """What a posterior is put beside; None where no standard error is known."""
+    """The published results for a posterior; None if the standard error is unknown."""
     if not posterior.startswith(("bbb", "vd")):
         return dict(grid_search(name))
     rmse, density = PUBLISHED["bbb"].get(name, (np.nan, np.nan))
@@ -107,7 +107,7 @@ def published(posterior: str, name: str) -> dict[str, tuple[float, float | None]
 
 
 def settings_of(posterior: str, options) -> dict:
-    """The posterior's setting, and what the command line says otherwise."""
+    """The posterior's settings, updated by those of the command line."""
     given = {name: getattr(options, name) for name in [*DEFAULT, "dropout", "max_iter"]}
     return SETTINGS[posterior] | {k: v for k, v in given.items() if v is not None}
 
@@ -152,12 +152,12 @@ def evaluate(posterior: str, name: str, options) -> dict:
 
 
 def not_worse(metric: str, ours: float, theirs: float) -> bool:
-    """RMSE at most, log density at least the published mean."""
+    """Whether the RMSE is at most, or the log density at least, the published mean."""
     return ours <= theirs if metric == "rmse" else ours >= theirs
 
 
 def with_error(mean: float, error: float | None) -> str:
-    """Both with the decimals that the standard error warrants."""
+    """Mean and standard error with two significant digits of the error."""
     if error is None:
         return f"{mean:g}"
     decimals = int(np.clip(2 - np.ceil(np.log10(error)), 2, 6)) if error else 3
@@ -165,7 +165,7 @@ def with_error(mean: float, error: float | None) -> str:
 
 
 def report(posterior: str, name: str, result: dict) -> tuple[list[str], int]:
-    """A line of the table, and how many of its two numbers are not worse."""
+    """A line of the table, and how many of its two scores are not worse."""
     cells, count = [name], 0
     for metric in ("rmse", "density"):
         values, (theirs, error) = result[metric], published(posterior, name)[metric]
@@ -185,22 +185,22 @@ def report(posterior: str, name: str, result: dict) -> tuple[list[str], int]:
     return cells, count
 
 
-def beside(names_of_sets: list[str]) -> str:
-    """The published rows, RMSE / log density."""
+def published_table(names_of_sets: list[str]) -> str:
+    """The table of published results, RMSE / log density."""
     lines = []
     for name in names_of_sets:
         rmse, density = (value for value, _ in grid_search(name).values())
         cells = [f"{rmse:.3g} / {density:.3g}"]
-        for of_sets in PUBLISHED.values():
+        for results in PUBLISHED.values():
             cells.append(
-                "{:g} / {:g}".format(*of_sets[name]) if name in of_sets else ""
+                "{:g} / {:g}".format(*results[name]) if name in results else ""
             )
         lines.append([name, *cells])
     return table(["published", "mc_dropout", *PUBLISHED], lines)
 
 
 def number_or_word(text: str):
-    """'0.1' -> 0.1, 'auto' -> 'auto'."""
+    """Convert '0.1' to 0.1; keep 'auto'."""
     try:
         return float(text)
     except ValueError:
@@ -208,17 +208,17 @@ def number_or_word(text: str):
 
 
 def epochs_or_word(text: str):
-    """'40' -> 40, 'auto' -> 'auto'."""
+    """Convert '40' to 40; keep 'auto'."""
     return text if text == "auto" else int(text)
 
 
 def units(text: str) -> tuple[int, ...]:
-    """'50,50' -> (50, 50)."""
+    """Convert '50,50' to (50, 50)."""
     return tuple(int(size) for size in text.split(","))
 
 
 def names(text: str) -> list[str]:
-    """'yacht,energy' -> ['yacht', 'energy']; 'all' leaves out those by name only."""
+    """Split 'yacht,energy'; 'all' is every set but those in ``ONLY_BY_NAME``."""
     chosen = list(SETS) if text == "all" else text.split(",")
     unknown = [name for name in chosen if name not in SETS + ONLY_BY_NAME]
     if unknown:
@@ -229,7 +229,7 @@ def names(text: str) -> list[str]:
 
 
 def posteriors(text: str) -> list[str]:
-    """'bbb,concrete' -> ['bbb', 'concrete']; 'all' is every one of the table."""
+    """Split 'bbb,concrete'; 'all' is every posterior of the table."""
     chosen = list(POSTERIORS) if text == "all" else text.split(",")
     unknown = [name for name in chosen if name not in POSTERIORS]
     if unknown:
@@ -241,15 +241,15 @@ def posteriors(text: str) -> list[str]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Command line."""
+    """The parser of the command line."""
     result = argparse.ArgumentParser(
         description=__doc__.partition("\n")[0],
-        epilog="What is not given is the posterior's own setting.",
+        epilog="Options that are not given have the posterior's own settings.",
     )
     add = result.add_argument
     add("--estimator", type=posteriors, default="mc_dropout", help="names, or 'all'")
     add("--sets", type=names, default=",".join(DEFAULT_SETS))
-    add("--splits", type=int, help="the first so many splits only")
+    add("--splits", type=int, help="number of splits; default: all")
     add("--inner", action="store_true", help="score the last 20 %% of training rows")
     add("--per-split", action="store_true", help="print every split's two numbers")
     add("--hidden", type=units, dest="hidden_layer_sizes")
@@ -319,7 +319,7 @@ def main() -> None:
     )
     for posterior in options.estimator:
         run(posterior, options)
-    print(f"\n{beside(options.sets)}")
+    print(f"\n{published_table(options.sets)}")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""The default stack with more columns than rows, and with 40 to 100 rows.
+"""How does the default stack perform with more columns than rows, and with few rows?
 
-Wide tables: the RMSE on new rows as a ratio to the better one of ``RidgeCV`` and
-``LassoCV``, or the log loss as one to the better ``LogisticRegressionCV`` of l1 and l2.
-Small tables: whether the epistemic standard deviation says where predictions err. Its
-correlation with the absolute error, and with the distance of the prediction from the
-mean of y; the log density, and the RMSE as a ratio to ``RidgeCV``. Means over made-up
-tables that nothing was chosen on.
+Wide tables: the ratio of the RMSE on new rows to the better one of ``RidgeCV`` and
+``LassoCV``; for classification, the ratio of the log loss to the better
+``LogisticRegressionCV`` of l1 and l2. Small tables with 40 to 100 rows: whether the
+epistemic standard deviation is large where predictions are wrong, as its correlation
+with the absolute error and with the distance of the prediction from the mean of y; the
+log density; and the ratio of the RMSE to ``RidgeCV``. Means over simulated tables that
+were not used to choose any setting.
 
     python benchmarks/wide_and_small.py
     python benchmarks/wide_and_small.py --of wide --first 5 --last 10
@@ -43,7 +44,7 @@ RIDGE = np.logspace(-2, 6, 33)
 
 
 def wide(i):
-    """Kind, rows to learn from and their number, X, the signal, and its noise."""
+    """Kind of signal, number of training rows, X, signal, noise std, and generator."""
     random = np.random.default_rng([2024, i])
     signal, (n_rows, n_columns) = SIGNALS[i % 3], SIZES[i % 7]
     shape = n_rows + NEW_ROWS, n_columns
@@ -60,15 +61,15 @@ def wide(i):
     return signal, n_rows, X, f / f.std(), NOISE[i // 7], random
 
 
-def of_numbers(i):
-    """A wide table of a regression, (kind, X, y, X_new, y_new)."""
+def wide_regression(i):
+    """A wide table with a numerical target, (kind, X, y, X_new, y_new)."""
     signal, n, X, f, noise, random = wide(i)
     y = f + noise * random.normal(size=len(f))
     return signal, X[:n], y[:n], X[n:], y[n:]
 
 
-def of_classes(i):
-    """The same with labels: two classes, or every fourth time three."""
+def wide_classification(i):
+    """A wide table with two classes, or three if i % 4 == 3 and columns are few."""
     signal, n, X, f, noise, random = wide(i)
     logits = np.stack([-2 * f, np.zeros_like(f), 2 * f], 1) / noise
     if i % 4 != 3 or X.shape[1] > 500:
@@ -78,7 +79,7 @@ def of_classes(i):
 
 
 def small(i):
-    """A small table of a regression, (kind, X, y, X_new, y_new)."""
+    """A small table with a numerical target, (kind, X, y, X_new, y_new)."""
     random = np.random.default_rng([2025, i])
     n, n_columns = int(random.integers(40, 101)), int(random.integers(3, 14))
     kinds = "linear", "curved", "uneven noise", "steps", "heavy tails", "product"
@@ -106,14 +107,14 @@ def rmse(mean, y):
     return np.sqrt(np.mean(np.square(mean - y)))
 
 
-def linear_of_numbers():
-    """By name."""
+def linear_regressors():
+    """Linear regressors by name."""
     models = {"RidgeCV": RidgeCV(RIDGE), "LassoCV": LassoCV()}
-    return {name: make_pipeline(StandardScaler(), one) for name, one in models.items()}
+    return {n: make_pipeline(StandardScaler(), model) for n, model in models.items()}
 
 
-def linear_of_classes(n_classes):
-    """By name."""
+def linear_classifiers(n_classes):
+    """Linear classifiers by name."""
     solver = {"solver": "liblinear"} if n_classes == 2 else {"solver": "saga"}
     models = {
         "l2": LogisticRegressionCV(l1_ratios=(0,), scoring="neg_log_loss"),
@@ -121,36 +122,36 @@ def linear_of_classes(n_classes):
             l1_ratios=(1,), scoring="neg_log_loss", tol=1e-3, max_iter=1000, **solver
         ),
     }
-    return {name: make_pipeline(StandardScaler(), one) for name, one in models.items()}
+    return {n: make_pipeline(StandardScaler(), model) for n, model in models.items()}
 
 
 def timed_fit(model, X, y):
-    """The fitted model, and seconds of the processor."""
+    """The fitted model, and seconds of CPU time."""
     start = time.process_time()
     model.fit(X, y)
     return model, time.process_time() - start
 
 
-def wide_rows(make, numbers):
-    """Makes the row of a table."""
+def wide_rows(make, regression):
+    """A function that returns the line of the table for table i."""
 
     def row(i):
         signal, X, y, X_new, y_new = make(i)
-        if numbers:
-            linear = linear_of_numbers()
+        if regression:
+            linear = linear_regressors()
             stack = BayesianStackingRegressor(random_state=i)
-            found = {
+            linear_scores = {
                 n: rmse(m.fit(X, y).predict(X_new), y_new) for n, m in linear.items()
             }
         else:
-            linear = linear_of_classes(len(np.unique(y)))
+            linear = linear_classifiers(len(np.unique(y)))
             stack = BayesianStackingClassifier(random_state=i)
-            found = {
+            linear_scores = {
                 n: log_loss(y_new, m.fit(X, y).predict_proba(X_new))
                 for n, m in linear.items()
             }
         stack, seconds = timed_fit(stack, X, y)
-        if numbers:
+        if regression:
             score = rmse(stack.predict(X_new), y_new)
             others = [
                 stack.log_predictive_density(X_new, y_new).mean(),
@@ -159,48 +160,53 @@ def wide_rows(make, numbers):
         else:
             score = log_loss(y_new, stack.predict_proba(X_new))
             others = [-score, np.mean(stack.predict(X_new) == y_new)]
-        best = min(found.values())
-        return [signal, *X.shape], [*found.values(), score / best, *others, seconds]
+        best = min(linear_scores.values())
+        return [signal, *X.shape], [
+            *linear_scores.values(),
+            score / best,
+            *others,
+            seconds,
+        ]
 
     return row
 
 
 def small_row(i):
-    """Of the stack on a small table."""
+    """The line of the stack on small table i."""
     kind, X, y, X_new, y_new = small(i)
     stack, seconds = timed_fit(BayesianStackingRegressor(random_state=i), X, y)
     mean = stack.predict(X_new)
-    line = linear_of_numbers()["RidgeCV"].fit(X, y).predict(X_new)
+    linear = linear_regressors()["RidgeCV"].fit(X, y).predict(X_new)
     epistemic = stack.predict_uncertainty(X_new, "epistemic")
     return [kind, *X.shape], [
         _correlation(epistemic, np.abs(mean - y_new)),
         _correlation(epistemic, np.abs(mean - y.mean())),
         stack.log_predictive_density(X_new, y_new).mean(),
-        rmse(mean, y_new) / rmse(line, y_new),
+        rmse(mean, y_new) / rmse(linear, y_new),
         interval_coverage(y_new, stack.predict_interval(X_new)),
         seconds,
     ]
 
 
 def _correlation(a, b):
-    """Zero where one of them is a constant."""
+    """Correlation; zero if one of the arrays is constant."""
     if np.ptp(a) < 1e-9 * np.abs(a).max() or np.ptp(b) == 0:
         return 0.0
     return np.corrcoef(a, b)[0, 1]
 
 
-# ---- what is printed
+# ---- tables to print
 
 OF = "signal", "rows", "columns"
 PARTS = {
     "wide": (
         WIDE,
-        wide_rows(of_numbers, True),
+        wide_rows(wide_regression, True),
         (*OF, "RidgeCV", "LassoCV", "stack", "log density", "in 90 %", "CPU s"),
     ),
     "wide-classes": (
         WIDE,
-        wide_rows(of_classes, False),
+        wide_rows(wide_classification, False),
         (*OF, "l2", "l1", "stack", "log density", "accuracy", "CPU s"),
     ),
     "small": (
@@ -231,12 +237,12 @@ def main():
     for name, (n_tables, row, head) in PARTS.items():
         if options.of not in (None, name):
             continue
-        numbers = range(options.first, min(options.last or n_tables, n_tables))
-        names, values = zip(*map(row, numbers), strict=True)
+        indices = range(options.first, min(options.last or n_tables, n_tables))
+        names, values = zip(*map(row, indices), strict=True)
         values = np.array(values)
         rows = [
-            [*map(str, name), *(f"{v:.2f}" for v in of_row)]
-            for name, of_row in zip(names, values, strict=True)
+            [*map(str, name), *(f"{v:.2f}" for v in row_values)]
+            for name, row_values in zip(names, values, strict=True)
         ]
         for what, summary in (("mean", np.mean), ("largest", np.max)):
             rows.append([what, "", "", *(f"{v:.2f}" for v in summary(values, axis=0))])

@@ -264,7 +264,7 @@ def random_source(value) -> np.random.RandomState:
 
 
 def training_draws(estimator) -> int:
-    """Check `n_training_draws`."""
+    """Check and return `n_training_draws`."""
     return check_number(
         "n_training_draws", estimator.n_training_draws, kind=Integral, low=1
     )

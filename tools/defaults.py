@@ -2,7 +2,8 @@
 
     python tools/defaults.py
 
-The table shows ``skbayesnn/estimators/_defaults.py``. A test compares both.
+The table contains the values of ``skbayesnn/estimators/_defaults.py``. A test compares
+both.
 """
 
 import inspect
@@ -35,11 +36,11 @@ def _rows_below(n: float) -> str:
     return "always" if n == math.inf else f"N < {n:,.0f}" if n else "no"
 
 
-def _learned(defaults: AutoDefaults, name: str, shown) -> str:
-    """A field, and its value where dropout rates are learned."""
-    text = shown(getattr(defaults, name))
+def _learned(defaults: AutoDefaults, name: str, formatter) -> str:
+    """A field, and its value for learned dropout rates if it differs."""
+    text = formatter(getattr(defaults, name))
     if name in defaults.learned_rates:
-        text += f"; learned rates: {shown(defaults.learned_rates[name])}"
+        text += f"; learned rates: {formatter(defaults.learned_rates[name])}"
     return text
 
 
@@ -90,7 +91,7 @@ def table() -> str:
 
 
 def page_with_table(page: str) -> str:
-    """The page with the present table between its two comments."""
+    """The page with the current table between its two comments."""
     before, rest = page.split(START)
     after = rest.split(END)[1]
     return f"{before}{START}\n\n{table()}\n\n{END}{after}"

@@ -1,13 +1,13 @@
-"""Store what the package computes, and compare it bit by bit after a refactoring.
+"""Store results of the package, and compare them bit by bit after a refactoring.
 
     python tools/golden.py store golden.npz
     python tools/golden.py compare golden.npz
     python tools/golden.py compare golden.npz --tolerance 1e-6 --only calibrated
 
-Stored are predictions, histories, ``elbo_``, fitted parameters and the bytes of saved
-files: of every posterior, of streams and warm starts, of searches, stacks, calibrated
-and conformal wrappers and a drift monitor. Also the signatures of all that is public.
-All fits are small, on the CPU, with one thread and fixed seeds. It takes about a
+The results are predictions, histories, ``elbo_``, fitted parameters and the bytes of
+saved files, for every posterior, streams and warm starts, searches, stacks, calibrated
+and conformal wrappers and a drift monitor; and the signatures of the public interface.
+All fits are small, on the CPU, with one thread and fixed seeds. A run takes about a
 minute.
 """
 
@@ -52,11 +52,11 @@ def table():
     return X, y, np.digitize(y, [-0.5, 0.5]), random.poisson(np.exp(0.3 * y))
 
 
-# ---- what an estimator returns
+# ---- results of an estimator
 
 
 def arrays_of(value, name):
-    """(name, array) of all numbers in a fitted attribute or a prediction."""
+    """(name, array) of all arrays in a fitted attribute or a prediction."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from arrays_of(item, f"{name}/{key}")
@@ -77,25 +77,25 @@ FITTED = "elbo_", "elbo_std_error_", "history_", "parameters_", "tau_", "noise_s
 FITTED += "weight_decay_", "n_iter_", "length_scale_", "dropout_", "weights_"
 FITTED += "spread_factor_", "oof_prediction_", "cv_results_", "best_index_"
 FITTED += "tau_path_", "quantiles_", "scale_", "calibration_", "threshold_"
-ASKED = "predict", "predict_proba", "predict_uncertainty", "predict_interval"
-ASKED += (
+METHODS = "predict", "predict_proba", "predict_uncertainty", "predict_interval"
+METHODS += (
     "predict_quantile",
     "predictive_cdf",
     "predict_set",
     "decision_function",
     "p_value",
 )
-ASKED += "score_samples", "sample_f", "sample_y"
+METHODS += "score_samples", "sample_f", "sample_y"
 
 
 def results(model, X, y):
-    """(name, array) of what a fitted estimator holds and predicts."""
+    """(name, array) of the fitted attributes and predictions of an estimator."""
     for name in FITTED:
         value = getattr(model, name, None)
         if name == "cv_results_" and value is not None:
             value = {k: v for k, v in value.items() if "_time" not in k}
         yield from arrays_of(value, name)
-    for name in ASKED:
+    for name in METHODS:
         method = getattr(model, name, None)
         if method is not None:
             parameters = inspect.signature(method).parameters
@@ -109,16 +109,16 @@ def results(model, X, y):
             yield from arrays_of(value, name)
     if hasattr(model, "log_predictive_density"):
         yield "log_predictive_density", model.log_predictive_density(X, y)
-    # Searches and crepes store seconds.
+    # The files of searches and of crepes contain times.
     if not hasattr(model, "cv_results_") and "Conformal" not in type(model).__name__:
         yield "file", np.frombuffer(skbayesnn.dumps(model), np.uint8)
 
 
-# ---- the cases: name -> fitted estimator and its table
+# ---- cases: name, estimator and its data
 
 
 def posteriors():
-    """Every posterior, with everything given and with everything chosen."""
+    """Every posterior, with explicit parameters and with automatic ones."""
     from tests.helpers.posteriors import CASES
 
     X, y, labels, _ = table()
@@ -202,7 +202,7 @@ def wrappers():
 
 
 def streams():
-    """Fits that go on."""
+    """Fits that continue an earlier fit."""
     X, y, labels, _ = table()
     half = ROWS // 2
     for name, mode in (("stream", "partial_fit"), ("warm start", "fit")):
@@ -216,22 +216,22 @@ def streams():
 
 
 def signatures():
-    """Of every public class, method and function: its parameters and their defaults."""
-    found = {}
+    """Parameters and defaults of every public class, method and function."""
+    result = {}
     for module in public_modules():
         for name in sorted(getattr(module, "__all__", [])):
             item = getattr(module, name)
             path = f"{module.__name__}.{name}"
-            found[path] = signature_of(item)
+            result[path] = signature_of(item)
             if inspect.isclass(item):
                 for member, value in sorted(inspect.getmembers(item)):
                     if not member.startswith("_") and callable(value):
-                        found[f"{path}.{member}"] = signature_of(value)
-    return found
+                        result[f"{path}.{member}"] = signature_of(value)
+    return result
 
 
 def public_modules():
-    """The package and its modules without an underscore."""
+    """The package and its public modules."""
     yield skbayesnn
     for info in pkgutil.iter_modules(skbayesnn.__path__):
         if not info.name.startswith("_"):
@@ -239,7 +239,7 @@ def public_modules():
 
 
 def signature_of(item):
-    """As text; empty where there is none."""
+    """The signature as text; empty if there is none."""
     try:
         parameters = inspect.signature(item).parameters.values()
     except (TypeError, ValueError):
@@ -248,9 +248,9 @@ def signature_of(item):
 
 
 def everything(only):
-    """All arrays by name, of the cases whose name contains ``only``."""
+    """All arrays by name, for the cases with ``only`` in their name."""
     torch.set_num_threads(1)
-    found = {}
+    arrays = {}
     for cases in (posteriors, likelihoods, streams, wrappers):
         for name, model, X, y in cases():
             if only not in name:
@@ -258,32 +258,32 @@ def everything(only):
             fitted = model if cases is streams else model.fit(X, y)
             if isinstance(fitted, BaseEstimator):
                 for key, value in results(fitted, X, y):
-                    found[f"{name}: {key}"] = value
+                    arrays[f"{name}: {key}"] = value
     if only in "signatures":
-        found["signatures"] = np.array(json.dumps(signatures(), indent=1))
-    return found
+        arrays["signatures"] = np.array(json.dumps(signatures(), indent=1))
+    return arrays
 
 
 def differences(before, after, tolerance):
-    """Lines that say what differs."""
+    """A line for every difference."""
     for name in sorted(set(before) | set(after)):
         if name not in after or name not in before:
             yield f"{name}: only {'before' if name in before else 'after'}"
             continue
-        one, two = before[name], after[name]
-        if one.dtype == two.dtype and one.tobytes() == two.tobytes():
+        old, new = before[name], after[name]
+        if old.dtype == new.dtype and old.tobytes() == new.tobytes():
             continue
         if name == "signatures":
-            old, new = json.loads(str(one)), json.loads(str(two))
+            old, new = json.loads(str(old)), json.loads(str(new))
             for key in sorted(set(old) | set(new)):
                 if old.get(key) != new.get(key):
                     yield f"signature of {key}: {old.get(key)} -> {new.get(key)}"
-        elif one.shape != two.shape or one.dtype.kind not in "fiub":
-            yield f"{name}: {one.shape} {one.dtype} -> {two.shape} {two.dtype}"
+        elif old.shape != new.shape or old.dtype.kind not in "fiub":
+            yield f"{name}: {old.shape} {old.dtype} -> {new.shape} {new.dtype}"
         else:
-            apart = np.abs(one.astype(float) - two).max(initial=0)
-            if not apart <= tolerance:
-                yield f"{name}: largest difference {apart:.3g}"
+            difference = np.abs(old.astype(float) - new).max(initial=0)
+            if not difference <= tolerance:
+                yield f"{name}: largest difference {difference:.3g}"
 
 
 def main():
@@ -295,14 +295,14 @@ def main():
     parser.add_argument("--tolerance", type=float, default=0.0)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    found = everything(options.only)
-    print(f"{len(found)} arrays")
+    arrays = everything(options.only)
+    print(f"{len(arrays)} arrays")
     if options.what == "store":
-        np.savez_compressed(options.file, **found)
+        np.savez_compressed(options.file, **arrays)
         return
     with np.load(options.file, allow_pickle=False) as file:
         before = {name: file[name] for name in file.files if options.only in name}
-    lines = list(differences(before, found, options.tolerance))
+    lines = list(differences(before, arrays, options.tolerance))
     print("\n".join(lines) or "equal")
     sys.exit(bool(lines))
 

@@ -1,19 +1,20 @@
-"""One contestant, one split, in a process and perhaps an environment of its own.
+"""Run one contestant on one split in a separate process.
 
     python child.py MODULE:FUNCTION FOLDER SEED THREADS [PACKAGE ...]
 
-reads FOLDER/in.npz and writes FOLDER/out.npz. Needs nothing but NumPy; each contestant
-imports what it needs, pandas for mixed tables included. ``MODULE`` is one beside this
-file; its ``FUNCTION(seed, threads)`` imports, and returns ``fit(X, y)``, which returns
-``predict(X)``, which returns arrays by name, as ``predictives.py`` reads them:
+reads FOLDER/in.npz and writes FOLDER/out.npz. It may run in another environment, so it
+requires only NumPy; contestants import other packages, such as pandas for tables of
+mixed types. ``MODULE`` is in the folder of this file. Its ``FUNCTION(seed, threads)``
+imports packages and returns ``fit(X, y)``, which returns ``predict(X)``, which returns
+a dict of arrays for ``predictives.py``:
 
     mean, std                   (rows,), or (components, rows): Gaussians
     levels, quantile            (levels,), (rows, levels)
     classes, probability        (classes,), (rows, classes)
 
-Only ``fit`` and ``predict`` are timed. ``predict`` of contestants of this package has
-also ``at(X, y)``, whose arrays are the predictive's own scores of the test rows. The
-versions of the packages are told.
+Only ``fit`` and ``predict`` are timed. For contestants of this package, ``predict``
+also has ``at(X, y)``, which returns exact scores of the test rows. The output contains
+the versions of the packages.
 """
 
 import importlib
@@ -29,9 +30,9 @@ import numpy as np
 
 
 def pack(X, name: str) -> dict[str, np.ndarray]:
-    """A table as arrays without Python objects: an array, or a frame's columns.
+    """Convert an array, or a frame, to arrays without Python objects.
 
-    Strings that are missing become empty.
+    Missing strings become empty strings.
     """
     if isinstance(X, np.ndarray):
         return {name: X}
@@ -45,7 +46,7 @@ def pack(X, name: str) -> dict[str, np.ndarray]:
 
 
 def unpack(arrays, name: str):
-    """What was packed; text is categorical, and missing where it is empty."""
+    """The inverse of ``pack``; text is categorical, and empty strings are missing."""
     if name in arrays:
         return arrays[name]
     import pandas as pd
@@ -61,7 +62,7 @@ def unpack(arrays, name: str):
 
 
 def alike(train, test):
-    """Two frames of which every category has the levels of both; arrays as they are."""
+    """Two frames whose categorical columns have the same levels; arrays unchanged."""
     if isinstance(train, np.ndarray):
         return train, test
     import pandas as pd
@@ -76,19 +77,19 @@ def alike(train, test):
 
 
 class Clock:
-    """Seconds on the wall, and on the processors (children that ended included)."""
+    """Wall-clock and CPU seconds, the latter including finished child processes."""
 
     def __init__(self):
         self.start = time.perf_counter(), sum(os.times()[:4])
 
     def seconds(self) -> list[float]:
-        """Since then."""
+        """Wall-clock and CPU seconds since the start."""
         wall, cpu = self.start
         return [time.perf_counter() - wall, sum(os.times()[:4]) - cpu]
 
 
 def main() -> None:
-    """Fit, predict, write."""
+    """Fit, predict and write the output."""
     call, folder, seed, threads, *packages = sys.argv[1:]
     module, function = call.split(":")
     with np.load(Path(folder) / "in.npz", allow_pickle=False) as file:

@@ -1,6 +1,7 @@
-"""The contestants for classes: ``name(seed, threads)`` -> fit -> predict; see child.py.
+"""The contestants for classification, functions ``name(seed, threads)``; see child.py.
 
-As in regressors.py: imports before the clock starts, READMEs' settings or defaults.
+As in regressors.py, packages are imported before the timing, and settings are those of
+the READMEs or defaults.
 """
 
 import numpy as np
@@ -8,7 +9,7 @@ from regressors import Standard, held_out, on_devices
 
 
 def probabilities(model):
-    """What scikit-learn's classifiers say."""
+    """``predict`` of a fitted scikit-learn classifier."""
     return lambda X: {
         "classes": model.classes_,
         "probability": model.predict_proba(X),
@@ -16,7 +17,7 @@ def probabilities(model):
 
 
 def logistic(seed, threads):
-    """Standardised columns."""
+    """Logistic regression on standardised columns."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -29,7 +30,7 @@ def logistic(seed, threads):
 
 
 def boosting(seed, threads):
-    """Categories are its own business."""
+    """Histogram gradient boosting, which supports categories."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     def fit(X, y):
@@ -41,7 +42,7 @@ def boosting(seed, threads):
 
 
 def catboost(seed, threads):
-    """Categories are its own business; what is missing there is a level."""
+    """CatBoost, which supports categories; missing values are a level."""
     from catboost import CatBoostClassifier
 
     def with_text(X):
@@ -86,7 +87,7 @@ def bde(seed, threads):
     from bde.loss import CategoricalCrossEntropy
 
     def fit(X, y):
-        of_x = Standard(X)
+        scale = Standard(X)
         model = BdeClassifier(
             n_members=4,
             hidden_layers=[16, 16],
@@ -101,25 +102,25 @@ def bde(seed, threads):
             n_thinning=1,
             patience=10,
         )
-        model.fit(x=of_x(X).astype(np.float32), y=y.astype(np.int32))
+        model.fit(x=scale(X).astype(np.float32), y=y.astype(np.int32))
         classes = np.unique(y)
         return lambda X: {
             "classes": classes,
-            "probability": np.asarray(model.predict_proba(of_x(X).astype(np.float32))),
+            "probability": np.asarray(model.predict_proba(scale(X).astype(np.float32))),
         }
 
     return fit
 
 
 def realmlp(seed, threads):
-    """``RealMLP_TD_S_Classifier`` with what its README says for log loss."""
+    """``RealMLP_TD_S_Classifier`` with its README's settings for log loss."""
     from pytabkit import RealMLP_TD_S_Classifier
 
     return _of_pytabkit(RealMLP_TD_S_Classifier, seed, threads, use_ls=False)
 
 
 def tabm(seed, threads):
-    """``TabM_D_Classifier``, stopped by log loss."""
+    """``TabM_D_Classifier`` with early stopping by log loss."""
     from pytabkit import TabM_D_Classifier
 
     return _of_pytabkit(TabM_D_Classifier, seed, threads)

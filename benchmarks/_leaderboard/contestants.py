@@ -1,4 +1,4 @@
-"""Who takes part: a row each, and the environments that they need."""
+"""The contestants, and the environments that they need."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from _leaderboard.tasks import Task
 import skbayesnn
 
 HERE = Path(__file__).resolve().parent
-# What pip installs into the environments of contestants from other packages.
+# Packages that pip installs into the environments of contestants.
 ENVIRONMENTS = {
     "catboost": ("catboost", "scikit-learn", "pandas"),
     "ngboost": ("ngboost",),
@@ -19,9 +19,9 @@ ENVIRONMENTS = {
     "pytabkit": ("pytabkit[models]",),
     "uqregressors": ("uqregressors",),
 }
-# The first of these that have results is the one that others are compared with.
+# Contestants are compared with the first of these that has results.
 REFERENCES = ("stacked", "mc_dropout")
-# Training rows up to which all splits cost little.
+# With at most this many training rows, every contestant runs on all splits.
 SMALL_ROWS = 200
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -34,16 +34,17 @@ THREAD_VARIABLES = (
 
 @dataclass(frozen=True)
 class Contestant:
-    """A row of the tables.
+    """A contestant, which is a row of the tables.
 
-    kind : of the tasks
-    call : module beside this file and its function, see child.py
-    about : its settings
-    package : whose version is told
-    environment : of ``ENVIRONMENTS``; None is this Python
-    takes : see ``tasks.as_taken``; tells apart for mixed tables only
-    most_rows : it cannot learn more in a reasonable time
-    most_splits : what its cost allows of more than ``SMALL_ROWS`` rows; None is all
+    kind : "regression" or "classification"
+    call : module in this folder and its function, see child.py
+    about : description of its settings
+    package : package whose version is recorded
+    environment : key of ``ENVIRONMENTS``; None is the current Python
+    takes : form of X, see ``tasks.as_taken``; matters for mixed tables only
+    most_rows : largest number of training rows that it can fit in a reasonable time
+    most_splits : limit for more than ``SMALL_ROWS`` rows, because of its cost; None is
+        all splits
     """
 
     name: str
@@ -62,7 +63,7 @@ class Contestant:
         return self.call.startswith("ours:")
 
     def splits(self, task: Task) -> range:
-        """Of a task: those that it takes part in; of a small one all."""
+        """The splits of a task on which it runs; all for small tables."""
         n_rows, n_splits = task.n_rows, task.n_splits
         if task.kind != self.kind or n_rows > (self.most_rows or n_rows):
             return range(0)
@@ -71,7 +72,7 @@ class Contestant:
         return range(min(n_splits, self.most_splits or n_splits))
 
     def why_not(self, pythons: Mapping[str, Path]) -> str | None:
-        """What is missing; None if it can run."""
+        """The reason why it cannot run; None if it can."""
         estimator = self.call.partition(":")[2]
         if self.is_ours and estimator not in skbayesnn.__all__:
             return f"this skbayesnn has no {estimator}"
@@ -80,13 +81,16 @@ class Contestant:
         return None
 
     def command(self, pythons: Mapping[str, Path]) -> list[str]:
-        """Of child.py, without its arguments but the first."""
+        """The command of child.py with its first argument only."""
         python = pythons[self.environment] if self.environment else sys.executable
         return [str(python), str(HERE / "child.py"), self.call]
 
 
 def surroundings(threads: int, *, own: bool) -> dict[str, str]:
-    """Environment variables of a child; this package is for its own Python alone."""
+    """Environment variables of a child process.
+
+    own : whether it runs in the current Python, and so imports this package
+    """
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     if own:
         kept["PYTHONPATH"] = str(HERE.parent.parent)

@@ -8,7 +8,7 @@ import skbayesnn
 
 
 class Predict:
-    """Of a fitted regressor: timed is the mean with its standard deviation."""
+    """``predict`` of a fitted regressor; it times mean and standard deviation."""
 
     def __init__(self, model):
         self.model = model
@@ -17,7 +17,7 @@ class Predict:
         return {"mean": self.model.predict(X, return_std=True)[0]}
 
     def at(self, X, y):
-        """What the exact predictive says of y."""
+        """Exact scores and intervals of the predictive distribution at y."""
         return {
             "log_density": skbayesnn.log_predictive_density(self.model, X, y),
             "crps": skbayesnn.crps(self.model, X, y),
@@ -26,7 +26,7 @@ class Predict:
 
 
 def __getattr__(name):
-    """A contestant for every public class, with its defaults."""
+    """A contestant for every public class, with default parameters."""
     kind = getattr(skbayesnn, name)
 
     def contestant(seed, threads):
@@ -42,7 +42,7 @@ def __getattr__(name):
 
 
 def labels(model):
-    """Of a fitted classifier."""
+    """``predict`` of a fitted classifier."""
     return lambda X: {
         "classes": np.asarray(model.classes_),
         "probability": model.predict_proba(X),

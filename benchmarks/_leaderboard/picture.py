@@ -1,4 +1,4 @@
-"""A picture of what was found: mean rank against seconds."""
+"""A picture of the results: mean rank against seconds."""
 
 from pathlib import Path
 
@@ -19,26 +19,28 @@ VERMILION, BLUE = "#D55E00", "#0072B2"
 
 
 def draw(records: list[dict], path: Path, clock: str) -> bool:
-    """Mean rank of the first score against seconds; whether there was anything.
+    """Draw the mean rank of the first score against seconds; False without results.
 
-    Of those who have the most sets.
+    Only contestants with results on the largest number of sets are drawn.
     """
     from matplotlib.figure import Figure
 
     panels = {}
     for kind in SCORES:
-        found = fields(records, kind)
-        for some, tasks in groups(found)[:1]:
-            panels[kind] = found, some, tasks
+        by_task = fields(records, kind)
+        for some, tasks in groups(by_task)[:1]:
+            panels[kind] = by_task, some, tasks
     if not panels:
         return False
     figure = Figure(figsize=(6.2 * len(panels), 4.6), layout="constrained")
-    for axes, (kind, (found, some, tasks)) in zip(
+    for axes, (kind, (by_task, some, tasks)) in zip(
         figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
     ):
         score = RANKED[kind][0]
-        ranks = mean_ranks(found, some, tasks, score)
-        _panel(axes, ranks, {o: typical_seconds(found, o, tasks, clock) for o in ranks})
+        ranks = mean_ranks(by_task, some, tasks, score)
+        _panel(
+            axes, ranks, {o: typical_seconds(by_task, o, tasks, clock) for o in ranks}
+        )
         axes.set_ylabel(f"mean rank by {TITLES[score]}")
         axes.set_title(f"{kind}, {len(tasks)} sets")
     figure.savefig(path, dpi=130)
@@ -63,9 +65,9 @@ def _panel(axes, ranks: dict[str, float], times: dict[str, float]) -> None:
 
 
 def _places(points: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
-    """Where names go: beside their points, as near as the panel has room.
+    """Places of the names: left or right of their points, as near as there is room.
 
-    points : in shares of the panel, as the result
+    points : in units of the panel, like the result
     """
     taken = [(x - 0.01, y - 0.01, x + 0.01, y + 0.01) for x, y in points.values()]
     result = {}
@@ -85,6 +87,6 @@ def _places(points: dict[str, np.ndarray]) -> dict[str, tuple[float, float]]:
 
 
 def _overlap(one: tuple, other: tuple) -> bool:
-    """Of boxes: left, lower, right and upper."""
-    apart = one[2] < other[0] or other[2] < one[0]
-    return not (apart or one[3] < other[1] or other[3] < one[1])
+    """Whether two boxes (left, lower, right, upper) overlap."""
+    disjoint = one[2] < other[0] or other[2] < one[0]
+    return not (disjoint or one[3] < other[1] or other[3] < one[1])

@@ -1,13 +1,13 @@
-"""What contestants say of the test rows, and how good it was.
+"""Predictive distributions of the contestants, and their scores.
 
-A contestant hands over arrays; ``predictive_of`` makes of them an object with
+A contestant returns arrays; ``predictive_of`` converts them to an object with
 
     mean                : (rows,), of y
     log_density(y)      : mean over rows, nats, units of y
     crps(y)             : mean over rows, units of y
     interval(coverage)  : (rows, 2), equal-tailed
 
-and classifiers hand over probabilities. Scores are those of ``skbayesnn.metrics``.
+and classifiers return probabilities. Scores are computed by ``skbayesnn.metrics``.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from skbayesnn.metrics import (
 )
 
 COVERAGES = (0.5, 0.9, 0.95)
-# The CRPS compares all pairs of components: of more than so many, as many are taken at
+# The CRPS compares all pairs of components. If there are more, this many are used, at
 # equal distances.
 MOST_PAIRED = 200
 TINY = np.finfo(float).tiny
@@ -77,21 +77,21 @@ class Normals:
         """(rows, 2)."""
         mean = self.components_mean[..., None]
         variance = np.square(self.components_std)[..., None]
-        ends = [
+        bounds = [
             mixture_quantile(mean, variance, level)[:, 0]
             for level in ((1 - coverage) / 2, (1 + coverage) / 2)
         ]
-        return np.stack(ends, axis=-1)
+        return np.stack(bounds, axis=-1)
 
 
 class Quantiles:
-    """The distribution whose quantiles at some levels are given.
+    """A distribution with given quantiles at several levels.
 
-    Between them its distribution function F is a straight line; beyond them log F and
-    log (1 - F) are, through the outer two of each side [Park et al. 2022, "Learning
-    quantile functions without quantile crossing"]. Quantiles that cross are sorted
-    [Chernozhukov, Fernandez-Val & Galichon 2010]. Where two of a row's coincide it has
-    no density, and the mean log density is NaN.
+    The distribution function F is linear between the quantiles. Beyond them log F and
+    log (1 - F) are linear, through the two outer quantiles of each side [Park et al.
+    2022, "Learning quantile functions without quantile crossing"]. Quantiles that cross
+    are sorted [Chernozhukov, Fernandez-Val & Galichon 2010]. If two quantiles of a row
+    coincide, the row has no density, and the mean log density is NaN.
 
     levels : (levels,), increasing, in (0, 1); quantile : (rows, levels)
     """
@@ -127,7 +127,7 @@ class Quantiles:
         return float(np.where((np.diff(q) > 0).all(1), density, np.nan).mean())
 
     def crps(self, y):
-        """Mean over rows: the integral of (F(z) - 1[y <= z])^2, exact."""
+        """Mean over rows of the integral of (F(z) - 1[y <= z])^2, exact."""
         q, levels = self.quantile, self.levels
         split = np.clip(y[:, None], q[:, :-1], q[:, 1:])
         share = (split - q[:, :-1]) / np.maximum(np.diff(q), TINY)
@@ -141,8 +141,8 @@ class Quantiles:
 
     def interval(self, coverage):
         """(rows, 2)."""
-        ends = (1 - coverage) / 2, (1 + coverage) / 2
-        return np.stack([self._at(level) for level in ends], axis=-1)
+        levels = (1 - coverage) / 2, (1 + coverage) / 2
+        return np.stack([self._at(level) for level in levels], axis=-1)
 
     def _at(self, level):
         levels, q = self.levels, self.quantile
@@ -156,14 +156,15 @@ class Quantiles:
 
 
 def _mean_square(start, end):
-    """Of what goes from start to end on a straight line."""
+    """Mean square of a linear function with values from start to end."""
     return (start * start + start * end + end * end) / 3
 
 
 def _crps_of_tail(share, scale, beyond):
-    """The integral over an exponential tail, of a share and a scale.
+    """The integral of the CRPS over an exponential tail.
 
-    beyond : how far y lies inside of the tail, negative where it does not
+    share, scale : probability and scale of the tail
+    beyond : distance of y from the start of the tail, negative outside it
     """
     distance = np.maximum(beyond, 0)
     at_y = share * np.exp(-distance / np.maximum(scale, TINY))
@@ -174,7 +175,7 @@ def _crps_of_tail(share, scale, beyond):
 
 @dataclass(frozen=True)
 class Scored:
-    """A predictive that had been asked for the scores of these rows, and nothing else.
+    """Scores of the test rows that the contestant's predictive computed.
 
     mean, density, score : (rows,); intervals : (rows, coverages, 2), of ``COVERAGES``
     """
@@ -198,7 +199,7 @@ class Scored:
 
 
 def predictive_of(arrays):
-    """Of arrays, by their names."""
+    """The predictive that a contestant's arrays describe."""
     if "quantile" in arrays:
         return Quantiles(arrays["levels"], arrays["quantile"])
     if "intervals" in arrays:
@@ -209,30 +210,31 @@ def predictive_of(arrays):
 
 
 def scores_of(kind: str, arrays, y) -> dict[str, float | None]:
-    """Every score of the kind by its name; None where it is not a number."""
-    found = _of_numbers(arrays, y) if kind == "regression" else _of_classes(arrays, y)
-    values = (float(value) if np.isfinite(value) else None for value in found)
+    """Every score of the kind by its name; None if it is not finite."""
+    compute = _regression_scores if kind == "regression" else _classification_scores
+    scores = compute(arrays, y)
+    values = (float(value) if np.isfinite(value) else None for value in scores)
     return dict(zip(SCORES[kind], values, strict=True))
 
 
-def _of_numbers(arrays, y) -> list[float]:
-    one = predictive_of(arrays)
-    covered = [interval_coverage(y, one.interval(share)) for share in COVERAGES]
-    rmse = np.sqrt(np.mean(np.square(one.mean - y)))
-    return [rmse, one.log_density(y), one.crps(y), *covered]
+def _regression_scores(arrays, y) -> list[float]:
+    predictive = predictive_of(arrays)
+    covered = [interval_coverage(y, predictive.interval(share)) for share in COVERAGES]
+    rmse = np.sqrt(np.mean(np.square(predictive.mean - y)))
+    return [rmse, predictive.log_density(y), predictive.crps(y), *covered]
 
 
-def _of_classes(arrays, y) -> list[float]:
-    """The log loss clips at double precision's epsilon, as scikit-learn's does."""
+def _classification_scores(arrays, y) -> list[float]:
+    """Scores of probabilities, which are clipped at epsilon for the log loss."""
     probability = arrays["probability"].astype(np.float64)
     classes = arrays["classes"]
     probability = probability / probability.sum(1, keepdims=True)
     column = np.searchsorted(classes, y)
-    of_label = probability[np.arange(len(y)), column]
-    log_loss = -np.log(np.maximum(of_label, np.finfo(float).eps)).mean()
+    label_probability = probability[np.arange(len(y)), column]
+    log_loss = -np.log(np.maximum(label_probability, np.finfo(float).eps)).mean()
     right = probability.argmax(1) == column
-    unsure = 1 - probability.max(1)
-    known = 0 < right.sum() < len(y)
-    auroc = ood_auroc(unsure[right], unsure[~right]) if known else np.nan
+    uncertainty = 1 - probability.max(1)
+    has_both = 0 < right.sum() < len(y)
+    auroc = ood_auroc(uncertainty[right], uncertainty[~right]) if has_both else np.nan
     ece = expected_calibration_error(y, probability, classes)
     return [log_loss, right.mean(), ece, auroc]

@@ -1,6 +1,6 @@
-"""What was found, put in order: by set and contestant, and who is ahead.
+"""Order the results by set and contestant, and rank the contestants.
 
-Whoever is compared is compared on the splits that all of them have.
+Contestants are compared on their common splits.
 """
 
 from collections.abc import Iterable
@@ -27,80 +27,85 @@ TITLES = {
     "cover_90": "in 90 %",
     "cover_95": "in 95 %",
 }
-# Not the AUROC of errors: on most sets there are a few errors, or none.
+# Without the AUROC of errors: most sets have few errors, or none.
 RANKED = {
     "regression": ("crps", "log_density", "rmse"),
     "classification": ("log_loss", "accuracy", "ece"),
 }
-# What is subtracted split by split; the first of them orders the tables.
+# Scores with differences split by split; the first one orders the tables.
 PAIRED = {"regression": ("crps", "log_density"), "classification": ("log_loss", "ece")}
 
 
-# What there is
+# Results
 
 
 def fields(records: Iterable[dict], kind: str) -> dict[str, Field]:
-    """Finished runs of a kind: task -> contestant -> split -> record, tables' order."""
+    """Finished runs of a kind by task, contestant and split, in the tables' order."""
     result: dict[str, Field] = {}
     done = [r for r in records if r["kind"] == kind and "scores" in r]
     for task in (task.name for task in TASKS):
-        for one in (one.name for one in CONTESTANTS if one.kind == kind):
+        for name in (c.name for c in CONTESTANTS if c.kind == kind):
             for record in done:
-                if (record["task"], record["contestant"]) == (task, one):
-                    of_one = result.setdefault(task, {}).setdefault(one, {})
-                    of_one[record["split"]] = record
+                if (record["task"], record["contestant"]) == (task, name):
+                    by_split = result.setdefault(task, {}).setdefault(name, {})
+                    by_split[record["split"]] = record
     return result
 
 
 def values(runs: dict[int, dict], score: str, splits: Iterable[int]) -> np.ndarray:
-    """A score of some splits; NaN where there is none."""
-    found = [runs[split]["scores"][score] for split in splits]
-    return np.array([np.nan if value is None else value for value in found])
+    """A score of several splits; NaN if it is missing."""
+    scores = [runs[split]["scores"][score] for split in splits]
+    return np.array([np.nan if value is None else value for value in scores])
 
 
 def seconds(runs: dict[int, dict], clock: str) -> float:
-    """Mean over splits of fit and prediction."""
+    """Mean over splits of the seconds of fit and prediction."""
     which = CLOCKS[clock]
     both = "fit_seconds", "predict_seconds"
     return float(np.mean([sum(r[part][which] for part in both) for r in runs.values()]))
 
 
 def common_splits(field: Field, contestants: Iterable[str]) -> list[int]:
-    """Those that all of them have."""
+    """The splits that all contestants have."""
     return sorted(set.intersection(*(set(field[one]) for one in contestants)))
 
 
 # Ranks
 
 
-def groups(found: dict[str, Field]) -> list[tuple[list[str], list[str]]]:
-    """Who is ranked on which sets: all on those that all have, and the complete ones.
+def groups(by_task: dict[str, Field]) -> list[tuple[list[str], list[str]]]:
+    """Groups of contestants, each with the common sets on which to rank them.
 
-    The second are those that have the most sets.
+    The first group contains the contestants with the largest number of sets, the second
+    one all contestants.
     """
-    everybody = list(dict.fromkeys(one for field in found.values() for one in field))
-    sets = {one: [task for task in found if one in found[task]] for one in everybody}
+    everybody = list(
+        dict.fromkeys(name for field in by_task.values() for name in field)
+    )
+    sets = {
+        name: [task for task in by_task if name in by_task[task]] for name in everybody
+    }
     most = max(map(len, sets.values()), default=0)
-    complete = [one for one in everybody if len(sets[one]) == most]
+    complete = [name for name in everybody if len(sets[name]) == most]
     result = []
-    for some in (complete, everybody):
-        tasks = [t for t in found if all(one in found[t] for one in some)]
-        tasks = [t for t in tasks if common_splits(found[t], some)]
-        if len(some) > 1 and tasks and (some, tasks) not in result:
-            result.append((some, tasks))
+    for names in (complete, everybody):
+        tasks = [t for t in by_task if all(name in by_task[t] for name in names)]
+        tasks = [t for t in tasks if common_splits(by_task[t], names)]
+        if len(names) > 1 and tasks and (names, tasks) not in result:
+            result.append((names, tasks))
     return result
 
 
 def mean_ranks(
-    found, some: list[str], tasks: list[str], score: str
+    by_task, some: list[str], tasks: list[str], score: str
 ) -> dict[str, float]:
-    """Rank 1 is the best; those who lack the score on any of the sets are left out."""
+    """Mean ranks, 1 is the best, of the contestants with the score on every set."""
     larger = next(s[score] for s in SCORES.values() if score in s)
     means = {one: [] for one in some}
     for task in tasks:
-        splits = common_splits(found[task], some)
+        splits = common_splits(by_task[task], some)
         for one in some:
-            means[one].append(values(found[task][one], score, splits).mean())
+            means[one].append(values(by_task[task][one], score, splits).mean())
     means = {one: row for one, row in means.items() if not np.isnan(row).any()}
     if not means:
         return {}
@@ -108,7 +113,7 @@ def mean_ranks(
     return dict(zip(means, rankdata(signed, axis=0).mean(1).tolist(), strict=True))
 
 
-def typical_seconds(found, one: str, tasks: list[str], clock: str) -> float:
-    """Geometric mean over the sets."""
-    logs = [np.log(seconds(found[task][one], clock)) for task in tasks]
+def typical_seconds(by_task, one: str, tasks: list[str], clock: str) -> float:
+    """Geometric mean of the seconds over the sets."""
+    logs = [np.log(seconds(by_task[task][one], clock)) for task in tasks]
     return float(np.exp(np.mean(logs)))

@@ -1,7 +1,7 @@
-"""The contestants for numbers: ``name(seed, threads)`` -> fit -> predict; see child.py.
+"""The contestants for regression, functions ``name(seed, threads)``; see child.py.
 
-NumPy alone is imported here: every function imports what it needs, before the clock
-starts. Settings are those of each package's README, or its defaults; nothing is tuned.
+This module imports only NumPy; every function imports its packages before the timing.
+Settings are those of each package's README, or its defaults; nothing is tuned.
 """
 
 import os
@@ -10,15 +10,15 @@ from functools import partial
 import numpy as np
 
 HELD_OUT = 0.2
-# Of the quantile regression: those of the 50, 90 and 95 % intervals among them.
+# Levels of the quantile regression, including the bounds of 50, 90 and 95 % intervals.
 LEVELS = (0.025, 0.05, 0.1, 0.2, 0.25, 0.3, 0.4, 0.5)
 LEVELS = (*LEVELS, *(round(1 - level, 3) for level in reversed(LEVELS[:-1])))
-# Components handed over of an equal-weight mixture of thousands, at equal distances.
+# Largest number of components to return of an equal-weight mixture.
 MOST_COMPONENTS = 1_000
 
 
 def held_out(n_rows: int, seed: int) -> np.ndarray:
-    """Which rows show how large the noise is, one fifth, as a mask."""
+    """Mask of the fifth of the rows that estimates the noise."""
     rows = np.random.default_rng(seed).permutation(n_rows)
     mask = np.zeros(n_rows, dtype=bool)
     mask[rows[: max(1, round(HELD_OUT * n_rows))]] = True
@@ -26,7 +26,7 @@ def held_out(n_rows: int, seed: int) -> np.ndarray:
 
 
 def constant_noise(predict, std: float):
-    """Means with the same noise for every row."""
+    """``predict`` with the same noise for every row."""
 
     def with_predictive_params(X):
         mean = np.asarray(predict(X), dtype=np.float64).ravel()
@@ -36,12 +36,12 @@ def constant_noise(predict, std: float):
 
 
 def root_mean_square(errors) -> float:
-    """Of what held-out rows were missed by."""
+    """Root mean square of the errors of held-out rows."""
     return float(np.sqrt(np.mean(np.square(errors))))
 
 
 class Standard:
-    """Centre and scale by the training rows; constant columns by one."""
+    """Standardise by the training rows; constant columns are only centred."""
 
     def __init__(self, values):
         self.mean = values.mean(0)
@@ -56,7 +56,7 @@ class Standard:
 
 
 def bayesian_ridge(seed, threads):
-    """Standardised columns."""
+    """Bayesian ridge regression on standardised columns."""
     from sklearn.linear_model import BayesianRidge
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -96,20 +96,20 @@ def gaussian_process(seed, threads):
 
 
 def boosting(seed, threads):
-    """Mean, refitted on all rows after one fifth has shown the noise."""
+    """Boosting with noise estimated on a held-out fifth, then refitted to all rows."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     def fit(X, y):
-        apart = held_out(len(y), seed)
+        test = held_out(len(y), seed)
         model = HistGradientBoostingRegressor(random_state=seed)
-        errors = model.fit(X[~apart], y[~apart]).predict(X[apart]) - y[apart]
+        errors = model.fit(X[~test], y[~test]).predict(X[test]) - y[test]
         return constant_noise(model.fit(X, y).predict, root_mean_square(errors))
 
     return fit
 
 
 def boosting_quantiles(seed, threads):
-    """A model per level."""
+    """Quantile boosting, one model per level."""
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     make = partial(HistGradientBoostingRegressor, loss="quantile", random_state=seed)
@@ -126,7 +126,7 @@ def boosting_quantiles(seed, threads):
     return fit
 
 
-# boosting of others
+# Boosting in other packages
 
 
 def catboost(seed, threads):
@@ -136,19 +136,19 @@ def catboost(seed, threads):
 
 
 def catboost_stopped(seed, threads):
-    """The same with the number of trees that is best for a held-out fifth."""
+    """``catboost`` with the number of trees that is best on a held-out fifth."""
     make = _catboost(seed, threads)
 
     def fit(X, y):
-        apart = held_out(len(y), seed)
-        held = X[apart], y[apart]
-        return gaussians_of_catboost(make().fit(X[~apart], y[~apart], eval_set=held))
+        test = held_out(len(y), seed)
+        test_set = X[test], y[test]
+        return gaussians_of_catboost(make().fit(X[~test], y[~test], eval_set=test_set))
 
     return fit
 
 
 def catboost_ensemble(seed, threads):
-    """The first with ``posterior_sampling``: the mixture of ten virtual ensembles."""
+    """``catboost`` with ``posterior_sampling``: a mixture of ten virtual ensembles."""
     make = _catboost(seed, threads)
 
     def fit(X, y):
@@ -178,7 +178,7 @@ def _catboost(seed, threads):
 
 
 def gaussians_of_catboost(model):
-    """Its two columns are mean and variance."""
+    """``predict`` of a fitted CatBoost model, which returns mean and variance."""
 
     def predict(X):
         mean, variance = model.predict(X).T
@@ -203,7 +203,7 @@ def ngboost(seed, threads):
     return fit
 
 
-# networks of others
+# Networks in other packages
 
 
 def bde(seed, threads):
@@ -213,7 +213,7 @@ def bde(seed, threads):
     from bde.loss import GaussianNLL
 
     def fit(X, y):
-        of_x, of_y = Standard(X), Standard(y)
+        scale_x, scale_y = Standard(X), Standard(y)
         model = BdeRegressor(
             hidden_layers=[16, 16],
             n_members=8,
@@ -228,14 +228,14 @@ def bde(seed, threads):
             n_thinning=2,
             patience=10,
         )
-        model.fit(x=of_x(X), y=of_y(y)[:, None])
+        model.fit(x=scale_x(X), y=scale_y(y)[:, None])
 
         def predict(X):
-            raw = np.asarray(model.predict(of_x(X), raw=True))
+            raw = np.asarray(model.predict(scale_x(X), raw=True))
             raw = raw.reshape(-1, *raw.shape[-2:])
             raw = raw[:: -(-len(raw) // MOST_COMPONENTS)]
             mean, std = raw[..., 0], np.logaddexp(0, raw[..., 1]) + 1e-6
-            return {"mean": of_y.mean + of_y.std * mean, "std": of_y.std * std}
+            return {"mean": scale_y.mean + scale_y.std * mean, "std": scale_y.std * std}
 
         return predict
 
@@ -243,7 +243,7 @@ def bde(seed, threads):
 
 
 def on_devices(threads: int) -> None:
-    """So many devices of JAX, each with one thread; to be called before its import."""
+    """Set up JAX with ``threads`` devices of one thread each, before its import."""
     os.environ["XLA_FLAGS"] = (
         f"--xla_force_host_platform_device_count={threads} "
         "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -252,7 +252,7 @@ def on_devices(threads: int) -> None:
 
 
 def realmlp(seed, threads):
-    """``RealMLP_TD_S_Regressor()``; noise of the fifth that chooses its epoch."""
+    """``RealMLP_TD_S_Regressor()``; noise of the fifth that selects its epoch."""
     from pytabkit import RealMLP_TD_S_Regressor
 
     return _of_pytabkit(RealMLP_TD_S_Regressor, seed, threads)
@@ -267,10 +267,10 @@ def tabm(seed, threads):
 
 def _of_pytabkit(kind, seed, threads):
     def fit(X, y):
-        apart = held_out(len(y), seed)
+        test = held_out(len(y), seed)
         model = kind(device="cpu", random_state=seed, n_threads=threads)
-        model.fit(X, y, val_idxs=np.flatnonzero(apart))
-        errors = np.ravel(model.predict(X[apart])) - y[apart]
+        model.fit(X, y, val_idxs=np.flatnonzero(test))
+        errors = np.ravel(model.predict(X[test])) - y[test]
         return constant_noise(model.predict, root_mean_square(errors))
 
     return fit
@@ -291,7 +291,7 @@ def uqr_deep_ensemble(seed, threads):
 
 
 def _of_uqregressors(kind, seed):
-    """Its intervals are a Gaussian's, so that their width tells the std."""
+    """Its intervals are those of a Gaussian, so their width determines the std."""
     from scipy.stats import norm
 
     def fit(X, y):

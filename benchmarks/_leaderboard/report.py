@@ -1,8 +1,7 @@
-"""The page: tables of what was found.
+"""The page LEADERBOARD.md with tables of the results.
 
-Means are over a contestant's own splits. Whoever is compared is compared on the splits
-that both, or all, have: differences split by split, ranks by the means over common
-splits.
+Means are over all splits of a contestant. Comparisons use common splits only:
+differences are computed split by split, and ranks from means over common splits.
 """
 
 import numpy as np
@@ -46,32 +45,36 @@ OF_BOSTON = (
 )
 
 
-def mean_and_error(numbers: np.ndarray) -> tuple[float, float | None]:
-    """Of the splits; no error of a single one."""
-    n = len(numbers)
-    error = float(numbers.std(ddof=1) / np.sqrt(n)) if n > 1 else None
-    return float(numbers.mean()), error
+def mean_and_error(scores: np.ndarray) -> tuple[float, float | None]:
+    """Mean and standard error over splits; None as the error of a single split."""
+    n = len(scores)
+    error = float(scores.std(ddof=1) / np.sqrt(n)) if n > 1 else None
+    return float(scores.mean()), error
 
 
-def cell(numbers: np.ndarray) -> str:
-    """Mean +- standard error; a dash where any is missing, or all."""
-    if not len(numbers):
+def cell(scores: np.ndarray) -> str:
+    """Mean +- standard error; a dash if any score is missing."""
+    if not len(scores):
         return "-"
-    mean, error = mean_and_error(numbers)
+    mean, error = mean_and_error(scores)
     if np.isnan(mean):
         return "-"
     return f"{mean:.4g}" if not error else with_error(mean, error)
 
 
-def rank_table(found, kind: str, some: list[str], tasks: list[str], clock: str) -> str:
-    """A line per contestant, the best first."""
+def rank_table(
+    by_task, kind: str, some: list[str], tasks: list[str], clock: str
+) -> str:
+    """The table of mean ranks, the best contestant first."""
     scores = RANKED[kind]
-    ranks = {score: mean_ranks(found, some, tasks, score) for score in scores}
+    ranks = {score: mean_ranks(by_task, some, tasks, score) for score in scores}
     order = sorted(some, key=lambda one: ranks[scores[0]].get(one, np.inf))
     lines = []
     for one in order:
         cells = [f"{ranks[s][one]:.2f}" if one in ranks[s] else "-" for s in scores]
-        lines.append([one, *cells, f"{typical_seconds(found, one, tasks, clock):.3g}"])
+        lines.append(
+            [one, *cells, f"{typical_seconds(by_task, one, tasks, clock):.3g}"]
+        )
     header = ["contestant", *(TITLES[score] for score in scores), "seconds"]
     return table(header, lines)
 
@@ -80,7 +83,7 @@ def rank_table(found, kind: str, some: list[str], tasks: list[str], clock: str) 
 
 
 def set_table(field: Field, kind: str, clock: str) -> str:
-    """Every score of everybody on one set, and how far they are from the reference."""
+    """Scores of all contestants on one set, and differences from the reference."""
     reference = next((one for one in REFERENCES if one in field), next(iter(field)))
     first = PAIRED[kind][0]
     order = sorted(field, key=lambda one: values(field[one], first, field[one]).mean())
@@ -89,12 +92,10 @@ def set_table(field: Field, kind: str, clock: str) -> str:
         runs = field[one]
         cells = [one, str(len(runs))]
         for score, larger in SCORES[kind].items():
-            numbers = values(runs, score, runs)
+            scores = values(runs, score, runs)
             if score == "error_auroc":
-                numbers = numbers[np.isfinite(numbers)]
-            cells.append(
-                cell(numbers) if larger is not None else f"{numbers.mean():.1%}"
-            )
+                scores = scores[np.isfinite(scores)]
+            cells.append(cell(scores) if larger is not None else f"{scores.mean():.1%}")
         cells += [difference(field, one, reference, score) for score in PAIRED[kind]]
         lines.append([*cells, f"{seconds(runs, clock):.3g}"])
     header = ["contestant", "splits", *(TITLES[score] for score in SCORES[kind])]
@@ -103,24 +104,24 @@ def set_table(field: Field, kind: str, clock: str) -> str:
 
 
 def difference(field: Field, one: str, reference: str, score: str) -> str:
-    """Mean +- standard error of the differences on the splits that both have."""
+    """Mean +- standard error of the differences on common splits."""
     splits = common_splits(field, (one, reference))
     if one == reference or not splits:
         return ""
-    apart = values(field[one], score, splits) - values(field[reference], score, splits)
-    return f"{cell(apart)} ({len(splits)})"
+    own, base = (values(field[name], score, splits) for name in (one, reference))
+    return f"{cell(own - base)} ({len(splits)})"
 
 
-# The whole
+# The whole page
 
 
 def settings(records: list[dict]) -> str:
-    """Who took part, with what and in which version."""
+    """The table of contestants with their settings and versions."""
     versions: dict[tuple, set] = {}
     for record in records:
-        told = (f"{n} {v}" for n, v in record.get("versions", {}).items())
+        packages = (f"{n} {v}" for n, v in record.get("versions", {}).items())
         key = record["contestant"], record["kind"]
-        versions.setdefault(key, set()).update(told)
+        versions.setdefault(key, set()).update(packages)
     lines = []
     for one in CONTESTANTS:
         if (one.name, one.kind) not in versions:
@@ -130,13 +131,13 @@ def settings(records: list[dict]) -> str:
             limits.append(f"up to {one.most_rows:,} rows")
         if one.most_splits:
             limits.append(f"{one.most_splits} splits beyond {SMALL_ROWS} rows")
-        told = ", ".join(sorted(versions[one.name, one.kind]))
-        lines.append([one.name, one.kind, one.about, told, ", ".join(limits)])
+        version = ", ".join(sorted(versions[one.name, one.kind]))
+        lines.append([one.name, one.kind, one.about, version, ", ".join(limits)])
     return table(["contestant", "kind", "settings", "version", "limits"], lines)
 
 
 def failures(records: list[dict]) -> str:
-    """What did not run, by contestant and error."""
+    """The table of failed runs, by contestant and error."""
     where: dict[tuple, list] = {}
     for record in records:
         if "error" in record:
@@ -147,7 +148,7 @@ def failures(records: list[dict]) -> str:
 
 
 def text_of(records: list[dict], picture: str | None, clock: str) -> str:
-    """The page."""
+    """The text of the page."""
     threads = sorted({record["threads"] for record in records})
     machines = sorted({record["machine"] for record in records})
     parts = [
@@ -161,15 +162,15 @@ def text_of(records: list[dict], picture: str | None, clock: str) -> str:
     if picture:
         parts.append(f"![Mean rank against seconds, ours in orange]({picture})\n")
     for kind in SCORES:
-        found = fields(records, kind)
-        if not found:
+        by_task = fields(records, kind)
+        if not by_task:
             continue
         parts.append(f"## {kind.capitalize()}: mean ranks\n")
-        for some, tasks in groups(found):
+        for some, tasks in groups(by_task):
             parts.append(f"{len(some)} contestants on {len(tasks)} sets that all have:")
             parts[-1] += f" {', '.join(tasks)}.\n"
-            parts.append(rank_table(found, kind, some, tasks, clock) + "\n")
-        for task, field in found.items():
+            parts.append(rank_table(by_task, kind, some, tasks, clock) + "\n")
+        for task, field in by_task.items():
             n = next(iter(next(iter(field.values())).values()))
             sizes = f"{n['n_train']:,} training rows, {n['n_test']:,} test rows"
             parts.append(f"## {task}\n\n{sizes}.")

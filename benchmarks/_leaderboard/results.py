@@ -1,4 +1,4 @@
-"""What was found: a line of JSON per task, contestant and split; the last counts."""
+"""The file of results: a line of JSON per run; of several lines the last one counts."""
 
 import json
 from pathlib import Path
@@ -7,12 +7,12 @@ Key = tuple[str, str, int]
 
 
 def key_of(record: dict) -> Key:
-    """Task, contestant, split."""
+    """Task, contestant and split of a record."""
     return record["task"], record["contestant"], record["split"]
 
 
 def read(path: Path) -> dict[Key, dict]:
-    """All records by their key; a line that was cut off by the end of a run is none."""
+    """All records by key; incomplete lines of interrupted runs are ignored."""
     records = {}
     lines = path.read_text().splitlines() if path.is_file() else []
     for line in lines:
@@ -25,7 +25,7 @@ def read(path: Path) -> dict[Key, dict]:
 
 
 def append(path: Path, record: dict) -> None:
-    """Write a record's line, after the end of one that was cut off."""
+    """Append the line of a record; complete an interrupted line before."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+b") as file:
         if file.tell():

@@ -1,9 +1,9 @@
-"""What is learned: tables, and which of their rows train and which test.
+"""The data sets, and their splits into training and test rows.
 
-The UCI sets have their canonical splits (``uci.py`` reads them); 20 of them below 2,000
-rows, five above, three of the largest. Classes are scikit-learn's sets and those of
-the folder ``tabular``, split anew with their shares of classes kept, but for ``adult``,
-which has its official test rows.
+The UCI sets have their canonical splits (read by ``uci.py``): 20 with fewer than 2,000
+rows, five with more, three for the largest set. Classification uses the data of
+scikit-learn and of the folder ``tabular``, with stratified random splits; only
+``adult`` has its official test rows.
 """
 
 import json
@@ -25,13 +25,13 @@ from uci import load as load_uci
 FEW_ROWS, SPLITS_OF_FEW, SPLITS_OF_MANY, SPLITS_OF_MOST = 2_000, 20, 5, 3
 LARGEST = "protein-tertiary-structure"
 TEST_SHARE = 0.2
-# Levels of a category that are rarer than this many training rows are one column.
+# Levels of a category with fewer training rows share one column.
 RARE = 10
 
 
 @dataclass(frozen=True)
 class Split:
-    """Rows to train on and rows to test on; X is an array, or a frame if mixed."""
+    """Training and test rows; X is an array, or a frame if its types are mixed."""
 
     X_train: np.ndarray | pd.DataFrame
     y_train: np.ndarray
@@ -41,10 +41,10 @@ class Split:
 
 @dataclass(frozen=True)
 class Task:
-    """A table by its name.
+    """A data set.
 
-    kind : "regression" or "classification"; of classes y is 0, 1, ...
-    load : () -> X, y, and the training and test rows of every split
+    kind : "regression", or "classification" with labels 0, 1, ...
+    load : function that returns X, y, and the training and test rows of every split
     """
 
     name: str
@@ -53,27 +53,29 @@ class Task:
 
     @property
     def n_rows(self) -> int:
-        """Rows to train on."""
+        """Number of training rows."""
         return len(self.load()[2][0])
 
     @property
     def n_splits(self) -> int:
-        """Splits that there are."""
+        """Number of splits."""
         return len(self.load()[2])
 
     def split(self, number: int) -> Split:
-        """One of the splits."""
-        X, y, train, test = self.load()
-        rows, others = train[number], test[number]
+        """The split with index ``number``."""
+        X, y, trains, tests = self.load()
+        train, test = trains[number], tests[number]
         take = X.iloc.__getitem__ if isinstance(X, pd.DataFrame) else X.__getitem__
-        return Split(take(rows), y[rows], take(others), y[others])
+        return Split(take(train), y[train], take(test), y[test])
 
 
 def as_taken(split: Split, takes: str) -> tuple:
-    """Both X as a contestant takes them; what is fitted sees the training rows only.
+    """Training and test X in the form that a contestant needs.
 
-    takes : "frame", as it is; "imputed", a frame without missing numbers; "numbers", an
-        array with a column per category
+    Transformers are fitted to the training rows only.
+
+    takes : "frame", unchanged; "imputed", a frame without missing numerical values;
+        "numbers", an array with a column per category
     """
     if takes == "frame" or not isinstance(split.X_train, pd.DataFrame):
         return split.X_train, split.X_test

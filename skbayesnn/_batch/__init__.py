@@ -1,1 +1,1 @@
-"""Fits many estimators, networks together in one program."""
+"""Fit many estimators; networks of the same shape are trained in one program."""

@@ -1,4 +1,7 @@
-"""One estimator without each of the folds, as one program where that can be."""
+"""Fit copies of an estimator to the training rows of each fold.
+
+Networks are trained in one program; other estimators by their own ``fit``.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +21,10 @@ from skbayesnn._sklearn_compat import check_method_params, num_samples, safe_ind
 
 
 def refuse_fitted(estimator) -> None:
-    """Refuse a predictor that ``fit`` leaves as it was, anywhere inside.
+    """Raise if the estimator, or a predictor inside it, is frozen.
 
-    Models of folds are to be fitted without the rows that are held out. A transformer
-    may be frozen: it says nothing of y.
+    A frozen predictor keeps its fit and may have been trained on the held-out rows. A
+    frozen transformer is allowed: it does not predict y.
 
     Raises
     ------
@@ -34,33 +37,34 @@ def refuse_fitted(estimator) -> None:
             check_is_fitted(clone(part))
         except NotFittedError:
             continue
-        named = type(part).__name__
+        name = type(part).__name__
         if hasattr(part, "estimator"):
-            named += f"({type(part.estimator).__name__})"
+            name += f"({type(part.estimator).__name__})"
         raise ValueError(
-            "rows are held out to be predicted by models that have not seen them; got "
-            f"{named}, which is fitted already and may have seen them all. Give the "
-            "estimator unfitted; for rows that a fitted model has not seen, take "
-            "predict_uncertainty(model, X)."
+            "held-out rows must be predicted by models that were not trained on them; "
+            f"got {name}, which is already fitted, maybe to these rows. Give the "
+            "estimator unfitted, or predict new rows with predict_uncertainty(model, "
+            "X)."
         )
 
 
 def _parts_of(estimator) -> list:
-    """Estimators inside of one, at any depth."""
+    """Estimators among the parameters of an estimator, at any depth."""
     values = estimator.get_params(deep=True).values()
-    return [one for one in values if hasattr(one, "get_params") and hasattr(one, "fit")]
+    return [v for v in values if hasattr(v, "get_params") and hasattr(v, "fit")]
 
 
 def held_out_folds(cv, X, y, *, of_classes: bool, **params) -> list[tuple]:
     """Training and test rows of every fold, as integer arrays.
 
-    cv : as scikit-learn takes it
-    params : of its ``split``
+    cv : as in scikit-learn
+    of_classes : whether y contains labels, so that an integer ``cv`` is stratified
+    params : keyword arguments of the splitter's ``split``
 
     Raises
     ------
     ValueError
-        A fold that trains on rows that it holds out.
+        If a fold has rows in both its training and its test rows.
     """
     rows = np.arange(num_samples(X))
     splits = check_cv(cv, y, classifier=of_classes).split(X, y, **params)
@@ -69,31 +73,31 @@ def held_out_folds(cv, X, y, *, of_classes: bool, **params) -> list[tuple]:
     for i, (train, test) in enumerate(folds):
         trained_on[:] = False
         trained_on[train] = True
-        if n_both := np.count_nonzero(trained_on[test]):
+        if n_common := np.count_nonzero(trained_on[test]):
             raise ValueError(
-                "`cv` must hold out rows that the fold does not train on; got "
-                f"{n_both} rows in both the training and the test rows of fold {i}. "
-                "Give folds without common rows, as KFold makes them."
+                "training and test rows of a fold must be disjoint; got "
+                f"{n_common} rows in both the training and the test rows of fold {i}. "
+                "Give disjoint folds, such as those of KFold."
             )
     return folds
 
 
 def check_each_row_once(held_out, n_rows: int) -> None:
-    """Refuse folds that are no partition of the rows.
+    """Raise unless every row is a test row of exactly one fold.
 
-    held_out : sequence of ndarray, the rows of each fold
+    held_out : sequence of ndarray, the test rows of each fold
     """
-    times = np.bincount(np.concatenate(held_out), minlength=n_rows)
-    if (times != 1).any():
+    counts = np.bincount(np.concatenate(held_out), minlength=n_rows)
+    if (counts != 1).any():
         raise ValueError(
-            "`cv` must hold every row out once (a partition, as KFold's); got "
-            f"{(times == 0).sum()} rows never held out and {(times > 1).sum()} more "
+            "`cv` must hold every row out once (a partition, such as KFold); got "
+            f"{(counts == 0).sum()} rows never held out and {(counts > 1).sum()} more "
             "than once."
         )
 
 
 def fitted_to(estimator, X, y, rows, fit_params):
-    """A clone fitted to some rows."""
+    """A clone of the estimator, fitted to a subset of the rows."""
     params = check_method_params(X, fit_params, indices=rows)
     return clone(estimator).fit(
         safe_indexing(X, rows), safe_indexing(y, rows), **params
@@ -102,10 +106,10 @@ def fitted_to(estimator, X, y, rows, fit_params):
 
 @dataclass(frozen=True)
 class Keeper:
-    """Keeps the trained estimators themselves."""
+    """A scorer whose score is the trained estimator."""
 
     def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
-        """Each outcome hands its estimator on."""
+        """Move each trained estimator into the scores of its outcome."""
         for outcome in outcomes.values():
             if outcome.estimator is not None:
                 outcome.scores, outcome.estimator = [outcome.estimator], None
@@ -121,12 +125,12 @@ def cross_fitted(
 ) -> list:
     """Copies of an estimator, each fitted to the training rows of a fold.
 
-    Networks are members of one program, and equal to rounding to those of a ``fit`` by
-    themselves; whatever else there is, is fitted by its own ``fit``.
+    Networks are trained as members of one program; they equal those of separate calls
+    of ``fit`` up to rounding. Other estimators are fitted by their own ``fit``.
 
     splits : sequence of (train, test)
-    fit_params : of ``fit``; those with an entry per row are cut
-    n_jobs : fits side by side, or threads of programs
+    fit_params : arguments of ``fit``; those with an entry per row are indexed
+    n_jobs : parallel fits, or threads of the networks' program
     """
     fit_params = fit_params or {}
     try:
@@ -142,8 +146,8 @@ def cross_fitted(
     memory = int(sklearn.get_config()["working_memory"] * 2**20)
     outcomes = dict(failed)
     resources = Resources(memory, n_jobs, "2*n_jobs", None)
-    for of_program in Executor(Keeper(), resources).run(jobs):
-        outcomes |= of_program
+    for program_outcomes in Executor(Keeper(), resources).run(jobs):
+        outcomes |= program_outcomes
     for outcome in outcomes.values():
         if outcome.error is not None:
             raise outcome.error

@@ -1,7 +1,7 @@
 """Train jobs, several networks per program, and score each of them.
 
-Jobs whose networks can share a program are grouped, within a budget of memory. Each
-group is one call for joblib: a worker trains its program and scores the networks.
+Jobs whose networks can share a program are grouped within a memory budget. Each group
+is one joblib task: a worker trains the program and scores its networks.
 """
 
 import queue
@@ -27,20 +27,20 @@ from skbayesnn.estimators import _fit
 from skbayesnn.estimators._base import set_fitted
 from skbayesnn.estimators._job import TrainingJob
 
-# ---- group jobs by what one program can hold
+# ---- group jobs into programs
 
-# A program's widest activations on a CPU, measured: with fewer members the calls cost
-# more than the numbers, with more the numbers come from far; but a program has some
-# members in any case.
+# Size of a program's widest activations on a CPU, measured. With fewer members the
+# overhead of the calls dominates; with more the activations do not fit into the cache.
+# A program has at least FEWEST_MEMBERS members, whatever their size.
 WIDEST_BYTES, FEWEST_MEMBERS = 8 << 20, 16
 
 
 def groups_of(jobs: Sequence[Job], budget: int) -> Iterator[list[Job]]:
-    """Jobs that can share a program, at most ``budget`` bytes at a time.
+    """Groups of jobs that share a program, each of at most ``budget`` bytes.
 
-    Those of one fold stand together, so that a program has few tables.
+    Jobs of one fold are adjacent, so that a program needs few tables.
     """
-    # By first appearance: the order of the members changes the last bits of results.
+    # In order of appearance: the order of the members changes the last bits of results.
     tables: dict[int, int] = {}
     for job in jobs:
         tables.setdefault(id(job.task.table), len(tables))
@@ -54,11 +54,11 @@ def groups_of(jobs: Sequence[Job], budget: int) -> Iterator[list[Job]]:
 
 
 def _shared(job: Job) -> tuple:
-    """What the jobs of one program have in common."""
+    """Properties that all jobs of one program must have in common."""
     X, shares = job.task.table.X, job.task.shares
     return (
         job.task.plan,
-        # Unequal rows and epochs could share one, too, but members in step are faster.
+        # Members may differ in rows and epochs, but equal ones are faster.
         job.task.members.n_epochs.max(),
         frozenset((len(share.rows), len(share.validation)) for share in shares),
         str(job.network.device),
@@ -68,59 +68,59 @@ def _shared(job: Job) -> tuple:
 
 
 def jobs_per_program(group: Sequence[Job], budget: int) -> int:
-    """As many as the budget holds; on a CPU no more than are fast."""
+    """Number of jobs that fit into the budget; on a CPU also limited for speed."""
     job = max(group, key=lambda job: job.task.n_members)
     n_members, plan = job.task.n_members, job.task.plan
     size = max(1, budget // (n_members * bytes_per_member(group)))
     if _validation.device_for_fit(job.network.device).type != "cpu":
         return size
     widest = plan.batch_rows(_most_rows(group)) * plan.network.widest * n_members
-    members = WIDEST_BYTES // (_bytes_per_number(job) * widest)
+    members = WIDEST_BYTES // (_itemsize(job) * widest)
     return min(size, max(FEWEST_MEMBERS, members))
 
 
 def bytes_of(group: Sequence[Job]) -> int:
-    """Memory that a program takes in training, an upper estimate."""
+    """Upper estimate of the memory of a program in training."""
     n_members = sum(job.task.n_members for job in group)
     return n_members * bytes_per_member(group)
 
 
 def bytes_per_member(group: Sequence[Job]) -> int:
-    """Memory that a member of a program takes in training, an upper estimate.
+    """Upper estimate of the memory of one member of a program in training.
 
-    Parameters are there about thirty times: values, gradient and its parts, two
-    moments of Adam, the best epoch's, start values, temporaries, and the results.
-    Activations of a batch are there with their noise, mask and gradient. The number
-    and the weight of a row are there for as many as the largest share has.
+    It counts about thirty copies of the parameters: values, gradient and its parts, two
+    moments of Adam, those of the best epoch, initial values, temporaries and results.
+    It adds the activations of a batch with their random numbers, mask and gradient, and
+    the index and weight of every row of the largest share.
     """
     plan, n_rows = group[0].task.plan, _most_rows(group)
     units = plan.batch_rows(n_rows) * plan.network.n_units
-    numbers = 30 * plan.network.n_weights + 6 * units
-    return _bytes_per_number(group[0]) * numbers + 16 * n_rows
+    n_values = 30 * plan.network.n_weights + 6 * units
+    return _itemsize(group[0]) * n_values + 16 * n_rows
 
 
 def _most_rows(group: Sequence[Job]) -> int:
     return max(len(share.rows) for job in group for share in job.task.shares)
 
 
-def _bytes_per_number(job: Job) -> int:
-    """In training."""
+def _itemsize(job: Job) -> int:
+    """Bytes of a float in training."""
     return job.task.plan.dtype.itemsize
 
 
 class MemoryLimit:
-    """The size of what did not fit into memory: nothing as large is tried again."""
+    """Size of the last program that ran out of memory; none as large is retried."""
 
     def __init__(self) -> None:
         self._too_large = float("inf")
 
     def allows(self, group: Sequence[Job]) -> bool:
-        """Whether a program may fit: nothing as large has failed."""
+        """Whether the program is a single job, or smaller than the last that failed."""
         nothing_failed = self._too_large == float("inf")
         return nothing_failed or len(group) == 1 or bytes_of(group) < self._too_large
 
     def lower(self, group: Sequence[Job]) -> None:
-        """Note that a program did not fit."""
+        """Record that a program did not fit into memory."""
         self._too_large = bytes_of(group)
 
 
@@ -128,10 +128,13 @@ class MemoryLimit:
 
 
 class Scorer(Protocol):
-    """Takes from trained estimators what is wanted of them, and lets them go."""
+    """Scores trained estimators, which are then released."""
 
     def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
-        """Fill ``scores`` of all that is trained; an interruption leaves the rest."""
+        """Fill ``scores`` of all trained outcomes, and set ``estimator`` to None.
+
+        On an interruption, return and leave the other outcomes unscored.
+        """
 
 
 @dataclass(frozen=True)
@@ -144,9 +147,9 @@ class FoldScorer:
     X, y : the rows of all folds
     splits : sequence of (train, test)
     params : mapping
-        Further arguments of the scorer; those with an entry per row are cut.
+        Further arguments of the scorer; those with an entry per row are indexed.
     train_scores : bool
-        Whether the training rows are scored, too.
+        Whether to score the training rows too.
     """
 
     scorer: Callable
@@ -157,28 +160,28 @@ class FoldScorer:
     train_scores: bool
 
     def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
-        """Score all that is trained; an interruption leaves the rest as it is."""
-        known: dict = {}
+        """Score all trained outcomes; on an interruption, leave the rest unscored."""
+        rows_by_fold: dict = {}
         try:
             for (_, fold), outcome in outcomes.items():
                 if outcome.estimator is not None:
-                    self._score(outcome, fold, known)
+                    self._score(outcome, fold, rows_by_fold)
         except KeyboardInterrupt:
             return
 
-    def _score(self, outcome: Outcome, fold: int, known: dict) -> None:
-        """Score a trained estimator, which is then let go.
+    def _score(self, outcome: Outcome, fold: int, rows_by_fold: dict) -> None:
+        """Score a trained estimator, then release it.
 
-        known : the rows of folds that were asked for before
+        rows_by_fold : cache of the scorer's arguments
         """
         estimator = outcome.estimator
-        # Only the steps before a network may look at pairs of rows.
+        # Only the steps of a pipeline before the network may need pairs of rows.
         pairwise = isinstance(estimator, Pipeline) and get_tags(estimator)
         key = fold, pairwise and pairwise.input_tags.pairwise
-        if key not in known:
-            known[key] = list(self._rows(estimator, fold))
+        if key not in rows_by_fold:
+            rows_by_fold[key] = list(self._rows(estimator, fold))
         scores = []
-        for rows, params in known[key]:
+        for rows, params in rows_by_fold[key]:
             start = time.perf_counter()
             try:
                 scores.append(self.scorer(estimator, *rows, **params))
@@ -189,7 +192,7 @@ class FoldScorer:
         outcome.scores, outcome.estimator = scores, None
 
     def _rows(self, estimator, fold: int):
-        """Test rows, and training rows if asked for, as the scorer's arguments."""
+        """Arguments of the scorer: for the test rows, then for the training rows."""
         train, test = self.splits[fold]
         for rows in (test, train) if self.train_scores else (test,):
             X, y = safe_split(estimator, self.X, self.y, rows, train)
@@ -203,9 +206,10 @@ def train_group(
     limit: MemoryLimit,
     device: str | None = None,
 ) -> dict[Key, Outcome]:
-    """Train and score the jobs of one program; without those that lacked memory.
+    """Train and score the jobs of one program.
 
-    An interruption while scoring leaves the rest with their trained estimators.
+    Jobs that ran out of memory are missing from the result. After an interruption of
+    the scoring, outcomes that are not scored contain their trained estimator.
     """
     if not limit.allows(group):
         return {}
@@ -226,7 +230,7 @@ def train_group(
 
 
 def _trained_together(group: Sequence[Job], device: str | None) -> dict[Key, Outcome]:
-    """Train a program, of which only the estimators are left."""
+    """Train the jobs in one program; their outcomes contain the trained estimators."""
     start = time.perf_counter()
     trained = _fit.train_together(
         [job.network for job in group], [job.task for job in group], device
@@ -241,7 +245,7 @@ def _trained_together(group: Sequence[Job], device: str | None) -> dict[Key, Out
 
 
 def _trained(job: Job, task: TrainingJob, seconds: float) -> Outcome:
-    """Make a job's network fitted, or say why it cannot be."""
+    """Set the fitted attributes of a job's network; the outcome keeps any exception."""
     try:
         if task.trained.failed.all():
             raise _fit.all_failed(task.plan, task.trained)
@@ -253,10 +257,10 @@ def _trained(job: Job, task: TrainingJob, seconds: float) -> Outcome:
 
 
 def _is_out_of_memory(result) -> bool:
-    """Whether there was too little memory, on the CPU or on a GPU.
+    """Whether memory ran out, on the CPU or on a GPU.
 
-    result : an exception, or a score; of several metrics, those that failed are the
-        text of the traceback
+    result : exception or score; with several metrics, a dict in which the score of a
+        failed metric is the text of its traceback
     """
     if isinstance(result, dict):
         return any(map(_is_out_of_memory, result.values()))
@@ -268,27 +272,27 @@ def _is_out_of_memory(result) -> bool:
 
 # ---- run all jobs through joblib
 
-# Members that a worker gets before the next candidates are looked at, and what a row
-# of one takes: its number and its weight.
+# Members per worker that are prepared at a time, and bytes of a member per row: the
+# row's index and weight.
 MEMBERS_AT_ONCE, BYTES_PER_ROW = 4096, 16
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What programs run on: the parameters of a search that say how, not what.
+    """Memory, workers and devices for the programs. They do not affect results.
 
     Parameters
     ----------
     memory : int
-        Bytes that the members in training may take.
+        Bytes for the members in training.
     n_jobs : int or None
-        Programs side by side, or threads of one at a time: see ``in_turn``.
+        Number of parallel programs; if ``in_turn``, number of threads of each program.
     pre_dispatch : int or str
-        Programs that are handed to joblib at once.
+        Number of programs that joblib dispatches at once.
     devices : sequence of str, or None
-        One program at a time on each.
+        Each device trains one program at a time.
     backend : str, or None
-        Of joblib, where none is active.
+        Backend of joblib to use if none is active.
     """
 
     memory: int
@@ -299,11 +303,11 @@ class Resources:
 
     @property
     def in_turn(self) -> bool:
-        """Whether programs are trained one after the other, by all threads together.
+        """Whether programs are trained sequentially, each with all threads.
 
-        So it is unless joblib has other processes, or there are several devices. Python
-        lets one thread of a process go on at a time, and small networks keep it busy:
-        side by side two programs take nearly as long as in turn.
+        True unless joblib uses other processes, or several devices are given. Small
+        networks spend most of their time in Python, which runs one thread of a process
+        at a time: two programs in parallel threads take nearly as long as in sequence.
         """
         if self.backend is not None:
             return False
@@ -312,28 +316,28 @@ class Resources:
 
     @property
     def n_workers(self) -> int:
-        """Programs that can be in training at the same time."""
+        """Number of programs that train at the same time."""
         if self.in_turn:
             return 1
         return len(self.devices or ()) or joblib.effective_n_jobs(self.n_jobs)
 
     @property
     def n_threads(self) -> int | None:
-        """Threads of torch for a program in this process; None leaves them."""
+        """Threads of torch for a program in this process; None: torch's own setting."""
         n_jobs = joblib.effective_n_jobs(self.n_jobs)
         return n_jobs if self.in_turn and (self.n_jobs or n_jobs > 1) else None
 
     def parallel(self) -> Parallel:
-        """Calls functions, and hands each result over as soon as it is there."""
+        """A joblib executor that returns each result as soon as it is computed."""
         options = {"n_jobs": 1 if self.in_turn else self.n_jobs, "prefer": "threads"}
-        if self.devices:  # They are those of this process.
+        if self.devices:  # Devices belong to this process.
             options = {"n_jobs": len(self.devices), "require": "sharedmem"}
         elif self.backend is not None:
             options["backend"] = self.backend
         options["pre_dispatch"] = self.pre_dispatch
         try:
             return Parallel(return_as="generator", **options)
-        except ValueError:  # a backend that hands all results over in the end
+        except ValueError:  # The backend cannot return results one at a time.
             return Parallel(**options)
 
 
@@ -355,37 +359,38 @@ class Executor:
         self._limit = MemoryLimit()
 
     def candidates_at_once(self, n_folds: int, n_rows: int) -> int:
-        """So many that all workers have enough to do.
+        """Number of candidates to prepare at a time.
 
-        The numbers of their rows fit into the memory.
+        All workers have enough to do, and the row indices of the members fit into
+        memory.
         """
         members = min(MEMBERS_AT_ONCE, self._memory // (BYTES_PER_ROW * n_rows))
         return max(1, members * self._n_workers // n_folds)
 
-    def score(self, known: Mapping[Key, Outcome]) -> Mapping[Key, Outcome]:
-        """Score what an interruption has left trained but not scored.
+    def score(self, outcomes: Mapping[Key, Outcome]) -> Mapping[Key, Outcome]:
+        """Score outcomes that an interruption left trained but unscored.
 
         Raises
         ------
         KeyboardInterrupt
-            After all that was done until then.
+            If the scoring is interrupted again; the scores computed so far are kept.
         """
-        self._scorer.score_all(known)
-        _raise_if_interrupted(known.values())
-        return known
+        self._scorer.score_all(outcomes)
+        _raise_if_interrupted(outcomes.values())
+        return outcomes
 
     def run(self, jobs: Sequence[Job]) -> Iterator[dict[Key, Outcome]]:
-        """Train and score; each program's outcomes as soon as it is through.
+        """Train and score jobs; yield the outcomes of each program when it is done.
 
         A program that does not fit into memory is halved.
 
         Raises
         ------
         KeyboardInterrupt
-            After all that was done until then.
+            After the outcomes computed so far are yielded.
         """
         waiting = deque(groups_of(jobs, self._memory))
-        del jobs  # What is through is not kept until the last is.
+        del jobs  # Release each job when its program is done.
         while waiting:
             sent: deque[list[Job]] = deque()
             with torch_threads(self._n_threads):
@@ -400,7 +405,7 @@ class Executor:
                     waiting.extend(_halves(left))
 
     def _calls(self, waiting: deque, sent: deque):
-        """Calls for joblib, of groups that may fit by what is known by then."""
+        """Calls for joblib; groups that are known not to fit are halved first."""
         while waiting:
             group = waiting.popleft()
             if self._limit.allows(group):
@@ -415,13 +420,13 @@ class Executor:
 
 
 def _raise_if_interrupted(outcomes: Iterable[Outcome]) -> None:
-    """A program that was interrupted has estimators left that are not scored."""
+    """Raise if an outcome is trained but unscored: its program was interrupted."""
     if not all(outcome.estimator is None for outcome in outcomes):
         raise KeyboardInterrupt
 
 
 def _idle(devices: Sequence[str] | None) -> queue.SimpleQueue | None:
-    """Devices that have nothing to do."""
+    """Queue of the devices that do not train a program."""
     if not devices:
         return None
     idle: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -431,7 +436,7 @@ def _idle(devices: Sequence[str] | None) -> queue.SimpleQueue | None:
 
 
 def _train_on_one_of(idle: queue.SimpleQueue, group, scorer, limit):
-    """``train_group`` on a device that has nothing to do."""
+    """Run ``train_group`` on the next idle device."""
     device = idle.get()
     try:
         return train_group(group, scorer, limit, device)
@@ -440,13 +445,13 @@ def _train_on_one_of(idle: queue.SimpleQueue, group, scorer, limit):
 
 
 def _halves(group: list) -> list[list]:
-    """Two groups, or one job; nothing of no jobs."""
+    """The non-empty halves of a group."""
     middle = len(group) // 2
     return [half for half in (group[:middle], group[middle:]) if half]
 
 
 def _warn_of_halving(n_members: int) -> None:
     warn(
-        f"out of memory with {n_members} members in one program; going on with half as "
+        f"out of memory with {n_members} members in one program; retrying with half as "
         "many. Lower `memory_budget` to start with fewer.",
     )

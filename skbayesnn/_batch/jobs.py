@@ -1,7 +1,7 @@
-"""Candidates in folds -> jobs: networks to be trained, and the rows for each.
+"""Turn candidates and folds into jobs: networks to train, with their rows.
 
-What stands before the network in a pipeline is fitted once per fold and setting of its
-own parameters; the networks of all candidates are then trained on what came out.
+The steps of a pipeline before the network are fitted once per fold and setting of
+their own parameters. The networks of all candidates are trained on the output.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,18 +26,18 @@ from skbayesnn.estimators._training_data import TrainingData, prepare
 
 @dataclass(frozen=True)
 class Job:
-    """A candidate in a fold whose network is to be trained.
+    """The network of one candidate in one fold, to be trained.
 
     Parameters
     ----------
     key : tuple of str, int
         The candidate's hash, and the fold.
     estimator : estimator
-        With the candidate's parameters; the steps before the network are fitted.
+        It has the candidate's parameters; the steps before the network are fitted.
     network : BayesianNetwork
-        The estimator itself, or its last step.
+        The estimator, or its last step.
     task : TrainingJob
-        The network's part of a program, with the rows that reach the network.
+        The network's part of a program, with the rows that the steps before it return.
     """
 
     key: Key
@@ -47,19 +47,19 @@ class Job:
 
 
 class JobBuilder:
-    """Makes the jobs of candidates.
+    """Creates the jobs of candidates.
 
     Parameters
     ----------
     estimator : estimator
         A network, or a pipeline that ends in one.
     fit_params : mapping
-        Of the estimator's ``fit``; those with an entry per row are cut.
+        Arguments of the estimator's ``fit``; those with an entry per row are indexed.
     X, y : the rows of all folds
     splits : sequence of (train, test)
     variance_source : str, optional
-        As in :class:`skbayesnn._engine.config.TrainingConfig`; by default that of
-        ``fit``.
+        As in :class:`skbayesnn._engine.config.TrainingConfig`; by default the same as
+        in ``fit``.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class JobBuilder:
         variance_source: str | None = None,
     ):
         self._estimator, self._fit_params = estimator, fit_params
-        self._noise_from = variance_source
+        self._variance_source = variance_source
         self._X, self._y, self._splits = X, y, splits
         self._path = path_of_network(estimator)
-        # What arrives at the network: per setting of the steps before it, and for
-        # each fold with and without early stopping, which takes rows of its own.
-        self._arrived: dict[
+        # Input of the network, by setting of the steps before it, fold, and whether
+        # the network stops early (which needs validation rows).
+        self._transformed: dict[
             str, dict[tuple[int, bool], TransformedFold | Exception]
         ] = {}
 
@@ -88,65 +88,74 @@ class JobBuilder:
         return max((len(train) for train, _ in self._splits), default=1) or 1
 
     def pieces(self, candidates: Sequence[dict], n_at_once: int) -> Iterator[slice]:
-        """So many candidates at a time; what only earlier ones needed is let go."""
+        """Slices of ``n_at_once`` candidates.
+
+        After each slice, release the transformed rows that no later candidate needs.
+        """
         last = {self._setting(c): i for i, c in enumerate(candidates)}
         for start in range(0, len(candidates), n_at_once):
             yield slice(start, start + n_at_once)
-            for setting in list(self._arrived):
+            for setting in list(self._transformed):
                 if last.get(setting, -1) < start + n_at_once:
-                    del self._arrived[setting]
+                    del self._transformed[setting]
                     continue
-                for arrived in self._arrived[setting].values():
-                    if isinstance(arrived, TransformedFold):
-                        # One for each candidate's own rows.
-                        arrived.prepared.forget_scalings()
+                for fold in self._transformed[setting].values():
+                    if isinstance(fold, TransformedFold):
+                        # Each candidate may have its own training rows and scaling.
+                        fold.prepared.forget_scalings()
 
     def jobs(
         self, candidates: Mapping[str, dict], folds_of: Mapping[str, Sequence[int]]
     ) -> tuple[list[Job], dict[Key, Outcome]]:
-        """Some folds of candidates: what is to be done, and what cannot be."""
+        """Jobs of some folds of candidates, and outcomes of those that failed already.
+
+        candidates : parameters by name of the candidate
+        folds_of : folds by name of the candidate
+        """
         jobs, failed = [], {}
         for name, folds in folds_of.items():
             candidate = clone(candidates[name], safe=False)
             prototype = clone(self._estimator).set_params(**candidate)
             drop_callbacks(prototype)
-            arrived = self._arrived.setdefault(self._setting(candidates[name]), {})
+            setting = self._setting(candidates[name])
+            transformed = self._transformed.setdefault(setting, {})
             for fold in folds:
                 key = name, fold
                 try:
-                    jobs.append(self._job(key, prototype, arrived))
+                    jobs.append(self._job(key, prototype, transformed))
                 except Exception as error:
                     failed[key] = Outcome(without_frames(error))
         return jobs, failed
 
-    def _job(self, key: Key, prototype, arrived: dict) -> Job:
+    def _job(self, key: Key, prototype, transformed: dict) -> Job:
         network = network_of(prototype)
         _validation.device_for_fit(network.device)
-        place = key[1], bool(network.early_stopping)
-        if place not in arrived:
+        fold_key = key[1], bool(network.early_stopping)
+        if fold_key not in transformed:
             try:
-                arrived[place] = self._fit_preprocessing(clone(prototype), key[1])
+                rows = self._fit_preprocessing(clone(prototype), key[1])
+                transformed[fold_key] = rows
             except Exception as error:
-                arrived[place] = without_frames(error)
-        rows = arrived[place]
+                transformed[fold_key] = without_frames(error)
+        rows = transformed[fold_key]
         if isinstance(rows, Exception):
             raise rows.with_traceback(None)
         network = rows.copy_feature_names(copy(network))
-        # A generator has a state.
+        # Candidates must not share a generator: drawing changes its state.
         network.random_state = clone(network.random_state, safe=False)
         task = task_of(network, rows.prepared)
         plan = replace(
             task.plan,
-            # An interruption is the search's, also with `warm_start`.
+            # The search handles interruptions, also with `warm_start`.
             keep_interrupted=False,
-            variance_source=self._noise_from or task.plan.variance_source,
+            variance_source=self._variance_source or task.plan.variance_source,
         )
         task = replace(task, plan=plan)
         estimator = _with_network(rows.estimator, network)
         return Job(key, estimator, network, task)
 
     def _fit_preprocessing(self, estimator, fold: int) -> "TransformedFold":
-        """Fit what stands before the network, and check what arrives there."""
+        """Fit the steps before the network, and check the rows that they return."""
         train = self._splits[fold][0]
         params = check_method_params(self._X, self._fit_params, indices=train)
         X, y = safe_split(estimator, self._X, self._y, train)
@@ -156,24 +165,24 @@ class JobBuilder:
         return TransformedFold(estimator, recorder.network, recorder.prepared_)
 
     def _setting(self, candidate: dict) -> str:
-        """Hash of the parameters that are not the network's own."""
+        """Hash of the candidate's parameters that belong to the steps before."""
         if not self._path:
             return ""
-        others = {n: v for n, v in candidate.items() if not n.startswith(self._path)}
-        return hash_of(*others.keys(), *others.values())
+        before = {n: v for n, v in candidate.items() if not n.startswith(self._path)}
+        return hash_of(*before.keys(), *before.values())
 
 
 @dataclass(frozen=True)
 class TransformedFold:
-    """What the steps before a network, fitted to a fold, have made of its rows.
+    """A fold after the steps before the network, which are fitted to it.
 
     Parameters
     ----------
     estimator : estimator
-        The steps are fitted; the last one is whatever has recorded the rows.
+        Pipeline with fitted steps; its last step is a ``_Recorder``.
     network : BayesianNetwork
-        Knows number and names of the columns.
-    prepared : Prepared
+        It has ``n_features_in_`` and ``feature_names_in_``.
+    prepared : TrainingData
     """
 
     estimator: Any
@@ -181,7 +190,7 @@ class TransformedFold:
     prepared: TrainingData
 
     def copy_feature_names(self, network: BayesianNetwork) -> BayesianNetwork:
-        """A network of another candidate that knows the columns."""
+        """Set number and names of the columns on the network of another candidate."""
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.network, name):
                 setattr(network, name, getattr(self.network, name))
@@ -189,9 +198,9 @@ class TransformedFold:
 
 
 class _Recorder(BaseEstimator):
-    """Takes a network's place as the last step, and prepares what arrives there.
+    """Replaces the network as the last step, and prepares the rows that it gets.
 
-    Metadata are routed to it as they are to the network.
+    Metadata are routed to it as to the network.
     """
 
     def __init__(self, network: BayesianNetwork):
@@ -206,7 +215,7 @@ class _Recorder(BaseEstimator):
 
 
 def network_of(estimator) -> BayesianNetwork:
-    """The network itself, or the one that is the last step of a pipeline.
+    """The estimator if it is a network, or the network that ends a pipeline.
 
     Raises
     ------
@@ -218,7 +227,7 @@ def network_of(estimator) -> BayesianNetwork:
         inner = inner.steps[-1][1]
     if not isinstance(inner, BayesianNetwork):
         raise TypeError(
-            "a batched search needs a network of skbayesnn, alone or as the last step "
+            "batched training needs a network of skbayesnn, alone or as the last step "
             f"of a Pipeline; got {type(inner).__name__}. For other estimators use "
             "sklearn.model_selection.GridSearchCV."
         )
@@ -226,7 +235,10 @@ def network_of(estimator) -> BayesianNetwork:
 
 
 def _with_network(estimator, network):
-    """The network, or a copy of a pipeline that ends in it and shares its steps."""
+    """The network, or a copy of the pipeline with the network as its last step.
+
+    The copy shares the other steps.
+    """
     if not isinstance(estimator, Pipeline):
         return network
     name, last = estimator.steps[-1]
@@ -236,7 +248,7 @@ def _with_network(estimator, network):
 
 
 def path_of_network(estimator) -> str:
-    """The name of the network's parameters, up to the last part: "a__b__"."""
+    """Prefix of the network's parameters in a pipeline, such as "a__b__"."""
     path = ""
     while isinstance(estimator, Pipeline):
         name, estimator = estimator.steps[-1]

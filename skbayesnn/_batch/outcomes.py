@@ -1,4 +1,7 @@
-"""What is known of every candidate in every fold; it survives an interruption."""
+"""Results of training and scoring, by candidate and fold.
+
+They are kept when a search is interrupted, so that the next ``fit`` can continue.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,26 +10,26 @@ from typing import Any
 import joblib
 from sklearn.base import BaseEstimator
 
-# A candidate's hash, and the number of a fold.
+# The hash of a candidate, and the index of a fold.
 Key = tuple[str, int]
 
 
 @dataclass
 class Outcome:
-    """What became of one candidate in one fold.
+    """The result of one candidate in one fold.
 
     Parameters
     ----------
     error : Exception, or None
-        Why it could not be trained.
+        The exception that training raised.
     scores : list
-        What the scorer said, or the exception that it raised: of the test rows, then
-        of the training rows if these are asked for.
+        Score of the test rows, then of the training rows if ``return_train_score``.
+        An entry is an exception if the scorer raised one.
     seconds, score_seconds : float
-        Its share of its program's time, and the time to score the test rows.
+        Share of the program's training time, and time to score the test rows.
     n_epochs : int
     estimator : estimator, or None
-        Trained, as long as it has not been scored.
+        The trained estimator until it is scored, then None.
     """
 
     error: Exception | None = None
@@ -38,7 +41,7 @@ class Outcome:
 
     @property
     def has_failed(self) -> bool:
-        """Whether the training or a scorer has raised an exception."""
+        """Whether training or scoring raised an exception."""
         return self.error is not None or any(
             isinstance(score, Exception) for score in self.scores
         )
@@ -47,17 +50,17 @@ class Outcome:
 class ResultStore:
     """Outcomes by candidate and fold.
 
-    Only what was trained and not scored holds a network.
+    It contains a network only between its training and its scoring.
     """
 
     def __init__(self, n_folds: int) -> None:
         self._n_folds = n_folds
         self._outcomes: dict[Key, Outcome] = {}
-        # As long as these are there, their hashes are theirs alone.
+        # Keeps the candidates alive, so that no later object can get an equal hash.
         self._candidates: dict[str, dict] = {}
 
     def add(self, candidates: Iterable[dict]) -> list[str]:
-        """The candidates' hashes, under which their outcomes are kept."""
+        """Register candidates; return their hashes, the keys of their outcomes."""
         hashes = []
         for candidate in candidates:
             hashes.append(hash_of(*candidate.keys(), *candidate.values()))
@@ -65,20 +68,20 @@ class ResultStore:
         return hashes
 
     def update(self, outcomes: Mapping[Key, Outcome]) -> None:
-        """Keep some more outcomes."""
+        """Add or replace outcomes."""
         self._outcomes.update(outcomes)
 
     def of(self, candidates: Iterable[str]) -> list[Outcome]:
-        """All outcomes of some candidates, fold by fold."""
+        """All outcomes of some candidates, fold by fold; all of them must exist."""
         return [self._outcomes[key] for key in self._keys(candidates)]
 
     def known(self, candidates: Iterable[str]) -> dict[Key, Outcome]:
-        """The outcomes that there are of some candidates."""
+        """The outcomes of some candidates that exist already."""
         keys = self._keys(dict.fromkeys(candidates))
         return {key: self._outcomes[key] for key in keys if key in self._outcomes}
 
     def missing(self, candidates: Iterable[str]) -> dict[str, list[int]]:
-        """The folds of which nothing is known, of candidates that have such."""
+        """The folds without an outcome, by candidate; only candidates that have any."""
         folds: dict[str, list[int]] = {}
         for candidate, fold in self._keys(dict.fromkeys(candidates)):
             if (candidate, fold) not in self._outcomes:
@@ -86,9 +89,9 @@ class ResultStore:
         return folds
 
     def whole(self, candidates: Sequence[str]) -> list[int]:
-        """Numbers of the candidates that are done in every fold.
+        """Indices of the candidates that are scored in every fold.
 
-        None where all of them failed.
+        Empty if training failed for all of them.
         """
         n_done = dict.fromkeys(candidates, 0)
         for (candidate, _), outcome in self.known(candidates).items():
@@ -98,7 +101,7 @@ class ResultStore:
         return [] if all(outcome.error for outcome in outcomes) else whole
 
     def forget_failures(self) -> None:
-        """What has failed is tried again when it is asked for."""
+        """Remove failed outcomes, so that the next ``fit`` tries them again."""
         for key in [k for k, outcome in self._outcomes.items() if outcome.has_failed]:
             del self._outcomes[key]
 
@@ -106,23 +109,23 @@ class ResultStore:
         return ((c, fold) for c in candidates for fold in range(self._n_folds))
 
 
-def hash_of(*things) -> str:
-    """Hash of objects; what cannot be pickled is equal only to itself.
+def hash_of(*values) -> str:
+    """Hash of objects by content; by ``id`` if an object cannot be pickled.
 
-    Such a hash holds as long as the object is there.
+    A hash by ``id`` is valid as long as the object is alive.
     """
-    return "".join(map(_hash_of_one, things))
+    return "".join(map(_hash_of_one, values))
 
 
-def _hash_of_one(thing) -> str:
+def _hash_of_one(value) -> str:
     try:
-        return joblib.hash(thing)
+        return joblib.hash(value)
     except Exception:
-        return f"id{id(thing)}"
+        return f"id{id(value)}"
 
 
 def without_frames(error: Exception) -> Exception:
-    """Without the tables and networks that the frames of a traceback hold."""
+    """Drop the traceback, whose frames keep tables and networks alive."""
     link: BaseException | None = error
     while link is not None:
         link.__traceback__ = None

@@ -82,7 +82,7 @@ class Table:
         return len(self.sample_weight)
 
     def append(self, *others: "Table") -> "Table":
-        """Concatenate tables."""
+        """Concatenate tables by rows."""
         tables = (self, *others)
         X: list[Any] = [table.X for table in tables]
         if sparse.issparse(self.X):

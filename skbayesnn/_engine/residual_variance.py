@@ -29,7 +29,7 @@ from skbayesnn._engine.posterior import Posterior, mean_weights, select_members
 from skbayesnn._families import Params
 
 # Rows whose residuals are computed, and draws per row. The errors of a draw are
-# correlated between rows, so many rows do not replace many draws.
+# correlated between rows: many rows do not replace many draws.
 _MAX_ROWS, _N_DRAWS = 2000, 50
 # Limit of rows * draws * units; convolutional networks use fewer rows.
 _MAX_UNITS = 1 << 30

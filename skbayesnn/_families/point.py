@@ -8,7 +8,7 @@ from skbayesnn._families.base import Family
 
 @dataclass(frozen=True)
 class Point(Family):
-    """Deterministic weights."""
+    """Deterministic weights W = M."""
 
     stochastic = False
     quadratic_kl = True

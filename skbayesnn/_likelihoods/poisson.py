@@ -35,7 +35,7 @@ class Counts(Components):
 
     @property
     def mean(self):
-        """The rate."""
+        """Mean of y, the rate."""
         return self.rate
 
     @property

@@ -53,7 +53,7 @@ class StudentTs(Components):
         return np.square(self.scale) * self.df / (self.df - 2)
 
     def log_density_per_target(self, y):
-        """log p(y)."""
+        """Log density of y."""
         df = self.df.astype(np.float64)
         constant = gammaln(0.5 * (df + 1)) - gammaln(0.5 * df)
         constant -= 0.5 * np.log(np.pi * df) + np.log(self.scale)

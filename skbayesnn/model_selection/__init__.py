@@ -1,7 +1,8 @@
-"""Searches whose candidates and folds are trained as members of one program.
+"""Searches and cross-validation that train all candidates and folds in one program.
 
-``BatchedGridSearchCV`` and ``BatchedRandomizedSearchCV`` search any parameters,
-``TauCV`` the precision tau. ``cross_val_predict_uncertainty`` predicts out of fold.
+``BatchedGridSearchCV`` and ``BatchedRandomizedSearchCV`` search over any parameters,
+``TauCV`` over the precision tau. ``cross_val_predict_uncertainty`` returns out-of-fold
+predictions.
 """
 
 from skbayesnn.model_selection._cross_val_predict import cross_val_predict_uncertainty

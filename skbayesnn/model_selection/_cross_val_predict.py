@@ -1,4 +1,4 @@
-"""Out-of-fold uncertainties: what a model without a row's fold says of the row."""
+"""Out-of-fold predictive distributions, as ``cross_val_predict`` for uncertainty."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ from skbayesnn._sklearn_compat import (
 from skbayesnn._typing import MatrixLike
 from skbayesnn._validation import check_option
 
-# Methods, the options of each, and whether it is of y, too.
+# For each method: the function, its options, and whether it takes y.
 METHODS: dict[str, tuple[Callable, tuple[str, ...], bool]] = {
     "predict_uncertainty": (functions.predict_uncertainty, ("kind",), False),
     "predict_interval": (functions.predict_interval, ("coverage", "kind"), False),
@@ -54,38 +54,45 @@ def cross_val_predict_uncertainty(
     n_jobs: int | None = None,
     **options: Any,
 ) -> Any:
-    """What models that have not seen a row say of it.
+    """Predict the uncertainty of every row with a model that was not trained on it.
 
-    As scikit-learn's ``cross_val_predict``, of the methods of a predictive. Networks,
-    alone or at the end of a ``Pipeline``, are trained for all folds side by side, with
-    the results of ``fit`` to each fold alone.
+    It is scikit-learn's ``cross_val_predict`` for uncertainties, intervals, quantiles
+    and scores per row. Use it to judge calibration on training data. It costs one fit
+    per fold. Networks, alone or at the end of a ``Pipeline``, are trained for all folds
+    in one program, with the results of a separate ``fit`` to each fold.
 
     Parameters
     ----------
     estimator : estimator
-        Of this package, or a meta-estimator around one (see :mod:`skbayesnn`). Not in
-        a ``FrozenEstimator``: it is fitted without each fold.
+        An estimator of this package, or a meta-estimator around one (see
+        :mod:`skbayesnn`). A clone is fitted for each fold, so a ``FrozenEstimator``
+        raises an error.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Features.
     y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        Targets, or labels.
     groups : array-like of shape (n_samples,), default=None
-        For the splitter; with metadata routing in ``params``.
+        Groups for the splitter. With metadata routing, give them in ``params``.
     cv : int, cross-validation generator or iterable, default=None
-        Folds, each row in one of them; None is five.
+        Leave the default unless rows are dependent, as in groups or time series. Each
+        row must be in one test fold; None is five folds.
     method : str, default="predict_uncertainty"
-        Also ``"predict_interval"``, ``"predict_quantile"``, and of y
-        ``"predictive_cdf"``, ``"log_predictive_density"`` and ``"crps"``.
+        What to predict: ``"predict_uncertainty"``, ``"predict_interval"`` or
+        ``"predict_quantile"``; or, evaluated at y, ``"predictive_cdf"``,
+        ``"log_predictive_density"`` or ``"crps"``.
     params : dict, default=None
-        For ``fit``, as ``{"sample_weight": ...}``; with metadata routing also for the
-        splitter.
+        Parameters of ``fit``, as ``{"sample_weight": ...}``; with metadata routing also
+        of the splitter.
     n_jobs : int, default=None
-        Folds fitted side by side, or threads of the networks' programs.
+        Threads of the networks' program, or number of parallel fits for other
+        estimators.
     **options
-        Of the method: ``kind``, ``coverage``, ``q``.
+        Options of the method: ``kind``, ``coverage``, ``q``.
 
     Returns
     -------
     values : ndarray of shape (n_samples, ...), or dict of them
-        As the function of that name in :mod:`skbayesnn` returns them, of all rows.
+        The output of the function ``method`` of :mod:`skbayesnn`, in the order of X.
 
     Examples
     --------
@@ -98,7 +105,7 @@ def cross_val_predict_uncertainty(
     >>> std.shape
     (442,)
     """
-    function, allowed, of_y = METHODS[check_option("method", method, METHODS)]
+    function, allowed, takes_y = METHODS[check_option("method", method, METHODS)]
     unknown = [name for name in options if name not in allowed]
     if unknown:
         raise TypeError(
@@ -115,8 +122,8 @@ def cross_val_predict_uncertainty(
     models = cross_fitted(estimator, X, y, splits, fit_params, n_jobs)
     parts = []
     for model, (train, test) in zip(models, splits, strict=True):
-        of_fold = safe_split(model, X, y, test, train)
-        parts.append(function(model, *of_fold[: 1 + of_y], **options))
+        test_rows = safe_split(model, X, y, test, train)
+        parts.append(function(model, *test_rows[: 1 + takes_y], **options))
     order = np.argsort(np.concatenate(held_out))
     if isinstance(parts[0], dict):
         return {
@@ -127,15 +134,15 @@ def cross_val_predict_uncertainty(
 
 
 def _routed_params(estimator, cv, groups, params: dict) -> Bunch:
-    """What goes to the estimator's ``fit``, and to the splitter's ``split``."""
+    """Parameters of the estimator's ``fit`` and of the splitter's ``split``."""
     if not routing_enabled():
         return Bunch(
             estimator=Bunch(fit=params), splitter=Bunch(split={"groups": groups})
         )
     if groups is not None:
         raise ValueError(
-            "`groups` must be given as params={'groups': ...} where metadata routing "
-            "is enabled; got them by themselves."
+            "`groups` must be given in `params` if metadata routing is enabled; got "
+            "`groups=`. Give params={'groups': ...}."
         )
     to_fit = MethodMapping().add(caller="fit", callee="fit")
     to_split = MethodMapping().add(caller="fit", callee="split")

@@ -1,4 +1,4 @@
-"""A bar that shows how far a search is."""
+"""The progress bar of a search."""
 
 from collections.abc import Mapping, Sequence
 from numbers import Real
@@ -10,7 +10,7 @@ from skbayesnn.estimators._fit import tqdm_bar
 
 
 class SearchProgress:
-    """Counts members, and keeps the best candidate's mean score of each metric.
+    """Counts trained members, and shows the best mean score of each metric.
 
     Parameters
     ----------
@@ -19,13 +19,13 @@ class SearchProgress:
     Raises
     ------
     ImportError
-        Without tqdm.
+        If tqdm is not installed.
     """
 
     def __init__(self, n_members: int, n_folds: int):
         self._n_folds = n_folds
-        # Members of a program end at once: their mean speed since the start, smoothing
-        # of 0, estimates the time left.
+        # All members of a program finish together. smoothing=0 estimates the time left
+        # from the mean speed since the start.
         self._bar = tqdm_bar(total=n_members, unit="member", smoothing=0)
         self._outcomes: dict[str, list[Outcome]] = {}
         self._best: dict[str, float] = {}
@@ -37,7 +37,7 @@ class SearchProgress:
         self._bar.close()
 
     def add(self, outcomes: Mapping[Key, Outcome]) -> None:
-        """Some more members; those that are not scored yet do not count."""
+        """Add the outcomes of further members; unscored ones do not count."""
         for (candidate, _), outcome in outcomes.items():
             if outcome.estimator is None:
                 done = self._outcomes.setdefault(candidate, [])
@@ -63,12 +63,12 @@ def _mean_scores(outcomes: Sequence[Outcome]) -> dict[str, float]:
     names = {name for score in scores if isinstance(score, dict) for name in score}
     if not names:
         names, scores = {"score"}, [{"score": score} for score in scores]
-    of_all = [score if isinstance(score, dict) else {} for score in scores]
+    dicts = [score if isinstance(score, dict) else {} for score in scores]
     return {
-        name: float(np.mean([_number(score.get(name)) for score in of_all]))
+        name: float(np.mean([_float_or_nan(score.get(name)) for score in dicts]))
         for name in sorted(names)
     }
 
 
-def _number(score) -> float:
+def _float_or_nan(score) -> float:
     return float(score) if isinstance(score, Real) else np.nan

@@ -1,7 +1,7 @@
-"""Grid and randomised search over networks that are trained side by side.
+"""Grid and randomised search that train their networks together.
 
-Candidates in all folds are planned, trained and scored as members of batched programs;
-scikit-learn's own search then runs over what they were scored.
+Candidates are trained and scored in all folds as members of batched programs. Then
+scikit-learn's own search runs over the stored scores.
 """
 
 from abc import abstractmethod
@@ -41,63 +41,68 @@ from skbayesnn.model_selection._sklearn_results import SearchInputs, learned, re
 
 _DOC = """{first_line}
 
-    A drop-in for scikit-learn's ``{base}``: the same parameters, methods and
-    ``cv_results_``, and with an integer ``random_state`` the same scores to rounding.
-    Candidates and folds are trained as the members of a few batched programs.
-    Candidates that differ in ``tau``, ``dropout``, ``length_scale``, scales of the
-    prior or ``random_state`` share a program; others make further ones.
+    Use it in place of scikit-learn's ``{base}`` for networks of this package. It has
+    the same parameters, methods and ``cv_results_``, and with an integer
+    ``random_state`` the same scores up to rounding. All candidates and folds are
+    trained as members of a few batched programs, which is faster than one fit after
+    another. Candidates share a program if they differ only in ``tau``, ``dropout``,
+    ``length_scale``, scales of the prior or ``random_state``; other differences need
+    further programs.
 
     Parameters
     ----------
     estimator : estimator
-        Of this package, alone or as the last step of a ``Pipeline``. The steps before
-        are fitted once per fold, and again only where a candidate changes them.
-    {own}
+        A network of this package, alone or as the last step of a ``Pipeline``. The
+        steps before it are fitted once per fold, and again only if a candidate changes
+        their parameters.
+    {parameters}
     scoring, refit, cv, error_score, return_train_score
         As in scikit-learn.
     n_jobs : int, default=None
-        Threads of torch: programs are trained and scored one after the other, each by
-        all threads; None leaves torch's number. In the processes of
-        ``joblib.parallel_config(backend="loky")``, ``"dask"`` or ``"ray"``: programs
-        side by side.
+        Leave the default unless torch should use fewer threads. Programs are trained
+        one after another, each with ``n_jobs`` threads; None is torch's own setting.
+        With ``joblib.parallel_config(backend="loky")``, ``"dask"`` or ``"ray"`` it is
+        the number of processes, each of which trains one program at a time.
     verbose : int, default=0
-        From 1 on a bar: the number of members done, the time left, and the best mean
-        score so far.
-        The times in scikit-learn's messages (from 2 on) are not those of training.
+        1 or more shows a progress bar with the number of trained members, the time left
+        and the best mean score (needs tqdm). 2 or more also prints scikit-learn's
+        messages; the times in them are not training times.
     pre_dispatch : int or str, default="2*n_jobs"
-        Programs that joblib's processes get at a time.
+        Number of programs that joblib dispatches to its processes at a time.
     memory_budget : float, default=None
-        Mebibytes that the members in training may take; None is scikit-learn's
-        ``working_memory``. Out of memory all the same, a program is halved, and
-        nothing as large is tried again.
+        Leave the default unless memory runs out. Mebibytes for the members in training;
+        None is scikit-learn's ``working_memory``. A program that runs out of memory
+        nevertheless is halved, and none as large is tried again.
     devices : sequence of str, default=None
-        Devices of this process, ``["cuda:0", "cuda:1"]``, each with one program at a
-        time, in place of ``n_jobs``; None is the estimator's own ``device``.
+        Several devices for this process, such as ``["cuda:0", "cuda:1"]``. Each trains
+        one program at a time, and ``n_jobs`` is ignored. None is the ``device`` of the
+        estimator.
 
     Attributes
     ----------
     cv_results_, best_estimator_, best_score_, best_params_, best_index_, scorer_,
     n_splits_, refit_time_, multimetric_, classes_, n_features_in_, feature_names_in_
-        As in scikit-learn. ``mean_fit_time`` is a member's share of its program's time.
+        As in scikit-learn. ``mean_fit_time`` is a member's share of the training time
+        of its program.
 
     Notes
     -----
-    A member is scored where it was trained, and then let go: memory does not grow with
-    the number of candidates. Scorers are called in the order of the programs.
+    A member is scored right after training and then released, so memory does not grow
+    with the number of candidates. Scorers are called in the order of the programs.
 
-    Ctrl-C keeps what is done: ``cv_results_`` then holds the candidates that were
-    finished, with a warning and without a refit. ``fit`` on the same data, with the
-    same ``scoring``, goes on from there, as it does after an exception.
+    After Ctrl-C, ``cv_results_`` contains the candidates that were finished; a warning
+    is raised, and nothing is refitted. ``fit`` on the same data with the same
+    ``scoring`` continues from there, and likewise after an exception.
 
-    Callbacks (scikit-learn 1.9 on) of the search and of the network are told what they
-    are told in scikit-learn's search, but of a member's epochs when these are over.
-    What stands before the network in a pipeline is fitted for many members; of its
-    fits they are not told.
+    Callbacks (scikit-learn >= 1.9) of the search and of the network are called as in
+    scikit-learn's search, with two differences: those for a member's epochs are called
+    after its training, and none are called for the steps of a pipeline before the
+    network, because one fit of these serves many members.
     """
 
 
 def _best_has(name: str):
-    """Whether the best estimator, or the estimator of a search, has a method."""
+    """``available_if`` the best estimator, or the estimator to search, has a method."""
 
     def check(search) -> bool:
         estimator = getattr(search, "best_estimator_", search.estimator)
@@ -107,7 +112,7 @@ def _best_has(name: str):
 
 
 class BestEstimatorMixin:
-    """Predictive methods of a fitted search: those of its best estimator."""
+    """Predictive methods of a search, which call its best estimator."""
 
     best_estimator_: Any
 
@@ -115,31 +120,33 @@ class BestEstimatorMixin:
         check_is_fitted(self)
         if not hasattr(self, "best_estimator_"):
             raise AttributeError(
-                f"`{name}` needs a search with refit=True; got refit=False."
+                f"`{name}` requires `refit=True`; got refit=False. Set refit=True and "
+                "fit again."
             )
         return getattr(self.best_estimator_, name)(*args, **params)
 
     @_best_has("predict")
     def predict(self, X: MatrixLike, **params: Any) -> Any:
-        """Predictions of the best estimator.
+        """Predict with the best estimator.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
         **params : dict
-            Of its ``predict``: ``return_std=True``, ``return_cov=True``, ``method``.
+            Options of its ``predict``: ``return_std``, ``return_cov``, ``method``.
 
         Returns
         -------
         y : ndarray of shape (n_samples,) or (n_samples, n_targets)
-            As the best estimator returns it; with ``return_std`` or ``return_cov``
-            also that.
+            Predictions; with ``return_std`` or ``return_cov`` a tuple of predictions
+            and standard deviations or covariances.
         """
         return self._call_best("predict", X, **params)
 
     @_best_has("predict_uncertainty")
     def predict_uncertainty(self, X: MatrixLike, **params: Any) -> Any:
-        """Uncertainty of the predictions, as the best estimator returns it."""
+        """Uncertainty of the predictions of the best estimator."""
         return self._call_best("predict_uncertainty", X, **params)
 
     @_best_has("predict_interval")
@@ -156,12 +163,12 @@ class BestEstimatorMixin:
 
     @_best_has("predictive_cdf")
     def predictive_cdf(self, X: MatrixLike, y: ArrayLike) -> Array:
-        """Predictive distribution function of the best estimator at y."""
+        """Predictive distribution function (CDF) of the best estimator at y."""
         return self._call_best("predictive_cdf", X, y)
 
     @_best_has("log_predictive_density")
     def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
-        """Log density of y under the best estimator, per row."""
+        """Log predictive density of y under the best estimator, per row."""
         return self._call_best("log_predictive_density", X, y)
 
     @_best_has("crps")
@@ -185,35 +192,38 @@ class _Batched(BestEstimatorMixin, BaseSearchCV):
 
     memory_budget: float | None
     devices: Sequence[str] | None
-    # Of a fit that did not come to its end: what its outcomes hold for, and they. The
-    # estimator is kept so that its hash is its alone.
+    # The state of an unfinished fit: the conditions under which its outcomes are valid,
+    # the outcomes, and the estimator (kept alive so that its hash remains unique).
     _unfinished: tuple[tuple, ResultStore, BaseEstimator] | None = None
 
     @abstractmethod
     def _candidates(self):
-        """The settings to be tried, as dicts."""
+        """The candidates, as dicts of parameters."""
 
     @fit_context(prefer_skip_nested_validation=False)
     @one_call
     def fit(self, X: MatrixLike, y: ArrayLike | None = None, **params: Any) -> Self:
-        """Train all candidates of all folds together, score and refit.
+        """Train and score all candidates in all folds, and refit the best one.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Features.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets, or labels.
         **params : dict
-            As scikit-learn's search takes them: ``groups`` for the splitter, and
-            metadata for the estimator's ``fit`` and the scorers.
+            As in scikit-learn's search: ``groups`` for the splitter, and metadata for
+            the estimator's ``fit`` and the scorers.
 
         Returns
         -------
         self : object
+            The fitted search.
         """
         inputs = self._inputs(X, y, params)
         executor = Executor(self._scorer(inputs), self._resources())
         conditions = self._conditions(inputs)
-        store = self._store_of_before(conditions, len(inputs.splits))
+        store = self._take_store(conditions, len(inputs.splits))
         candidates = list(self._candidates())
         names = store.add(candidates)
         outcomes = self._outcomes(inputs, executor, store, names, candidates)
@@ -228,9 +238,9 @@ class _Batched(BestEstimatorMixin, BaseSearchCV):
             if len(whole) in (0, len(candidates)):
                 raise
             warn(
-                f"the search was interrupted; `cv_results_` has {len(whole)} of "
-                f"{len(candidates)} candidates, and nothing was refitted. `fit` on the "
-                "same data goes on from there.",
+                f"the search was interrupted; `cv_results_` contains {len(whole)} of "
+                f"{len(candidates)} candidates, and nothing was refitted. Call `fit` "
+                "with the same data to continue.",
                 ConvergenceWarning,
             )
             done = [store.of(names[i] for i in whole)]
@@ -240,7 +250,7 @@ class _Batched(BestEstimatorMixin, BaseSearchCV):
         return self
 
     def _inputs(self, X, y, params: dict) -> SearchInputs:
-        """What ``fit`` was given, checked."""
+        """Check and split the arguments of ``fit``."""
         network_of(self.estimator)
         scorer, refit_metric = scorers_of_search(self)
         X, y = indexable(X, y)
@@ -273,12 +283,15 @@ class _Batched(BestEstimatorMixin, BaseSearchCV):
         names: Sequence[str],
         candidates: Sequence[dict],
     ) -> Iterator[list[Outcome]]:
-        """Of some candidates in all folds; what is missing is trained when asked for.
+        """Outcomes of the candidates in all folds, several candidates at a time.
+
+        Members without an outcome in the store are trained when the iterator reaches
+        them.
 
         Raises
         ------
         KeyboardInterrupt
-            What was done until then is in the store.
+            The store contains the outcomes computed so far.
         """
         n_folds = len(inputs.splits)
         builder = JobBuilder(
@@ -302,32 +315,32 @@ class _Batched(BestEstimatorMixin, BaseSearchCV):
                 jobs, failed = builder.jobs(by_name, store.missing(names[piece]))
                 keep(failed)
                 programs = executor.run(jobs)
-                del jobs  # What is through is not kept until the last is.
+                del jobs  # Release each job when its program is done.
                 for outcomes in programs:
                     keep(outcomes)
                 yield store.of(names[piece])
 
     def _progress(self, n_members: int, n_folds: int):
-        """A context with a ``SearchProgress``, or without one."""
+        """Context manager that returns a ``SearchProgress``, or None if not verbose."""
         shown = self.verbose > 0
         return SearchProgress(n_members, n_folds) if shown else nullcontext()
 
     def _conditions(self, inputs: SearchInputs) -> tuple:
-        """What must be the same for outcomes to hold."""
+        """Values that must not change between two fits that share outcomes."""
         X, y, splits, routed = inputs.X, inputs.y, inputs.splits, inputs.routed
         params = routed.estimator.fit, routed.scorer.score
         fingerprint = hash_of(self.estimator, X, y, splits, *params)
         return fingerprint, self.scoring, self.return_train_score
 
-    def _store_of_before(self, conditions: tuple, n_folds: int) -> ResultStore:
-        """What an unfinished fit to the same data has found out."""
-        before, self._unfinished = self._unfinished, None
-        if before is not None and before[0] == conditions:
-            return before[1]
+    def _take_store(self, conditions: tuple, n_folds: int) -> ResultStore:
+        """The store of an unfinished fit under the same conditions, or an empty one."""
+        unfinished, self._unfinished = self._unfinished, None
+        if unfinished is not None and unfinished[0] == conditions:
+            return unfinished[1]
         return ResultStore(n_folds)
 
     def _resources(self) -> Resources:
-        """The parameters that say how, checked."""
+        """Check the parameters for memory, workers and devices."""
         megabytes = self.memory_budget
         if megabytes is None:
             megabytes = sklearn.get_config()["working_memory"]
@@ -339,9 +352,9 @@ class _Batched(BestEstimatorMixin, BaseSearchCV):
 
 class BatchedGridSearchCV(_Batched, GridSearchCV):
     __doc__ = _DOC.format(
-        first_line="Grid search whose networks are trained side by side.",
+        first_line="Grid search that trains all candidates and folds together.",
         base="GridSearchCV",
-        own="param_grid : dict or list of dict\n        As in scikit-learn.",
+        parameters="param_grid : dict or list of dict\n        As in scikit-learn.",
     )
 
     def __init__(
@@ -381,9 +394,9 @@ class BatchedGridSearchCV(_Batched, GridSearchCV):
 
 class BatchedRandomizedSearchCV(_Batched, RandomizedSearchCV):
     __doc__ = _DOC.format(
-        first_line="Randomised search whose networks are trained side by side.",
+        first_line="Randomised search that trains all candidates and folds together.",
         base="RandomizedSearchCV",
-        own=(
+        parameters=(
             "param_distributions : dict or list of dict\n"
             "    n_iter : int, default=10\n"
             "    random_state : int, RandomState instance or None, default=None\n"

@@ -1,8 +1,8 @@
-"""Outcomes -> scikit-learn's results of a search.
+"""Turn outcomes into the results of a scikit-learn search.
 
-Its loop fits and scores estimators as ever, but ``fit`` only says whether a member
-could be trained, and the scorer what it said of it: table, ranking, warnings, errors
-and the refit are scikit-learn's.
+scikit-learn's own loop runs over stand-ins: ``fit`` raises the stored exception of a
+member, if any, and the scorer returns its stored score. So ``cv_results_``, ranking,
+warnings, errors and the refit are scikit-learn's.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,14 +32,14 @@ from skbayesnn.estimators._fit import epochs_reported
 
 @dataclass(frozen=True)
 class SearchInputs:
-    """What ``fit`` of a search was given, checked.
+    """The checked arguments of a search's ``fit``.
 
     Parameters
     ----------
     X, y, params
-        Its arguments.
+        The arguments.
     routed : Bunch
-        Those for the estimator, the splitter and the scorers.
+        The part of ``params`` for the estimator, the splitter and the scorers.
     splits : list of (train, test)
     scorer : callable
     refit_metric : str
@@ -61,7 +61,7 @@ def replay(
     outcomes: Iterable[list[Outcome]],
     **parameters,
 ):
-    """A copy of a search that scikit-learn's own ``fit`` has fitted to the outcomes.
+    """A copy of a search, fitted by scikit-learn's own ``fit`` to stored outcomes.
 
     Parameters
     ----------
@@ -69,26 +69,26 @@ def replay(
     inputs : SearchInputs
     candidates : list of dict
     outcomes : iterable of list of Outcome
-        Of some candidates in all folds, in scikit-learn's order; asked for one list
-        after the other.
+        Outcomes of some candidates in all folds, in scikit-learn's order. It is
+        consumed lazily.
     **parameters
-        Of the copy that are not the search's.
+        Parameters in which the copy differs from the search.
     """
-    # Callbacks and messages tell the name of the class.
+    # Callbacks and messages show the name of the class.
     kind = type(type(search).__name__, (_Replay, type(search)), {})
-    known = _KnownOutcomes(search.estimator, chain.from_iterable(outcomes))
-    parameters |= {"estimator": known, "cv": inputs.splits}
+    stand_in = _OutcomeEstimator(search.estimator, chain.from_iterable(outcomes))
+    parameters |= {"estimator": stand_in, "cv": inputs.splits}
     result = kind(**search.get_params(deep=False) | parameters)
     hand_callbacks(search, result)
-    scorers = _recalling(inputs.scorer), inputs.refit_metric
+    scorers = _stored_scorer(inputs.scorer), inputs.refit_metric
     result.set_known(scorers, inputs.routed, candidates)
-    # Outcomes are handed out in order, and are there already.
+    # The loop must consume the outcomes in their order.
     with joblib.parallel_config(backend="sequential"):
         return BaseSearchCV.fit(result, inputs.X, inputs.y, **inputs.params)
 
 
 def learned(search) -> dict:
-    """What a search has learned in ``fit``."""
+    """The public fitted attributes of a search."""
     return {
         name: value
         for name, value in vars(search).items()
@@ -97,7 +97,7 @@ def learned(search) -> dict:
 
 
 class _Replay(SearchOverStored):
-    """A search whose estimator is a ``_KnownOutcomes``."""
+    """A search whose estimator is an ``_OutcomeEstimator``."""
 
     estimator: Any
 
@@ -107,10 +107,10 @@ class _Replay(SearchOverStored):
             result["score_time"] = outcome.score_seconds
 
 
-class _KnownOutcomes(BaseEstimator):
-    """Hands out a ``StoredEstimator`` for each outcome, in their order.
+class _OutcomeEstimator(BaseEstimator):
+    """Each ``set_params`` returns a ``StoredEstimator`` for the next outcome.
 
-    What is asked for after the last of them (the refit) is the estimator itself.
+    After the last outcome (in the refit) it returns a clone of the estimator.
     """
 
     def __init__(self, estimator, outcomes: Iterator[Outcome]):
@@ -130,7 +130,7 @@ class _KnownOutcomes(BaseEstimator):
         return StoredEstimator(self, params, outcome)
 
     def fit(self, X, y=None):
-        """For scikit-learn's checks; the estimators handed out are fitted."""
+        """Never called: scikit-learn only checks that the method exists."""
         raise NotImplementedError
 
     def __sklearn_tags__(self):
@@ -138,36 +138,36 @@ class _KnownOutcomes(BaseEstimator):
 
 
 class StoredEstimator(CallbackSupportMixin, BaseEstimator):
-    """Stands for an estimator that was trained as a member."""
+    """Stands in for an estimator that was trained as a member."""
 
-    def __init__(self, known: _KnownOutcomes, params: dict, outcome: Outcome):
-        self.known = known
+    def __init__(self, source: _OutcomeEstimator, params: dict, outcome: Outcome):
+        self.source = source
         self.params = params
         self.outcome = outcome
         self.scores = iter(outcome.scores)
-        if known.has_callbacks:
-            hand_callbacks(known.estimator, self)
+        if source.has_callbacks:
+            hand_callbacks(source.estimator, self)
 
     def fit(self, X, y=None, **params):
         if self.outcome.error is not None:
             raise self.outcome.error.with_traceback(None)
-        # Those of the search are set on the members in its loop.
-        if self.known.has_callbacks or has_callbacks(self):
-            told = clone(self.known.estimator).set_params(**self.params)
-            hand_callbacks(self, told)
-            _tell(told, self.outcome.n_epochs)
+        # The loop of the search sets its callbacks on the stand-ins.
+        if self.source.has_callbacks or has_callbacks(self):
+            estimator = clone(self.source.estimator).set_params(**self.params)
+            hand_callbacks(self, estimator)
+            _call_callbacks(estimator, self.outcome.n_epochs)
         return self
 
     def __sklearn_tags__(self):
-        return self.known.tags
+        return self.source.tags
 
 
 @with_callbacks
-def _tell(estimator, n_epochs: int) -> None:
-    """Tell the callbacks of a fit that is over.
+def _call_callbacks(estimator, n_epochs: int) -> None:
+    """Call the callbacks of a finished fit.
 
-    Of a network all epochs; of a pipeline its last step, because the steps before it
-    were fitted for others, too.
+    For a network, call them for every epoch. For a pipeline, call them for the last
+    step only, because one fit of the other steps served several members.
     """
     if not isinstance(estimator, Pipeline):
         with epochs_reported([estimator], n_epochs, shown=False) as report:
@@ -179,33 +179,35 @@ def _tell(estimator, n_epochs: int) -> None:
     last = fit.subcontext(task_name="fit-final-estimator")
     with last.propagate_callback_context(estimator[-1]):
         last.call_on_fit_task_begin(estimator=estimator)
-        _tell(estimator[-1], n_epochs)
+        _call_callbacks(estimator[-1], n_epochs)
         last.call_on_fit_task_end(estimator=estimator)
     fit.call_on_fit_task_end(estimator=estimator)
 
 
 class StoredScorer:
-    """A scorer that says again what it said."""
+    """A scorer that returns the stored score of a ``StoredEstimator``."""
 
-    said_by: Any
+    original: Any
 
     def __repr__(self):
-        return repr(self.said_by)
+        return repr(self.original)
 
     def __call__(self, member, *_, **__):
         score = next(member.scores)
         if isinstance(score, Exception):
             raise score.with_traceback(None)
-        # scikit-learn puts numbers in the place of errors.
+        # A copy, because scikit-learn replaces the errors in the dict by `error_score`.
         return dict(score) if isinstance(score, dict) else score
 
 
-class _RecallingMany(StoredScorer, MultimetricScorer):
-    """The same of several metrics."""
+class _StoredMultimetricScorer(StoredScorer, MultimetricScorer):
+    """A ``StoredScorer`` for several metrics."""
 
 
-def _recalling(scorer) -> StoredScorer:
-    several = isinstance(scorer, MultimetricScorer)
-    result = with_metrics_of(_RecallingMany, scorer) if several else StoredScorer()
-    result.said_by = scorer
+def _stored_scorer(scorer) -> StoredScorer:
+    if isinstance(scorer, MultimetricScorer):
+        result = with_metrics_of(_StoredMultimetricScorer, scorer)
+    else:
+        result = StoredScorer()
+    result.original = scorer
     return result

@@ -1,7 +1,7 @@
-"""Select tau by cross-validation, as ``RidgeCV`` does for ``Ridge``.
+"""Select tau by cross-validation, as ``RidgeCV`` selects ``alpha``.
 
-All values of tau in all folds are trained as members of batched programs. Then the
-network is fitted to all rows with the best value.
+Networks with all values of tau are trained in all folds as members of batched programs.
+Then the network is fitted to all rows with the best value.
 """
 
 import time
@@ -35,21 +35,22 @@ from skbayesnn.estimators._training_data import TrainingData, prepare
 from skbayesnn.model_selection._search import BatchedGridSearchCV, BestEstimatorMixin
 from skbayesnn.scoring import log_density_scorer
 
-# Bounds of a path of which only the length is given. Precisions of the noise, in units
-# of 1 / var(y): from a model that explains nothing to noise of 3 % of y's standard
-# deviation. Inverse temperatures: two decades to either side of the plain likelihood.
+# Bounds of the path if `taus` is an int. Precisions of the observation noise, in units
+# of 1 / var(y): from a model that explains nothing to a noise standard deviation of 3 %
+# of y's. Inverse temperatures: two decades on either side of 1.
 NOISE_BOUNDS, TEMPERED_BOUNDS = (1.0, 1e3), (1e-2, 1e2)
 
 
 class TauCV(BestEstimatorMixin, BaseSearchCV):
     """Select the precision tau of a network by cross-validation.
 
-    Use it where ``tau="auto"`` is not good enough, or to compare precisions as in [1]_:
-    ``tau="auto"`` estimates the noise once, ``TauCV`` scores each value on held-out
-    rows. It costs about ``cv`` times the number of taus as many networks, trained side
-    by side in a few programs. For classifiers tau is the inverse temperature of
-    p(y | f)^tau: 1 is Bayes' rule, larger values give a narrower posterior [2]_, and
-    tau / l^2 acts as ``C`` of :class:`~sklearn.linear_model.LogisticRegressionCV`.
+    Use it if ``tau="auto"`` is not good enough, or to compare precisions as in [1]_.
+    ``tau="auto"`` estimates the observation noise once; ``TauCV`` scores each value on
+    held-out rows. It trains ``cv`` times the number of taus networks, together in a few
+    programs, and then one network on all rows. For classifiers tau is the inverse
+    temperature of p(y | f)^tau: 1 is Bayes' rule, larger values give a narrower
+    posterior [2]_, and tau / l^2 acts as ``C`` of
+    :class:`~sklearn.linear_model.LogisticRegressionCV`.
 
     Parameters
     ----------
@@ -59,35 +60,37 @@ class TauCV(BestEstimatorMixin, BaseSearchCV):
         last in a ``Pipeline``, not around it; use :class:`BatchedGridSearchCV` to
         search other parameters too.
     taus : int or array-like of shape (n_taus,) or (n_taus, n_targets), default=10
-        Values to try. Leave the default unless the best one is the first or the last.
-        Precisions are in y's own units, 1 / noise variance, for all targets or one per
-        target. An int is the number of values, with equal ratios: from 1 / var(y) to
-        1000 / var(y), per target; of classifiers and counts, from 0.01 to 100.
+        Leave the default unless the best value is the first or the last. An array
+        contains the values to try: precisions 1 / noise variance in units of y, one for
+        all targets or one per target. An int is the number of values, spaced
+        geometrically from 1 / var(y) to 1000 / var(y) per target; for classifiers and
+        counts from 0.01 to 100.
     cv : int, splitter or iterable of (train, test), default=None
         Folds, as in scikit-learn: None is 5, stratified for classifiers.
     scoring : str or callable, default=None
-        One score, larger is better. None is the mean log density of the test rows
-        (``skbayesnn.scoring.log_density_scorer``), a proper score; the method ``score``
-        is then that of the network (R^2 or accuracy).
+        Leave the default unless you need another score than the predictive density. It
+        must be a single score, larger is better. None is the mean log density of the
+        test rows (``skbayesnn.scoring.log_density_scorer``), a proper score; the method
+        ``score`` then returns the network's score (R^2 or accuracy).
     n_jobs : int, default=None
         As in :class:`BatchedGridSearchCV`.
     verbose : int, default=0
-        From 1 on, show a progress bar of the search (needs tqdm).
+        1 or more shows a progress bar of the search (needs tqdm).
 
     Attributes
     ----------
     best_estimator_ : estimator
-        The network with the best tau, fitted to all rows. ``TauCV`` has its methods
+        The network with the best tau, fitted to all rows. ``TauCV`` delegates
         ``predict``, ``predict_proba``, ``predict_uncertainty``, ``predict_interval``
-        and so on.
+        and so on to it.
     tau_ : float or ndarray of shape (n_targets,)
-        The best tau, in y's own units.
+        The best tau, in units of y.
     taus_ : ndarray of shape (n_taus,) or (n_taus, n_targets)
-        Values that were tried.
+        The values tried.
     scores_ : ndarray of shape (n_taus, n_folds)
         Scores of the test rows.
     best_score_ : float
-        Largest mean score over the folds.
+        Mean score of the best tau over the folds.
     cv_results_, best_params_, best_index_, scorer_, n_splits_, refit_time_, \
 multimetric_, classes_, n_features_in_, feature_names_in_
         As in scikit-learn's searches.
@@ -99,10 +102,11 @@ multimetric_, classes_, n_features_in_, feature_names_in_
 
     Notes
     -----
-    A best tau at either bound of ``taus_`` calls for a longer path. All fits of one
-    search have the same ``random_state``; None or an instance gives one seed. Where
-    the network would select its number of epochs or its length scale, the search uses
-    the plain ones instead: tau has the effect that they have.
+    If the best tau is the first or last of ``taus_``, try a wider range. All fits of
+    one search use the same ``random_state``: one seed is drawn from None or an
+    instance. The search does not select the number of epochs or the length scale on
+    held-out rows; it fixes them at their default values, because they have the same
+    effect as tau.
 
     References
     ----------
@@ -131,7 +135,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
     taus_: Array
     scores_: Array
 
-    # Parameters of other searches, which this one does not have.
+    # BaseSearchCV reads these; they are not parameters here.
     refit = True
     pre_dispatch = "2*n_jobs"
     error_score = np.nan
@@ -164,7 +168,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         y_val: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:
-        """Select tau by cross-validation, and fit the network to all rows with it.
+        """Select tau by cross-validation, then fit the network to all rows.
 
         Parameters
         ----------
@@ -173,20 +177,19 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets, or labels.
         sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the rows in the likelihood and in the default score. Another
-            ``scoring`` gets them as in scikit-learn's searches. Rows of weight zero are
-            in no fold.
+            Weights of the rows in the likelihood and in the default score. Any other
+            ``scoring`` gets them as in scikit-learn's searches. Rows with weight zero
+            are in no fold.
         X_val, y_val : array-like, default=None
-            Validation rows, in no fold, for early stopping; by default
-            ``validation_fraction`` of the training rows of each fit.
+            Validation set for early stopping; it is in no fold. By default each fit
+            uses ``validation_fraction`` of its training rows.
         groups : array-like of shape (n_samples,), default=None
             Groups of the rows, for the splitter.
 
         Returns
         -------
         self : object
-            The fitted estimator. After an error or an interruption it is as it was
-            before.
+            The fitted estimator. An error or an interruption leaves it unchanged.
         """
         network = self._network()
         prepared = prepare(network, X, y, sample_weight, X_val, y_val)
@@ -194,17 +197,17 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         network.set_params(tau=taus[0])
         by_class = getattr(network, "class_weight", None)
         if isinstance(by_class, dict):
-            # scikit-learn refuses weights of labels that a fold does not have.
+            # scikit-learn raises if a label with a weight is missing from a fold.
             every_class = dict.fromkeys(prepared.of_y["classes_"].tolist(), 1.0)
             network.set_params(class_weight=every_class | by_class)
-        # Check the parameters here, once, and not for every member.
+        # Check the parameters once here, rather than for every member.
         job = _job.task_of(network, prepared)
         if "hidden_layer_sizes" in network.get_params(deep=False):
-            # The best tau depends on the width: folds have the width of all rows.
+            # The best tau depends on the width: use the final fit's width in the folds.
             widths = hidden_layer_sizes(network, job.total_weight)
             network.set_params(hidden_layer_sizes=widths)
         if job.needs_selection:
-            # tau has the effect of a shorter training and of another length scale:
+            # tau has the same effect as the number of epochs and the length scale:
             # weight_decay_ is proportional to l^2 / tau.
             network.set_params(
                 max_iter=int(job.members.n_epochs[0]),
@@ -248,7 +251,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         return self
 
     def _network(self) -> BayesianNetwork:
-        """A copy of the estimator to be fitted; all its copies have the same seed."""
+        """A clone of the estimator with an integer seed, which all fits share."""
         if not isinstance(self.estimator, BayesianNetwork):
             raise TypeError(
                 "`estimator` must be a single network of this package; got "
@@ -262,7 +265,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         return network
 
     def _path(self, network: BayesianNetwork, prepared: TrainingData) -> list:
-        """The candidates: floats, or lists of one per target."""
+        """The values of tau to try: floats, or lists with one float per target."""
         if isinstance(self.taus, Integral):
             n = _validation.check_number("taus", self.taus, kind=Integral, low=1)
             of_classes = "classes_" in prepared.of_y
@@ -282,7 +285,10 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         return values.astype(float).tolist()
 
     def _splits(self, X, y, groups, rows) -> list[tuple]:
-        """Folds of ``rows``, those of positive weight; given folds are kept."""
+        """Folds of ``rows``, the rows with positive weight.
+
+        An iterable of folds in ``cv`` is returned unchanged.
+        """
         cv = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         parts = indexable(X, y, groups)
         is_given = self.cv is not None and not isinstance(self.cv, Integral)
@@ -293,20 +299,20 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         return [(rows[train], rows[test]) for train, test in cv.split(*used)]
 
     def _searched(self, network, taus, splits, X, y, fit_params) -> BatchedGridSearchCV:
-        """The search over tau, fitted."""
+        """Fit the search over tau."""
         scoring = self.scoring
         if not (scoring is None or isinstance(scoring, str) or callable(scoring)):
             raise TypeError(
                 f"`scoring` must be None, a name or a callable; got {scoring!r}. For "
                 "several scores use BatchedGridSearchCV."
             )
-        # In all versions of scikit-learn, weights reach a scorer by routing.
+        # In some versions of scikit-learn weights reach a scorer only by routing.
         routed = scoring is None or get_config()["enable_metadata_routing"]
         with config_context(enable_metadata_routing=routed), warnings.catch_warnings():
-            # Warnings of the folds; the last fit has its own.
+            # Ignore the warnings of the folds; the final fit raises its own.
             warnings.simplefilter("ignore", ConvergenceWarning)
             if routed:
-                # Of a copy: the request is not to stay on the best estimator.
+                # Set the request on a clone, so that the best estimator has none.
                 network = clone(network).set_fit_request(
                     sample_weight=True, X_val=True, y_val=True
                 )
@@ -321,29 +327,29 @@ multimetric_, classes_, n_features_in_, feature_names_in_
                 cv=splits,
                 verbose=int(_validation.verbosity(self.verbose) > 0),
             ).fit(X, y, **fit_params)
-        # An interrupted search keeps its results; this estimator is fitted or is not.
+        # An interrupted search returns partial results; TauCV needs all of them.
         if len(search.cv_results_["params"]) < len(taus):
             raise KeyboardInterrupt
         if search.multimetric_:
             raise ValueError(
-                f"`scoring` must give one number; got several from {scoring!r}. For "
+                f"`scoring` must return one number; got several from {scoring!r}. For "
                 "several scores use BatchedGridSearchCV."
             )
         if not np.isfinite(search.best_score_):
             means = search.cv_results_["mean_test_score"].tolist()
             raise ValueError(
-                "some tau must have a finite score in all folds; got the means "
-                f"{means}. The default score is minus infinity where a test row has a "
-                "label that no training row has: give fewer folds, or another "
+                "at least one tau must have finite scores in all folds; got the mean "
+                f"scores {means}. The default score is minus infinity if a test row "
+                "has a label that no training row has: give fewer folds, or another "
                 "`scoring`."
             )
         return search
 
 
 def _check_labels(splits, table, classes) -> None:
-    """Refuse folds whose test rows have labels that none of their training rows has."""
+    """Raise if a test row of a fold has a label that no training row of it has."""
     rows = np.arange(table.n_rows)
-    for number, (train, test) in enumerate(splits):
+    for fold, (train, test) in enumerate(splits):
         in_training, in_test = (
             np.unique(table.y[part[table.sample_weight[part] > 0]])
             for part in (rows[train], rows[test])
@@ -351,10 +357,10 @@ def _check_labels(splits, table, classes) -> None:
         new = np.setdiff1d(in_test, in_training)
         if len(new):
             raise ValueError(
-                "the test rows of a fold must have labels that its training rows have, "
-                "or the default score is minus infinity; got "
-                f"{classes[new].tolist()} in the test rows of fold {number} alone. "
-                "Give fewer folds, a `cv` that stratifies or shuffles them, or another "
+                "the training rows of a fold must have all labels of its test rows, or "
+                "the default score is minus infinity; got "
+                f"{classes[new].tolist()} only in the test rows of fold {fold}. "
+                "Give fewer folds, a `cv` that stratifies or shuffles, or another "
                 "`scoring`."
             )
 
@@ -366,7 +372,7 @@ def _scores_of(search) -> np.ndarray:
 
 
 def _spaced(n: int, prepared: TrainingData, robust: bool) -> np.ndarray:
-    """n precisions with equal ratios, (n,), or (n, targets) where y has several."""
+    """n geometrically spaced precisions: (n,), or (n, targets) for several targets."""
     table, rows = prepared.table, prepared.rows
     weights = table.sample_weight[rows]
     scaled = {"inputs": True, "targets": True, "robust": robust}

@@ -196,7 +196,7 @@ def test_attributes(fitted):
 # ---- batched equals alone
 
 
-@of_other_half
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_member_of_a_program_is_the_estimator_alone(case, data, small):
     """Each with its own tau, rates, prior scales, seed and rows.
 

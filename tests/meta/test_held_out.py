@@ -217,7 +217,7 @@ def test_what_is_fitted_already_is_not_out_of_fold(table):
             try:
                 ask(estimator, X, y)
             except ValueError as error:
-                assert "which is fitted already" in str(error)
+                assert "which is already fitted" in str(error)
             else:
                 accepted.append((ask.__name__, estimator))
     assert not accepted

@@ -167,7 +167,7 @@ def test_what_is_refused(data):
         call(method="sample_y")
     with pytest.raises(TypeError, match=r"among \['kind'\]; got \['coverage'\]"):
         call(coverage=0.5)
-    with pytest.raises(ValueError, match=r"a partition, as KFold's\); got [1-9]"):
+    with pytest.raises(ValueError, match=r"a partition, such as KFold\); got [1-9]"):
         call(cv=ShuffleSplit(2, random_state=SEED))
     with pytest.raises(TypeError, match="got Ridge"):
         call(Ridge())

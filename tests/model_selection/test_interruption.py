@@ -81,7 +81,7 @@ def test_finished_candidates_are_kept(data, plain, interrupt, n_programs):
         search.fit(data.X, data.y)
     told = [str(w.message) for w in caught if w.category is ConvergenceWarning]
     assert len(told) == 1
-    assert f"`cv_results_` has {2 * n_programs} of 6 candidates" in told[0]
+    assert f"`cv_results_` contains {2 * n_programs} of 6 candidates" in told[0]
     whole = plain.cv_results_
     results = search.cv_results_
     assert len(results["params"]) == 2 * n_programs

@@ -380,7 +380,7 @@ def test_labels_that_a_fold_does_not_know(data):
     labels = data.labels.copy()
     labels[5] = "new"
     model = new(MCDropoutClassifier, cv=KFold(3))
-    said = r"got \['new'\] in the test rows of fold 0 alone.*fewer folds"
+    said = r"got \['new'\] only in the test rows of fold 0.*fewer folds"
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         with pytest.raises(ValueError, match=said):

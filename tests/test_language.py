@@ -1,0 +1,103 @@
+"""The package and its documentation are written in plain English."""
+
+import ast
+import re
+from pathlib import Path
+
+import skbayesnn
+
+PACKAGE = Path(skbayesnn.__file__).parent
+ROOT = PACKAGE.parent
+
+# Regular expressions. A space matches any white space, including a line break. Better
+# words: again, next to, with fewer than, n, values, missing values, passes, releases;
+# a thing shows, means or contains something, but does not say it.
+BANNED = (
+    r"\banew\b",
+    r"\bbeside\b",
+    r"\bwhoever\b",
+    r"\b(?:says|said|tells|told)\b",
+    r"\bsay (?:nothing|anything|something|which|what|how|of|so)\b",
+    r"\b(?:rows|numbers|columns|files|data|tables) (?:say|tell|ask|know)s?\b",
+    r"\basked of\b",
+    r"\bknows? (?:no|of|nothing)\b",
+    r"\bby (?:itself|themselves)\b",
+    r"\bof (?:fewer|less) than\b",
+    r"\bso many (?:at|candidates|columns|draws|members|networks|of|rows|times|values)",
+    r"\bnumbers of y\b",
+    r"\bgaps in (?:X|y|the (?:columns?|features?|rows|table))\b",
+    r"\bhand(?:s|ed|ing)? (?:it |them )?(?:on|over|out)\b",
+    r"\blet(?:s|ting)? (?:it |them )?go\b",
+    r"\b(?:ones?|all) that there (?:is|are)\b",
+    r"\bwhat there is\b",
+    r"\bof which (?:all|each|is|it|none|only|they)\b",
+    r"\bof those of\b",
+    r"\bthat of those\b",
+    r"\bout of memory all the same\b",
+    r"\bnothing to it\b",
+    r"\bin front of\b",
+    r"\bbehind (?:an?|the|other) (?:\w+ )?(?:network|pipeline|scaler|step|transform)",
+    r"\b(?:none|nothing) where\b",
+)
+# Words of a docstring's description, at least.
+FEWEST_WORDS = 3
+
+
+def _texts():
+    """Path and text of every file of the package and its documentation."""
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    documents += sorted((ROOT / "docs").glob("*.md"))
+    for path in [*sorted(PACKAGE.rglob("*.py")), *documents]:
+        yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+
+
+def _banned_phrases(text):
+    """Line number and text of every banned phrase."""
+    # Remove the marks of comments, which a phrase may cross, but keep the positions.
+    plain = re.sub(r"(?m)^[ ]*#", lambda match: " " * len(match[0]), text)
+    for phrase in BANNED:
+        for match in re.finditer(phrase.replace(" ", r"\s+"), plain, re.IGNORECASE):
+            line = plain.count("\n", 0, match.start()) + 1
+            yield line, " ".join(match[0].split())
+
+
+def _docstrings(text):
+    """Line number and docstring of the module, its classes and functions."""
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, kinds) and ast.get_docstring(node):
+            yield getattr(node, "lineno", 1), ast.get_docstring(node)
+
+
+def test_no_banned_phrase():
+    found = [
+        f"{path}:{line}: {phrase}"
+        for path, text in _texts()
+        for line, phrase in sorted(_banned_phrases(text))
+    ]
+    assert not found, "\n".join(["rewrite in plain English:", *found])
+
+
+def test_the_phrases_are_found():
+    """Across line breaks and comment marks, in upper case too; not within names."""
+    text = (
+        "# Whoever fails is fitted\n    # by itself.\nof fewer\nthan\nsaid_by = anew_\n"
+    )
+    assert sorted(_banned_phrases(text)) == [
+        (1, "Whoever"),
+        (2, "by itself"),
+        (3, "of fewer than"),
+    ]
+
+
+def test_docstrings_have_content():
+    """A docstring has at least some words, and no arrow in place of a verb."""
+    found = [
+        f"{path}:{line}: {docstring.splitlines()[0]}"
+        for path, text in _texts()
+        if path.endswith(".py")
+        for line, docstring in _docstrings(text)
+        if len(docstring.split()) < FEWEST_WORDS
+        or re.search(r"\s->\s", docstring.splitlines()[0])
+    ]
+    assert not found, "\n".join(["write a sentence, or delete the docstring:", *found])
