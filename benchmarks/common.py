@@ -22,7 +22,7 @@ from torch import nn
 from skbayesnn import __version__
 from skbayesnn.estimators._base import TrainingData
 from skbayesnn.estimators._fit import train_together
-from skbayesnn.estimators._job import task_of
+from skbayesnn.estimators._job import training_job
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS_OF = ("torch", "numpy", "scikit-learn", "skorch")
@@ -250,8 +250,8 @@ def fit_splits(estimators: Sequence, X, y, rows: Sequence[np.ndarray]) -> Sequen
 
 def train_on(table, rows, estimators, of_y=None):
     """Estimators trained on their rows of a table, as members of one program."""
-    tasks = [
-        task_of(estimator, TrainingData(table, of_one, None, of_y or {}))
+    jobs = [
+        training_job(estimator, TrainingData(table, of_one, None, of_y or {}))
         for of_one, estimator in zip(rows, estimators, strict=True)
     ]
-    return train_together(estimators, tasks)
+    return train_together(estimators, jobs)

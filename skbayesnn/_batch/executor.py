@@ -18,7 +18,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 
 from skbayesnn import _validation
-from skbayesnn._batch.jobs import Job
+from skbayesnn._batch.jobs import FoldFit
 from skbayesnn._batch.outcomes import Key, Outcome, without_frames
 from skbayesnn._engine.resources import is_out_of_memory, torch_threads
 from skbayesnn._runtime import warn
@@ -35,57 +35,57 @@ from skbayesnn.estimators._job import TrainingJob
 WIDEST_BYTES, FEWEST_MEMBERS = 8 << 20, 16
 
 
-def groups_of(jobs: Sequence[Job], budget: int) -> Iterator[list[Job]]:
+def groups_of(fits: Sequence[FoldFit], budget: int) -> Iterator[list[FoldFit]]:
     """Jobs that can share a program, at most ``budget`` bytes at a time.
 
     Those of one fold stand together, so that a program has few tables.
     """
     # By first appearance: the order of the members changes the last bits of results.
     tables: dict[int, int] = {}
-    for job in jobs:
-        tables.setdefault(id(job.task.table), len(tables))
-    alike: dict[tuple, list[Job]] = {}
-    for job in sorted(jobs, key=lambda job: tables[id(job.task.table)]):
-        alike.setdefault(_shared(job), []).append(job)
+    for fit in fits:
+        tables.setdefault(id(fit.job.table), len(tables))
+    alike: dict[tuple, list[FoldFit]] = {}
+    for fit in sorted(fits, key=lambda fit: tables[id(fit.job.table)]):
+        alike.setdefault(_shared(fit), []).append(fit)
     for group in alike.values():
         n_pieces = -(-len(group) // jobs_per_program(group, budget))
         for piece in np.array_split(np.arange(len(group)), n_pieces):
             yield [group[i] for i in piece]
 
 
-def _shared(job: Job) -> tuple:
+def _shared(fit: FoldFit) -> tuple:
     """What the jobs of one program have in common."""
-    X, shares = job.task.table.X, job.task.shares
+    X, shares = fit.job.table.X, fit.job.shares
     return (
-        job.task.plan,
+        fit.job.plan,
         # Unequal rows and epochs could share one, too, but members in step are faster.
-        job.task.members.n_epochs.max(),
+        fit.job.members.n_epochs.max(),
         frozenset((len(share.rows), len(share.validation)) for share in shares),
-        str(job.network.device),
+        str(fit.network.device),
         X.dtype,
         type(X),
     )
 
 
-def jobs_per_program(group: Sequence[Job], budget: int) -> int:
+def jobs_per_program(group: Sequence[FoldFit], budget: int) -> int:
     """As many as the budget holds; on a CPU no more than are fast."""
-    job = max(group, key=lambda job: job.task.n_members)
-    n_members, plan = job.task.n_members, job.task.plan
+    fit = max(group, key=lambda fit: fit.job.n_members)
+    n_members, plan = fit.job.n_members, fit.job.plan
     size = max(1, budget // (n_members * bytes_per_member(group)))
-    if _validation.device_for_fit(job.network.device).type != "cpu":
+    if _validation.device_for_fit(fit.network.device).type != "cpu":
         return size
     widest = plan.batch_rows(_most_rows(group)) * plan.network.widest * n_members
-    members = WIDEST_BYTES // (_bytes_per_number(job) * widest)
+    members = WIDEST_BYTES // (_bytes_per_number(fit) * widest)
     return min(size, max(FEWEST_MEMBERS, members))
 
 
-def bytes_of(group: Sequence[Job]) -> int:
+def bytes_of(group: Sequence[FoldFit]) -> int:
     """Memory that a program takes in training, an upper estimate."""
-    n_members = sum(job.task.n_members for job in group)
+    n_members = sum(fit.job.n_members for fit in group)
     return n_members * bytes_per_member(group)
 
 
-def bytes_per_member(group: Sequence[Job]) -> int:
+def bytes_per_member(group: Sequence[FoldFit]) -> int:
     """Memory that a member of a program takes in training, an upper estimate.
 
     Parameters are there about thirty times: values, gradient and its parts, two
@@ -93,19 +93,19 @@ def bytes_per_member(group: Sequence[Job]) -> int:
     Activations of a batch are there with their noise, mask and gradient. The number
     and the weight of a row are there for as many as the largest share has.
     """
-    plan, n_rows = group[0].task.plan, _most_rows(group)
+    plan, n_rows = group[0].job.plan, _most_rows(group)
     units = plan.batch_rows(n_rows) * plan.network.n_units
     numbers = 30 * plan.network.n_weights + 6 * units
     return _bytes_per_number(group[0]) * numbers + 16 * n_rows
 
 
-def _most_rows(group: Sequence[Job]) -> int:
-    return max(len(share.rows) for job in group for share in job.task.shares)
+def _most_rows(group: Sequence[FoldFit]) -> int:
+    return max(len(share.rows) for fit in group for share in fit.job.shares)
 
 
-def _bytes_per_number(job: Job) -> int:
+def _bytes_per_number(fit: FoldFit) -> int:
     """In training."""
-    return job.task.plan.dtype.itemsize
+    return fit.job.plan.dtype.itemsize
 
 
 class MemoryLimit:
@@ -114,12 +114,12 @@ class MemoryLimit:
     def __init__(self) -> None:
         self._too_large = float("inf")
 
-    def allows(self, group: Sequence[Job]) -> bool:
+    def allows(self, group: Sequence[FoldFit]) -> bool:
         """Whether a program may fit: nothing as large has failed."""
         nothing_failed = self._too_large == float("inf")
         return nothing_failed or len(group) == 1 or bytes_of(group) < self._too_large
 
-    def lower(self, group: Sequence[Job]) -> None:
+    def lower(self, group: Sequence[FoldFit]) -> None:
         """Note that a program did not fit."""
         self._too_large = bytes_of(group)
 
@@ -198,7 +198,7 @@ class FoldScorer:
 
 
 def train_group(
-    group: Sequence[Job],
+    group: Sequence[FoldFit],
     scorer: Scorer,
     limit: MemoryLimit,
     device: str | None = None,
@@ -214,7 +214,7 @@ def train_group(
     except Exception as error:
         if len(group) > 1 and _is_out_of_memory(error):
             return {}
-        return {job.key: Outcome(without_frames(error)) for job in group}
+        return {fit.key: Outcome(without_frames(error)) for fit in group}
     scorer.score_all(outcomes)
     if len(group) == 1:
         return outcomes
@@ -225,31 +225,33 @@ def train_group(
     }
 
 
-def _trained_together(group: Sequence[Job], device: str | None) -> dict[Key, Outcome]:
+def _trained_together(
+    group: Sequence[FoldFit], device: str | None
+) -> dict[Key, Outcome]:
     """Train a program, of which only the estimators are left."""
     start = time.perf_counter()
     trained = _fit.train_together(
-        [job.network for job in group], [job.task for job in group], device
+        [fit.network for fit in group], [fit.job for fit in group], device
     )
     seconds = (time.perf_counter() - start) / len(group)
     outcomes = {}
-    for job, task in zip(group, trained, strict=True):
+    for fit, job in zip(group, trained, strict=True):
         if device is not None:
-            job.network.device = device
-        outcomes[job.key] = _trained(job, task, seconds)
+            fit.network.device = device
+        outcomes[fit.key] = _trained(fit, job, seconds)
     return outcomes
 
 
-def _trained(job: Job, task: TrainingJob, seconds: float) -> Outcome:
+def _trained(fit: FoldFit, job: TrainingJob, seconds: float) -> Outcome:
     """Make a job's network fitted, or say why it cannot be."""
     try:
-        if task.trained.failed.all():
-            raise _fit.all_failed(task.plan, task.trained)
-        set_fitted(job.network, task)
+        if job.trained.failed.all():
+            raise _fit.all_failed(job.plan, job.trained)
+        set_fitted(fit.network, job)
     except Exception as error:
         return Outcome(without_frames(error), seconds=seconds)
-    n_epochs = job.network.n_iter_
-    return Outcome(seconds=seconds, n_epochs=n_epochs, estimator=job.estimator)
+    n_epochs = fit.network.n_iter_
+    return Outcome(seconds=seconds, n_epochs=n_epochs, estimator=fit.estimator)
 
 
 def _is_out_of_memory(result) -> bool:
@@ -374,7 +376,7 @@ class Executor:
         _raise_if_interrupted(known.values())
         return known
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[dict[Key, Outcome]]:
+    def run(self, fits: Sequence[FoldFit]) -> Iterator[dict[Key, Outcome]]:
         """Train and score; each program's outcomes as soon as it is through.
 
         A program that does not fit into memory is halved.
@@ -384,16 +386,16 @@ class Executor:
         KeyboardInterrupt
             After all that was done until then.
         """
-        waiting = deque(groups_of(jobs, self._memory))
-        del jobs  # What is through is not kept until the last is.
+        waiting = deque(groups_of(fits, self._memory))
+        del fits  # What is through is not kept until the last is.
         while waiting:
-            sent: deque[list[Job]] = deque()
+            sent: deque[list[FoldFit]] = deque()
             with torch_threads(self._n_threads):
                 for outcomes in self._parallel(self._calls(waiting, sent)):
                     group = sent.popleft()
                     yield outcomes
                     _raise_if_interrupted(outcomes.values())
-                    left = [job for job in group if job.key not in outcomes]
+                    left = [fit for fit in group if fit.key not in outcomes]
                     if left and self._limit.allows(group):
                         self._limit.lower(group)
                         _warn_of_halving(len(group))

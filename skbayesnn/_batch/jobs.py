@@ -20,12 +20,12 @@ from skbayesnn._sklearn_compat import (
     safe_split,
 )
 from skbayesnn.estimators._base import BayesianNetwork
-from skbayesnn.estimators._job import TrainingJob, task_of
-from skbayesnn.estimators._training_data import TrainingData, prepare
+from skbayesnn.estimators._job import TrainingJob, training_job
+from skbayesnn.estimators._training_data import TrainingData, training_data
 
 
 @dataclass(frozen=True)
-class Job:
+class FoldFit:
     """A candidate in a fold whose network is to be trained.
 
     Parameters
@@ -36,14 +36,14 @@ class Job:
         With the candidate's parameters; the steps before the network are fitted.
     network : BayesianNetwork
         The estimator itself, or its last step.
-    task : TrainingJob
+    job : TrainingJob
         The network's part of a program, with the rows that reach the network.
     """
 
     key: Key
     estimator: BaseEstimator
     network: BayesianNetwork
-    task: TrainingJob
+    job: TrainingJob
 
 
 class JobBuilder:
@@ -99,13 +99,13 @@ class JobBuilder:
                 for arrived in self._arrived[setting].values():
                     if isinstance(arrived, TransformedFold):
                         # One for each candidate's own rows.
-                        arrived.prepared.forget_scalings()
+                        arrived.data.forget_scalings()
 
     def jobs(
         self, candidates: Mapping[str, dict], folds_of: Mapping[str, Sequence[int]]
-    ) -> tuple[list[Job], dict[Key, Outcome]]:
+    ) -> tuple[list[FoldFit], dict[Key, Outcome]]:
         """Some folds of candidates: what is to be done, and what cannot be."""
-        jobs, failed = [], {}
+        fits, failed = [], {}
         for name, folds in folds_of.items():
             candidate = clone(candidates[name], safe=False)
             prototype = clone(self._estimator).set_params(**candidate)
@@ -114,12 +114,12 @@ class JobBuilder:
             for fold in folds:
                 key = name, fold
                 try:
-                    jobs.append(self._job(key, prototype, arrived))
+                    fits.append(self._fold_fit(key, prototype, arrived))
                 except Exception as error:
                     failed[key] = Outcome(without_frames(error))
-        return jobs, failed
+        return fits, failed
 
-    def _job(self, key: Key, prototype, arrived: dict) -> Job:
+    def _fold_fit(self, key: Key, prototype, arrived: dict) -> FoldFit:
         network = network_of(prototype)
         _validation.device_for_fit(network.device)
         place = key[1], bool(network.early_stopping)
@@ -134,16 +134,16 @@ class JobBuilder:
         network = rows.copy_feature_names(copy(network))
         # A generator has a state.
         network.random_state = clone(network.random_state, safe=False)
-        task = task_of(network, rows.prepared)
+        job = training_job(network, rows.data)
         plan = replace(
-            task.plan,
+            job.plan,
             # An interruption is the search's, also with `warm_start`.
             keep_interrupted=False,
-            variance_source=self._noise_from or task.plan.variance_source,
+            variance_source=self._noise_from or job.plan.variance_source,
         )
-        task = replace(task, plan=plan)
+        job = replace(job, plan=plan)
         estimator = _with_network(rows.estimator, network)
-        return Job(key, estimator, network, task)
+        return FoldFit(key, estimator, network, job)
 
     def _fit_preprocessing(self, estimator, fold: int) -> "TransformedFold":
         """Fit what stands before the network, and check what arrives there."""
@@ -153,7 +153,7 @@ class JobBuilder:
         recorder = _Recorder(network_of(estimator))
         estimator = _with_network(estimator, recorder)
         estimator.fit(X, y, **params)
-        return TransformedFold(estimator, recorder.network, recorder.prepared_)
+        return TransformedFold(estimator, recorder.network, recorder.data_)
 
     def _setting(self, candidate: dict) -> str:
         """Hash of the parameters that are not the network's own."""
@@ -173,12 +173,12 @@ class TransformedFold:
         The steps are fitted; the last one is whatever has recorded the rows.
     network : BayesianNetwork
         Knows number and names of the columns.
-    prepared : Prepared
+    data : TrainingData
     """
 
     estimator: Any
     network: BayesianNetwork
-    prepared: TrainingData
+    data: TrainingData
 
     def copy_feature_names(self, network: BayesianNetwork) -> BayesianNetwork:
         """A network of another candidate that knows the columns."""
@@ -198,7 +198,7 @@ class _Recorder(BaseEstimator):
         self.network = network
 
     def fit(self, X, y=None, **params):
-        self.prepared_ = prepare(self.network, X, y, **params)
+        self.data_ = training_data(self.network, X, y, **params)
         return self
 
     def get_metadata_routing(self):

@@ -21,7 +21,7 @@ from sklearn.utils.parallel import delayed
 
 from skbayesnn._batch.cross_fit import Keeper, fitted_to
 from skbayesnn._batch.executor import Executor, Resources
-from skbayesnn._batch.jobs import Job, JobBuilder, network_of, path_of_network
+from skbayesnn._batch.jobs import FoldFit, JobBuilder, network_of, path_of_network
 from skbayesnn._batch.outcomes import Key, Outcome, without_frames
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._meta.unwrap import open_predictive
@@ -506,7 +506,7 @@ def drop_failed(
 def _trained(
     candidates, settings, rows, splits, scorer, resources, known
 ) -> Iterator[int]:
-    jobs: list[Job] = []
+    fits: list[FoldFit] = []
     folds = range(len(splits))
     for entry in {id(one.entry): one.entry for one in candidates}.values():
         own = [one for one in candidates if one.entry is entry]
@@ -533,11 +533,11 @@ def _trained(
             variance_source="training",
         )
         of_entry, failed = builder.jobs(params, missing)
-        jobs += of_entry
+        fits += of_entry
         known.update((key, outcome.error) for key, outcome in failed.items())
     yield len(known)
-    programs = Executor(scorer, resources).run(jobs)
-    del jobs
+    programs = Executor(scorer, resources).run(fits)
+    del fits
     for outcomes in programs:
         for key, outcome in outcomes.items():
             known[key] = outcome.error or outcome.scores[0]

@@ -27,7 +27,7 @@ from skbayesnn.estimators import _diagnostics, _fit, _fitted, _job, _streaming
 from skbayesnn.estimators._defaults import defaults_of
 from skbayesnn.estimators._diagnostics import without_diverged
 from skbayesnn.estimators._job import PosteriorSpec
-from skbayesnn.estimators._training_data import TrainingData, prepare
+from skbayesnn.estimators._training_data import TrainingData, training_data
 from skbayesnn.networks import NetworkDescription
 
 
@@ -164,12 +164,12 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         with atomic_update(self) as new:
             warm = _validation.check_bool("warm_start", self.warm_start)
             warm = warm and hasattr(self, "parameters_")
-            prepared = prepare(new, X, y, sample_weight, X_val, y_val, reset=not warm)
+            data = training_data(new, X, y, sample_weight, X_val, y_val, reset=not warm)
             # Callbacks are told about the estimator itself.
             if warm:
-                job = _streaming.resume(self, prepared, "warm")
+                job = _streaming.resume(self, data, "warm")
             else:
-                [job] = _fit.train_together([self], [_job.task_of(self, prepared)])
+                [job] = _fit.train_together([self], [_job.training_job(self, data)])
             set_fitted(new, job, self.n_epochs_seen_ if warm else 0)
             warn_if_doubtful(new, job)
         return self
@@ -254,19 +254,19 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             earlier = getattr(self, "replay_", None) if n_replay else None
             table_of_all = _streaming.with_kept(table, earlier)
             rows = np.flatnonzero(table_of_all.sample_weight > 0)
-            prepared = TrainingData(table_of_all, rows, None, of_y)
+            data = TrainingData(table_of_all, rows, None, of_y)
             # Kept rows are there once more, with the weights of their classes.
-            weights = self._row_weights(table_of_all, rows, prepared.classes)
+            weights = self._row_weights(table_of_all, rows, data.classes)
             weight_kept = float(weights[rows >= len(table.y)].sum())
             seen = 0.0 if first or renew else self.total_weight_ - weight_kept
             if first and renew:
-                [job] = _fit.train_together([self], [_job.task_of(self, prepared)])
+                [job] = _fit.train_together([self], [_job.training_job(self, data)])
             elif first:
-                job = _streaming.begin_stream(self, prepared, n_epochs)
+                job = _streaming.begin_stream(self, data, n_epochs)
             elif renew:
-                job = _streaming.resume(self, prepared, "renew")
+                job = _streaming.resume(self, data, "renew")
             else:
-                job = _streaming.resume(self, prepared, "stream", n_epochs, seen)
+                job = _streaming.resume(self, data, "stream", n_epochs, seen)
             # Others have hardly begun, or see rows that lie far from those before.
             job = without_diverged(job) if renew else job
             new._adopt(job, seen=seen)
@@ -282,9 +282,9 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 warn_if_doubtful(new, job)
         return self
 
-    def _check_can_go_on(self, task: _job.TrainingJob, of_y: dict) -> None:
+    def _check_can_go_on(self, job: _job.TrainingJob, of_y: dict) -> None:
         """Refuse a warm start or a stream that this fit cannot be continued by."""
-        _streaming.check_same_network(self, task, of_y)
+        _streaming.check_same_network(self, job, of_y)
 
     @abstractmethod
     def _check_held_out(self, X, y, table: Table, of_y) -> Table:

@@ -292,8 +292,8 @@ def without_diverged(job: TrainingJob) -> TrainingJob:
 
 def _absurd(job: TrainingJob, alive: np.ndarray) -> np.ndarray:
     """Of some networks' mean weights on some training rows, (networks,), bool."""
-    task, share = job, job.shares[0]
-    table, scaling = task.table, share.scaling
+    share = job.shares[0]
+    table, scaling = job.table, share.scaling
     chosen = some_rows(np.arange(len(share.rows)), FEW_ROWS)
     rows = share.rows[chosen]
     ordinary = ordinary_rows(table.X[rows], table.y[rows])
@@ -304,7 +304,7 @@ def _absurd(job: TrainingJob, alive: np.ndarray) -> np.ndarray:
     components = _of_mean_weights(
         job, alive, scaling.x_to_network(X.toarray() if sparse.issparse(X) else X)
     )
-    if task.plan.likelihood.of_classes:
+    if job.plan.likelihood.of_classes:
         own = np.nan_to_num(components.probability[:, np.arange(len(y)), y])
         halvings = -np.log2(own.clip(np.finfo(own.dtype).tiny))
         mean = np.average(halvings, axis=1, weights=weights)
@@ -314,8 +314,8 @@ def _absurd(job: TrainingJob, alive: np.ndarray) -> np.ndarray:
     about_mean = np.square(y - np.average(y, axis=0, weights=weights))
     # In the network's scale y has a variance of 1, that of rows may be less by chance.
     usual = np.maximum(np.average(about_mean, axis=0, weights=weights), 1.0)
-    if task.tau is not None and not task.plan.likelihood.tempered:
-        usual = usual + 1 / scaling.tau_to_network(task.tau)
+    if job.tau is not None and not job.plan.likelihood.tempered:
+        usual = usual + 1 / scaling.tau_to_network(job.tau)
     squares = np.square(components.mean - y)
     residual = np.average(squares, axis=1, weights=weights)
     residual = np.where(np.isnan(residual), np.inf, residual)

@@ -112,7 +112,7 @@ def tqdm_bar(**options):
 @default_settings
 def train_together(
     estimators: Sequence,
-    tasks: Sequence[TrainingJob],
+    jobs: Sequence[TrainingJob],
     device: str | None = None,
 ) -> list[TrainingJob]:
     """Train estimators whose jobs are made; returns the jobs with trained networks.
@@ -126,26 +126,26 @@ def train_together(
     FloatingPointError
         All networks' losses became infinite or NaN.
     """
-    plan = tasks[0].plan
-    for estimator, task in zip(estimators, tasks, strict=True):
-        if task.plan != plan:
+    plan = jobs[0].plan
+    for estimator, job in zip(estimators, jobs, strict=True):
+        if job.plan != plan:
             raise ValueError(
                 "estimators of one program may differ in tau, dropout, length_scale, "
                 f"prior scales, random_state and rows only; got {estimators[0]!r} with "
-                f"{plan} and {estimator!r} with {task.plan}."
+                f"{plan} and {estimator!r} with {job.plan}."
             )
     place = _validation.device_for_fit(device or estimators[0].device)
     dtype = computed_in(plan, place)
-    tasks = _selection.select_settings(tasks, place, dtype)
-    members, design = joined(tasks, place, dtype)
+    jobs = _selection.select_settings(jobs, place, dtype)
+    members, design = joined(jobs, place, dtype)
     posterior = start(plan, members, place, dtype)
     trained = run(estimators, plan, members, design, posterior)
-    if len(tasks) == 1:
-        return [tasks[0].with_trained(trained)]
-    ends = np.cumsum([task.n_members for task in tasks])
+    if len(jobs) == 1:
+        return [jobs[0].with_trained(trained)]
+    ends = np.cumsum([job.n_members for job in jobs])
     return [
-        task.with_trained(trained.select(np.arange(end - task.n_members, end)))
-        for task, end in zip(tasks, ends, strict=True)
+        job.with_trained(trained.select(np.arange(end - job.n_members, end)))
+        for job, end in zip(jobs, ends, strict=True)
     ]
 
 

@@ -84,7 +84,7 @@ class Setting:
     n_epochs: int
 
 
-def task_of(
+def training_job(
     estimator, data: TrainingData, hidden: Sequence[int] | int | None = None
 ) -> "TrainingJob":
     """An estimator's part of a program that trains on these rows.
@@ -170,13 +170,13 @@ def likelihood_class(name, *, of_classes: bool) -> type[Likelihood]:
     return LIKELIHOODS[_validation.check_option("likelihood", name, options)]
 
 
-def _likelihood(estimator, prepared) -> tuple[Likelihood, np.ndarray | None]:
+def _likelihood(estimator, data) -> tuple[Likelihood, np.ndarray | None]:
     """The likelihood, and the given tau or None."""
-    classes = prepared.classes
+    classes = data.classes
     kind = likelihood_class(estimator.likelihood, of_classes=classes is not None)
-    for y in prepared.targets_apart:
+    for y in data.targets_apart:
         kind.check_y(y)
-    n, ranks = _n_targets(prepared.table, classes), prepared.table.ranks
+    n, ranks = _n_targets(data.table, classes), data.table.ranks
     tau = _validation.precisions(estimator.tau, 1 if kind.tempered else n)
     if kind.tempered and tau is None:
         if kind.of_classes:
@@ -200,10 +200,10 @@ def _n_targets(table, classes) -> int:
     return len(classes) if table.ranks is None else max(table.ranks) + 1
 
 
-def _network(estimator, prepared, likelihood, hidden) -> tuple[Network, PosteriorSpec]:
+def _network(estimator, data, likelihood, hidden) -> tuple[Network, PosteriorSpec]:
     description = MLP(hidden) if estimator.network is None else estimator.network
     network = description.build(
-        prepared.table.X.shape[1],
+        data.table.X.shape[1],
         likelihood.n_outputs,
         _validation.check_option("activation", estimator.activation, ACTIVATIONS),
     )
@@ -244,7 +244,7 @@ def _refuse_too_large(estimator, network: Network, n_members: int) -> None:
         )
 
 
-def leaves_length_scale(estimator) -> bool:
+def selects_length_scale(estimator) -> bool:
     """Whether the prior's scale is not given."""
     scale = estimator.length_scale
     return isinstance(scale, str) and scale == "auto"
@@ -262,7 +262,7 @@ def _settings_to_try(
     if n_rows * data.table.X.shape[1] >= MOST_ENTRIES:
         return ()
     settings = [own]
-    if leaves_length_scale(estimator):
+    if selects_length_scale(estimator):
         fan_ins = config.network.prior_fan_ins
         settings += [
             replace(own, length_scale=scale)
@@ -305,16 +305,16 @@ def _schedule(estimator, *, stops_early: bool) -> dict:
     }
 
 
-def _split(estimator, prepared, random_state):
+def _split(estimator, data, random_state):
     """Training rows, their weights, and validation rows; the latter may be empty."""
-    rows, validation = _validation_rows(estimator, prepared, random_state)
-    weights = estimator._row_weights(prepared.table, rows, prepared.classes)
+    rows, validation = _validation_rows(estimator, data, random_state)
+    weights = estimator._row_weights(data.table, rows, data.classes)
     if not weights.all():
         rows, weights = rows[weights > 0], weights[weights > 0]
     return rows, weights, validation
 
 
-def _validation_rows(estimator, prepared, random_state):
+def _validation_rows(estimator, data, random_state):
     fraction = _validation.check_number(
         "validation_fraction",
         estimator.validation_fraction,
@@ -322,15 +322,15 @@ def _validation_rows(estimator, prepared, random_state):
         high=1,
         open_low=True,
     )
-    table, rows = prepared.table, prepared.rows
-    given = prepared.validation
+    table, rows = data.table, data.rows
+    given = data.validation
     # Who gives rows to stop by wants to stop.
     from_rows = defaults_of(estimator).early_stopping_from_n if given is None else 0
     if not _validation.stops_early(estimator.early_stopping, len(rows), from_rows):
         return rows, np.empty(0, dtype=int)
     if given is not None:
         return rows, given[table.sample_weight[given] > 0]
-    stratify = None if prepared.classes is None else table.codes[rows]
+    stratify = None if data.classes is None else table.codes[rows]
     try:
         return train_test_split(
             rows, test_size=fraction, random_state=random_state, stratify=stratify
@@ -418,7 +418,7 @@ class TrainingJob:
         residuals, not with early stopping: it stays as it was learned.
         """
         plan, likelihood = self.plan, self.plan.likelihood
-        told_better = not likelihood.gaussian_targets or self._leaves_length_scale
+        told_better = not likelihood.gaussian_targets or self._selects_length_scale
         asked = plan.variance_source == "held_out" and plan.patience is None
         asked |= plan.asks_residuals and told_better
         return bool(likelihood.predictive_params) and asked
@@ -446,7 +446,7 @@ class TrainingJob:
         return np.where(variance > 0, variance, 1.0)
 
     @property
-    def _leaves_length_scale(self) -> bool:
+    def _selects_length_scale(self) -> bool:
         scales = [one.length_scale for one in self.settings]
         return any(not np.array_equal(scale, scales[0]) for scale in scales)
 
@@ -486,16 +486,16 @@ class TrainingJob:
         self, setting: Setting, noise: dict[str, np.ndarray] | None = None
     ) -> "TrainingJob":
         """The same with what was chosen."""
-        task = self.of_length_scale(setting.length_scale)
-        n_epochs = np.full_like(task.members.n_epochs, setting.n_epochs)
-        members = replace(task.members, n_epochs=n_epochs)
-        task = replace(task, members=members, settings=(), noise=noise)
+        job = self.of_length_scale(setting.length_scale)
+        n_epochs = np.full_like(job.members.n_epochs, setting.n_epochs)
+        members = replace(job.members, n_epochs=n_epochs)
+        job = replace(job, members=members, settings=(), noise=noise)
         if noise is None or not self.estimates_tau:
-            return task
+            return job
         # Noise is at most all of y.
         variance = np.minimum(np.exp(noise["log_variance"]), self.variance_of_y)
         tau = np.repeat(1 / variance[None], self.n_members, axis=0)
-        return replace(task, members=replace(members, tau=tau)).holding_noise()
+        return replace(job, members=replace(members, tau=tau)).holding_noise()
 
     def with_trained(self, trained: Trained) -> "TrainingJob":
         """The same with its trained networks and the variance of held-out rows."""
@@ -532,16 +532,16 @@ class TrainingJob:
 
 
 def joined(
-    tasks: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
+    jobs: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
 ) -> tuple[MemberParams, TrainingRows]:
     """All members of some tasks, one after the other, and their rows."""
-    table, starts = stacked([task.table for task in tasks])
+    table, starts = stacked([job.table for job in jobs])
     shares = [
         share.shifted(start)
-        for task, start in zip(tasks, starts, strict=True)
-        for share in task.shares
+        for job, start in zip(jobs, starts, strict=True)
+        for share in job.shares
     ]
-    members = MemberParams.concatenate([task.members for task in tasks])
+    members = MemberParams.concatenate([job.members for job in jobs])
     return members, TrainingRows(table, shares, device, dtype)
 
 

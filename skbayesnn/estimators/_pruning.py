@@ -105,7 +105,7 @@ class Prunable(BayesianNetwork):
     # What `prune` did: None, or its rule, the sizes before, and scores.
     pruning_: dict | None
 
-    def _check_can_go_on(self, task, of_y):
+    def _check_can_go_on(self, job, of_y):
         done = getattr(self, "pruning_", None)
         if done is not None:
             rule, value = next(iter(done.items()))
@@ -114,7 +114,7 @@ class Prunable(BayesianNetwork):
                 f"weights grow again; this network was pruned with {rule}={value:g}. "
                 "Set warm_start=False, or fit a clone."
             )
-        super()._check_can_go_on(task, of_y)
+        super()._check_can_go_on(job, of_y)
 
     def _adopt(self, job, *, seen):
         super()._adopt(job, seen=seen)

@@ -102,35 +102,35 @@ _NOTHING = HeldOutScore(np.empty(0), np.empty(0))
 
 
 def select_settings(
-    tasks: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
+    jobs: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
 ) -> list[TrainingJob]:
     """The tasks of one program; those that leave something open have chosen."""
-    tasks = list(tasks)
-    still_open = [i for i, task in enumerate(tasks) if task.needs_selection]
+    jobs = list(jobs)
+    still_open = [i for i, job in enumerate(jobs) if job.needs_selection]
     # No more networks at once than the program itself has.
-    n_members = sum(task.n_members for task in tasks)
+    n_members = sum(job.n_members for job in jobs)
     while still_open:
-        n_each = max(_n_networks(tasks[i]) for i in still_open)
-        n_tasks = max(1, n_members // n_each)
-        part, still_open = still_open[:n_tasks], still_open[n_tasks:]
-        judged = judgements([tasks[i] for i in part], device, dtype)
-        for i, of_task in zip(part, judged, strict=True):
-            tasks[i] = _with_best_setting(tasks[i], of_task)
-        _warn_if_far_off(max(one.error for of_task in judged for one in of_task))
-    untold = [t for t in tasks if t.estimates_variance and t.noise is None]
+        n_each = max(_n_networks(jobs[i]) for i in still_open)
+        n_at_once = max(1, n_members // n_each)
+        part, still_open = still_open[:n_at_once], still_open[n_at_once:]
+        judged = judgements([jobs[i] for i in part], device, dtype)
+        for i, of_job in zip(part, judged, strict=True):
+            jobs[i] = _with_best_setting(jobs[i], of_job)
+        _warn_if_far_off(max(one.error for of_job in judged for one in of_job))
+    untold = [t for t in jobs if t.estimates_variance and t.noise is None]
     if untold:
         _warn_of_noise(untold[0])
-    return tasks
+    return jobs
 
 
-def _warn_of_noise(task: TrainingJob) -> None:
+def _warn_of_noise(job: TrainingJob) -> None:
     """Say that no row outside of the training has told what the noise is."""
-    n_rows, n_inputs = len(task.shares[0].rows), task.table.X.shape[1]
+    n_rows, n_inputs = len(job.shares[0].rows), job.table.X.shape[1]
     if n_rows * n_inputs >= MOST_ENTRIES:
         why = f"X has {n_rows * n_inputs:,} numbers, and of {MOST_ENTRIES:,} or more"
     else:
         why = f"of {n_rows} rows too few differ, or the networks diverged, so that"
-    likelihood = task.plan.likelihood
+    likelihood = job.plan.likelihood
     given = "tau" if likelihood.learned else ""
     if "predictive_log_df" in likelihood.predictive_params:
         given += f"{' and ' if given else ''}likelihood_options={{'df': ...}}"
@@ -155,23 +155,23 @@ def _warn_if_far_off(error: float) -> None:
 
 
 def judgements(
-    tasks: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
+    jobs: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
 ) -> list[list[HeldOutScore]]:
     """On all settings of each task, in their order."""
-    judged: list[list[HeldOutScore]] = [[] for _ in tasks]
-    for program in zip_longest(*map(_without_folds, tasks)):
-        there = [i for i, task in enumerate(program) if task]
+    judged: list[list[HeldOutScore]] = [[] for _ in jobs]
+    for program in zip_longest(*map(_without_folds, jobs)):
+        there = [i for i, job in enumerate(program) if job]
         found = _of_program([program[i] for i in there], device, dtype)
-        for i, of_task in zip(there, found, strict=True):
-            judged[i] += of_task
+        for i, of_job in zip(there, found, strict=True):
+            judged[i] += of_job
     return judged
 
 
-def _of_program(tasks, device, dtype) -> list[list[HeldOutScore]]:
+def _of_program(jobs, device, dtype) -> list[list[HeldOutScore]]:
     """As ``judgements``, on tasks that leave the folds out already."""
-    trained = [task for task in tasks if task.shares]
+    trained = [job for job in jobs if job.shares]
     if not trained:
-        return [[_NOTHING] * len(task.settings) for task in tasks]
+        return [[_NOTHING] * len(job.settings) for job in jobs]
     members, design = joined(trained, device, dtype)
     plan = trained[0].plan
     hooks = []
@@ -188,43 +188,43 @@ def _of_program(tasks, device, dtype) -> list[list[HeldOutScore]]:
         predicted = validation_draws
     else:
         judgement, predicted = _by_density, validation_density
-    ends = np.cumsum([task.n_members for task in tasks])
+    ends = np.cumsum([job.n_members for job in jobs])
     parts = np.split(np.arange(ends[-1]), ends[:-1])
     # Draws take much memory: those of one task at a time.
-    by_task = predicted(
+    by_job = predicted(
         of_all.posterior, design, _N_DRAWS, [part for part in parts if len(part)]
     )
     failed = np.split(of_all.failed > 0, ends[:-1])
     judged = []
-    for task in tasks:
-        if not task.shares:
-            judged.append([_NOTHING] * len(task.settings))
+    for job in jobs:
+        if not job.shares:
+            judged.append([_NOTHING] * len(job.settings))
             continue
-        values = next(by_task).cpu().double().numpy()
+        values = next(by_job).cpu().double().numpy()
         values[failed[len(judged)]] = np.nan
-        judged.append(_of_settings(task, values, judgement))
+        judged.append(_of_settings(job, values, judgement))
     return judged
 
 
-def _ensembles(tasks: Sequence[TrainingJob]) -> list[Ensemble]:
+def _ensembles(jobs: Sequence[TrainingJob]) -> list[Ensemble]:
     """Of every task in turn those of its settings."""
     found, first = [], 0
-    for task in tasks:
-        numbers = first + np.arange(task.n_members)
-        first += task.n_members
-        by_setting = numbers.reshape(len(task.shares), len(task.settings), -1)
-        n_epochs = int(task.members.n_epochs[0])
+    for job in jobs:
+        numbers = first + np.arange(job.n_members)
+        first += job.n_members
+        by_setting = numbers.reshape(len(job.shares), len(job.settings), -1)
+        n_epochs = int(job.members.n_epochs[0])
         found += [Ensemble(one, n_epochs) for one in by_setting.swapaxes(0, 1)]
     return found
 
 
-def _of_settings(task: TrainingJob, said: np.ndarray, judgement) -> list[HeldOutScore]:
+def _of_settings(job: TrainingJob, said: np.ndarray, judgement) -> list[HeldOutScore]:
     """said : (networks, rows, ...), the networks by fold and setting"""
-    rows = [one.validation for one in task.shares]
+    rows = [one.validation for one in job.shares]
     of_all = np.concatenate(rows)
-    y, weights = task.table.y[of_all], task.table.sample_weight[of_all]
+    y, weights = job.table.y[of_all], job.table.sample_weight[of_all]
     by_setting = said.reshape(
-        len(rows), len(task.settings), -1, *said.shape[1:]
+        len(rows), len(job.settings), -1, *said.shape[1:]
     ).swapaxes(0, 1)
     judged = []
     for of_folds in by_setting:
@@ -235,13 +235,13 @@ def _of_settings(task: TrainingJob, said: np.ndarray, judgement) -> list[HeldOut
             ]
         )
         one = judgement(own, y, weights)
-        if task.estimates_tau:
-            one = replace(one, error=_error(task, own, weights))
+        if job.estimates_tau:
+            one = replace(one, error=_error(job, own, weights))
         judged.append(one)
     return judged
 
 
-def _error(task: TrainingJob, draws: np.ndarray, weights: np.ndarray) -> float:
+def _error(job: TrainingJob, draws: np.ndarray, weights: np.ndarray) -> float:
     """Of a ``HeldOutScore``.
 
     draws : (rows, fields, draws, targets), the residuals first
@@ -250,7 +250,7 @@ def _error(task: TrainingJob, draws: np.ndarray, weights: np.ndarray) -> float:
     if not (weights.any() and draws.size):
         return 0.0
     squares = np.square(draws[:, 0].mean(1))
-    error = np.average(squares, axis=0, weights=weights) * task.members.tau[0]
+    error = np.average(squares, axis=0, weights=weights) * job.members.tau[0]
     return float(error.max())
 
 
@@ -274,30 +274,30 @@ def folds_of(X, labels: np.ndarray | None = None) -> np.ndarray:
     return fold[number.ravel()]
 
 
-def _without_folds(task: TrainingJob) -> list[TrainingJob]:
+def _without_folds(job: TrainingJob) -> list[TrainingJob]:
     """Networks for every fold and setting; none where no row can be held out.
 
     One network each, or several of an ensemble whose noise is open. There is one task
     for each training length: in one program, short trainings would be computed for as
     long as the longest.
     """
-    [share] = task.shares
-    table, rows = task.table, share.rows
+    [share] = job.shares
+    table, rows = job.table, share.rows
     weights = np.zeros(table.n_rows)
     weights[rows] = share.weights
-    of_classes = task.plan.likelihood.of_classes
+    of_classes = job.plan.likelihood.of_classes
     fold = folds_of(table.X[rows], table.codes[rows] if of_classes else None)
-    held_out = [fold == i for i in np.unique(fold[fold >= 0])[: _n_folds(task)]]
+    held_out = [fold == i for i in np.unique(fold[fold >= 0])[: _n_folds(job)]]
     plan = replace(
-        task.plan,
+        job.plan,
         patience=None,
         keep_interrupted=False,
-        variance_source="held_out" if task.estimates_variance else "training",
+        variance_source="held_out" if job.estimates_variance else "training",
     )
     table = replace(table, sample_weight=weights)
-    networks = np.arange(_n_networks_of_fold(task))
+    networks = np.arange(_n_networks_of_fold(job))
     found = []
-    for _, settings in groupby(task.settings, key=lambda one: one.n_epochs):
+    for _, settings in groupby(job.settings, key=lambda one: one.n_epochs):
         group = tuple(settings)
         shares = tuple(
             RowSubset(
@@ -309,14 +309,14 @@ def _without_folds(task: TrainingJob) -> list[TrainingJob]:
             )
             for out in held_out
         )
-        each = [task.with_setting(one).members.select(networks) for one in group]
+        each = [job.with_setting(one).members.select(networks) for one in group]
         members = MemberParams.concatenate(each)
-        if _is_open_ensemble(task):
-            members = _of_ensemble(task, members)
+        if _is_open_ensemble(job):
+            members = _of_ensemble(job, members)
         members = members.select(np.tile(np.arange(len(members.seeds)), len(shares)))
         without = replace(
-            task,
-            data=replace(task.data, table=table),
+            job,
+            data=replace(job.data, table=table),
             plan=plan,
             members=members,
             shares=shares,
@@ -325,17 +325,17 @@ def _without_folds(task: TrainingJob) -> list[TrainingJob]:
     return found
 
 
-def _of_ensemble(task: TrainingJob, members: MemberParams) -> MemberParams:
+def _of_ensemble(job: TrainingJob, members: MemberParams) -> MemberParams:
     """As they are trained without a part of the rows."""
     n_epochs = members.n_epochs
-    least = np.ceil(_ENSEMBLE_STEPS / task.plan.n_batches)
+    least = np.ceil(_ENSEMBLE_STEPS / job.plan.n_batches)
     fewer = np.maximum(np.ceil(_ENSEMBLE_SHARE * n_epochs), least).astype(int)
     members = replace(members, n_epochs=np.minimum(fewer, n_epochs))
-    if not task.estimates_tau:
+    if not job.estimates_tau:
         return members
     return replace(
         members,
-        tau=np.repeat(1 / task.variance_of_y[None], len(n_epochs), axis=0),
+        tau=np.repeat(1 / job.variance_of_y[None], len(n_epochs), axis=0),
         learns_noise=np.zeros(len(n_epochs), dtype=bool),
     )
 
@@ -348,31 +348,31 @@ def _some(rows: np.ndarray) -> np.ndarray:
     return rows[np.sort(chosen)]
 
 
-def _n_networks_of_fold(task: TrainingJob) -> int:
+def _n_networks_of_fold(job: TrainingJob) -> int:
     """For every setting: one, or an ensemble where its members are the draws."""
-    if not _is_open_ensemble(task):
+    if not _is_open_ensemble(job):
         return 1
-    return min(task.n_members, _OF_A_PART, _OF_ALL_PARTS // _n_folds(task))
+    return min(job.n_members, _OF_A_PART, _OF_ALL_PARTS // _n_folds(job))
 
 
-def _is_open_ensemble(task: TrainingJob) -> bool:
-    return task.plan.perturbed and task.estimates_variance
+def _is_open_ensemble(job: TrainingJob) -> bool:
+    return job.plan.perturbed and job.estimates_variance
 
 
-def _n_folds(task: TrainingJob) -> int:
-    if _is_open_ensemble(task):
-        return min(_N_FOLDS, math.ceil(_ENSEMBLE_ROWS * _N_FOLDS / task.total_weight))
+def _n_folds(job: TrainingJob) -> int:
+    if _is_open_ensemble(job):
+        return min(_N_FOLDS, math.ceil(_ENSEMBLE_ROWS * _N_FOLDS / job.total_weight))
     n_folds = _N_FOLDS
     for n_rows, fewer in _FOLDS_FROM.items():
-        if task.total_weight >= n_rows:
+        if job.total_weight >= n_rows:
             n_folds = fewer
     return n_folds
 
 
-def _n_networks(task: TrainingJob) -> int:
+def _n_networks(job: TrainingJob) -> int:
     """At once, in the largest of a task's programs."""
-    of_lengths = Counter(one.n_epochs for one in task.settings)
-    return _n_folds(task) * _n_networks_of_fold(task) * max(of_lengths.values())
+    of_lengths = Counter(one.n_epochs for one in job.settings)
+    return _n_folds(job) * _n_networks_of_fold(job) * max(of_lengths.values())
 
 
 def _by_density(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> HeldOutScore:
@@ -398,9 +398,9 @@ def _by_level(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> HeldOutSc
     return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, noise)
 
 
-def best_setting(task: TrainingJob, judged: Sequence[HeldOutScore]) -> int:
+def best_setting(job: TrainingJob, judged: Sequence[HeldOutScore]) -> int:
     """The likeliest; a shorter training only where that is beyond doubt."""
-    n_epochs = np.array([one.n_epochs for one in task.settings])
+    n_epochs = np.array([one.n_epochs for one in job.settings])
     scores = np.array([one.score for one in judged])
     longest = int(np.where(n_epochs == n_epochs.max(), scores, -np.inf).argmax())
     stays = [one.is_better_than(judged[longest]) for one in judged]
@@ -408,11 +408,9 @@ def best_setting(task: TrainingJob, judged: Sequence[HeldOutScore]) -> int:
     return int(np.where(stays, scores, -np.inf).argmax())
 
 
-def _with_best_setting(
-    task: TrainingJob, judged: Sequence[HeldOutScore]
-) -> TrainingJob:
+def _with_best_setting(job: TrainingJob, judged: Sequence[HeldOutScore]) -> TrainingJob:
     """With the likeliest setting, and its noise; its own where nothing can be said."""
-    number = best_setting(task, judged)
+    number = best_setting(job, judged)
     if np.isfinite(judged[number].score):
-        return task.with_setting(task.settings[number], judged[number].noise)
-    return task.with_setting(Setting(task.length_scale, int(task.members.n_epochs[0])))
+        return job.with_setting(job.settings[number], judged[number].noise)
+    return job.with_setting(Setting(job.length_scale, int(job.members.n_epochs[0])))

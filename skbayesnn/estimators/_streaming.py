@@ -18,7 +18,7 @@ from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._data.validation import Table
 from skbayesnn.estimators import _fit, _fitted, _job
 from skbayesnn.estimators._defaults import hidden_layer_sizes
-from skbayesnn.estimators._job import leaves_length_scale
+from skbayesnn.estimators._job import selects_length_scale
 from skbayesnn.estimators._training_data import TrainingData
 
 # ---- continue a training
@@ -27,20 +27,20 @@ from skbayesnn.estimators._training_data import TrainingData
 PARTIAL_FIT_HORIZON = 2000
 
 
-def begin_stream(estimator, prepared: TrainingData, n_epochs: int) -> _job.TrainingJob:
+def begin_stream(estimator, data: TrainingData, n_epochs: int) -> _job.TrainingJob:
     """Epochs over the first rows of a stream."""
     # How many rows will come is not known.
     hidden = hidden_layer_sizes(estimator, math.inf)
-    task, device, dtype = _placed(estimator, prepared, hidden)
-    task = task.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
-    posterior = _fit.start(task.plan, task.members, device, dtype)
-    design = TrainingRows(prepared.table, task.shares, device, dtype)
-    trained = _fit.run([estimator], task.plan, task.members, design, posterior)
-    return replace(task, trained=trained)
+    job, device, dtype = _placed(estimator, data, hidden)
+    job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
+    posterior = _fit.start(job.plan, job.members, device, dtype)
+    design = TrainingRows(data.table, job.shares, device, dtype)
+    trained = _fit.run([estimator], job.plan, job.members, design, posterior)
+    return replace(job, trained=trained)
 
 
 def resume(
-    estimator, prepared: TrainingData, how: str, n_epochs: int = 1, seen: float = 0.0
+    estimator, data: TrainingData, how: str, n_epochs: int = 1, seen: float = 0.0
 ) -> _job.TrainingJob:
     """Train on from the present weights, in the present scaling.
 
@@ -51,49 +51,49 @@ def resume(
     """
     fitted = tuple(estimator.network_.get("sizes", ())[1:-1])
     hidden = hidden_layer_sizes(estimator, math.inf, fitted)
-    task, device, dtype = _placed(estimator, prepared, hidden)
+    job, device, dtype = _placed(estimator, data, hidden)
     if how == "stream":
-        task = task.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
-    n_rows = seen + task.total_weight if how == "stream" else task.total_weight
-    task = task.of_length_scale(
-        _length_scale(estimator, task.plan.network.prior_fan_ins, n_rows)
+        job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
+    n_rows = seen + job.total_weight if how == "stream" else job.total_weight
+    job = job.of_length_scale(
+        _length_scale(estimator, job.plan.network.prior_fan_ins, n_rows)
     )
-    estimator._check_can_go_on(task, prepared.of_y)
-    task = task.resumed_from(_fitted.scaling_of(estimator), estimator.seeds_)
+    estimator._check_can_go_on(job, data.of_y)
+    job = job.resumed_from(_fitted.scaling_of(estimator), estimator.seeds_)
     posterior = _fitted.posterior_of(estimator, device, dtype).at_rates_of(
-        _fit.start(task.plan, task.members, device, dtype)
+        _fit.start(job.plan, job.members, device, dtype)
     )
     stream = how == "stream"
     if how == "renew":
-        task = task.under_prior(_fitted.prior_from(posterior))
+        job = job.under_prior(_fitted.prior_from(posterior))
     elif stream and estimator.prior_ is not None:
-        task = task.under_prior(estimator.prior_)
-    if how == "warm" and task.estimates_tau:
+        job = job.under_prior(estimator.prior_)
+    if how == "warm" and job.estimates_tau:
         # That of the fit before, if it is not a stream's.
-        noise = set(task.plan.likelihood.predictive_params)
+        noise = set(job.plan.likelihood.predictive_params)
         if noise & posterior.likelihood_params.keys():
-            task = task.holding_noise()
-    design = TrainingRows(prepared.table, task.shares, device, dtype, seen)
+            job = job.holding_noise()
+    design = TrainingRows(data.table, job.shares, device, dtype, seen)
     trained = _fit.run(
         [estimator],
-        task.plan,
-        task.members,
+        job.plan,
+        job.members,
         design,
         posterior,
         estimator.optimizer_ if stream else None,
         estimator.n_epochs_seen_,
     )
-    if how == "warm" and task.estimates_variance:
+    if how == "warm" and job.estimates_variance:
         # No rows are held out of what goes on.
         noisy = trained.posterior.with_noise_of(posterior)
         trained = replace(trained, posterior=noisy)
-    return replace(task, trained=trained)
+    return replace(job, trained=trained)
 
 
 def _length_scale(estimator, fan_ins, n_rows: float) -> np.ndarray:
     """Of what goes on, (layers,): for N rows now, or what rows have chosen before."""
     # Fits of the first format do not say theirs, and had no choice.
-    if leaves_length_scale(estimator) and hasattr(estimator, "length_scale_"):
+    if selects_length_scale(estimator) and hasattr(estimator, "length_scale_"):
         before = np.resize(estimator.length_scale_, len(fan_ins))
         by_rule = estimator._length_scales(fan_ins, estimator.total_weight_)
         if not np.allclose(before, by_rule):
@@ -101,23 +101,23 @@ def _length_scale(estimator, fan_ins, n_rows: float) -> np.ndarray:
     return estimator._length_scales(fan_ins, n_rows)
 
 
-def _placed(estimator, prepared, hidden):
+def _placed(estimator, data, hidden):
     """The task, and where and in what precision it is computed."""
     device = _validation.device_for_fit(estimator.device)
-    task = _job.task_of(estimator, prepared, hidden)
-    return task, device, _fit.computed_in(task.plan, device)
+    job = _job.training_job(estimator, data, hidden)
+    return job, device, _fit.computed_in(job.plan, device)
 
 
-def check_same_network(estimator, task: _job.TrainingJob, of_y: dict) -> None:
+def check_same_network(estimator, job: _job.TrainingJob, of_y: dict) -> None:
     """What is continued must be the same network.
 
     Raises
     ------
     ValueError
     """
-    _check_same_targets(estimator, task, of_y)
+    _check_same_targets(estimator, job, of_y)
     old = estimator.network_
-    new = _fitted.description_of(task.plan.network, task.plan.likelihood)
+    new = _fitted.description_of(job.plan.network, job.plan.likelihood)
     if new != old:
         changed = [n for n in {**old, **new} if old.get(n) != new.get(n)]
         before, now = (
@@ -129,7 +129,7 @@ def check_same_network(estimator, task: _job.TrainingJob, of_y: dict) -> None:
             f"it had {before}, and is asked to have {now}. Set the parameters back, "
             "set warm_start=False, or fit a clone."
         )
-    if task.n_members != len(estimator.seeds_):
+    if job.n_members != len(estimator.seeds_):
         raise ValueError(
             "training that goes on (warm_start, partial_fit) must keep its networks: "
             f"there are {len(estimator.seeds_)}; got n_estimators="
@@ -138,10 +138,10 @@ def check_same_network(estimator, task: _job.TrainingJob, of_y: dict) -> None:
         )
 
 
-def _check_same_targets(estimator, task: _job.TrainingJob, of_y: dict) -> None:
+def _check_same_targets(estimator, job: _job.TrainingJob, of_y: dict) -> None:
     """y must have the classes, or the number of targets, of the fit before."""
     if "classes_" not in of_y:
-        now, before = task.scaling.n_targets, len(estimator.y_mean_)
+        now, before = job.scaling.n_targets, len(estimator.y_mean_)
         if now != before:
             raise ValueError(
                 "training that goes on (warm_start, partial_fit) must keep the "

@@ -57,7 +57,7 @@ class TrainingData:
         self._scalings.clear()
 
 
-def prepare(
+def training_data(
     estimator,
     X,
     y,

@@ -20,9 +20,9 @@ from skbayesnn._engine.random import anchor_normal, philox
 from skbayesnn.estimators import _job, _selection
 from skbayesnn.estimators._fit import train_together
 from skbayesnn.estimators._fitted import posterior_of
-from skbayesnn.estimators._job import task_of
+from skbayesnn.estimators._job import training_job
 from skbayesnn.estimators._selection import folds_of
-from skbayesnn.estimators._training_data import prepare
+from skbayesnn.estimators._training_data import training_data
 
 ROWS, INPUTS, TARGETS, MEMBERS = 12, 3, 2, 500
 LENGTH_SCALE, BIAS_LENGTH_SCALE = 1.3, 0.6
@@ -281,9 +281,9 @@ def test_together_each_has_the_tau_that_it_has_alone(seed):
     ]
     models[1].set_params(length_scale=0.7, max_iter=40)
     slices = [slice(0, 40), slice(0, 150)]
-    prepared = [prepare(m, X[s], y[s]) for m, s in zip(models, slices, strict=True)]
-    tasks = [task_of(m, one) for m, one in zip(models, prepared, strict=True)]
-    together = train_together(models, tasks)
+    data = [training_data(m, X[s], y[s]) for m, s in zip(models, slices, strict=True)]
+    jobs = [training_job(m, one) for m, one in zip(models, data, strict=True)]
+    together = train_together(models, jobs)
     for model, s, fitted in zip(models, slices, together, strict=True):
         alone = model.fit(X[s], y[s])
         posterior = fitted.trained.posterior

@@ -12,10 +12,10 @@ import torch
 from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 
 from skbayesnn._batch import executor
-from skbayesnn._batch.jobs import Job
+from skbayesnn._batch.jobs import FoldFit
 from skbayesnn.estimators import _fit
-from skbayesnn.estimators._job import task_of
-from skbayesnn.estimators._training_data import prepare
+from skbayesnn.estimators._job import training_job
+from skbayesnn.estimators._training_data import training_data
 from skbayesnn.model_selection import BatchedGridSearchCV
 from tests.model_selection.comparison import (
     SMALL,
@@ -118,10 +118,10 @@ def test_memory_of_a_member_bounds_it(data):
     found = []
     for units, n_estimators in ((5, 1), (50, 1), (50, 3)):
         estimator = regressor(hidden_layer_sizes=units, n_estimators=n_estimators)
-        prepared = prepare(estimator, data.X, data.y)
-        task = task_of(estimator, prepared)
-        job = Job(("", 0), estimator, estimator, prepared, task)
-        found.append(executor.bytes_of([job]))
+        training = training_data(estimator, data.X, data.y)
+        job = training_job(estimator, training)
+        fit = FoldFit(("", 0), estimator, estimator, job)
+        found.append(executor.bytes_of([fit]))
         weights = n_estimators * 8 * (units * (4 + 1) + units + 1)
         activations = n_estimators * 8 * SMALL["batch_size"] * (4 + units + 1)
         # Values, gradient and two moments of Adam at least.
@@ -135,10 +135,10 @@ def test_memory_of_a_member_is_that_of_its_precision(data):
     for dtype in ("float32", "float64"):
         estimator = regressor(dtype=dtype, hidden_layer_sizes=500)
         for X in (data.X, data.X.astype(np.float32)):
-            prepared = prepare(estimator, X, data.y)
-            task = task_of(estimator, prepared)
-            job = Job(("", 0), estimator, estimator, prepared, task)
-            found.setdefault(dtype, set()).add(executor.bytes_of([job]))
+            training = training_data(estimator, X, data.y)
+            job = training_job(estimator, training)
+            fit = FoldFit(("", 0), estimator, estimator, job)
+            found.setdefault(dtype, set()).add(executor.bytes_of([fit]))
     [single], [double] = found.values()
     assert 1.9 * single < double <= 2 * single
 
