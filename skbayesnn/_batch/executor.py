@@ -57,7 +57,7 @@ def _shared(fit: FoldFit) -> tuple:
     """What the jobs of one program have in common."""
     X, shares = fit.job.table.X, fit.job.shares
     return (
-        fit.job.plan,
+        fit.job.config,
         # Unequal rows and epochs could share one, too, but members in step are faster.
         fit.job.members.n_epochs.max(),
         frozenset((len(share.rows), len(share.validation)) for share in shares),
@@ -70,11 +70,11 @@ def _shared(fit: FoldFit) -> tuple:
 def jobs_per_program(group: Sequence[FoldFit], budget: int) -> int:
     """As many as the budget holds; on a CPU no more than are fast."""
     fit = max(group, key=lambda fit: fit.job.n_members)
-    n_members, plan = fit.job.n_members, fit.job.plan
+    n_members, config = fit.job.n_members, fit.job.config
     size = max(1, budget // (n_members * bytes_per_member(group)))
     if _validation.device_for_fit(fit.network.device).type != "cpu":
         return size
-    widest = plan.batch_rows(_most_rows(group)) * plan.network.widest * n_members
+    widest = config.batch_rows(_most_rows(group)) * config.network.widest * n_members
     members = WIDEST_BYTES // (_bytes_per_number(fit) * widest)
     return min(size, max(FEWEST_MEMBERS, members))
 
@@ -93,9 +93,9 @@ def bytes_per_member(group: Sequence[FoldFit]) -> int:
     Activations of a batch are there with their noise, mask and gradient. The number
     and the weight of a row are there for as many as the largest share has.
     """
-    plan, n_rows = group[0].job.plan, _most_rows(group)
-    units = plan.batch_rows(n_rows) * plan.network.n_units
-    numbers = 30 * plan.network.n_weights + 6 * units
+    config, n_rows = group[0].job.config, _most_rows(group)
+    units = config.batch_rows(n_rows) * config.network.n_units
+    numbers = 30 * config.network.n_weights + 6 * units
     return _bytes_per_number(group[0]) * numbers + 16 * n_rows
 
 
@@ -105,7 +105,7 @@ def _most_rows(group: Sequence[FoldFit]) -> int:
 
 def _bytes_per_number(fit: FoldFit) -> int:
     """In training."""
-    return fit.job.plan.dtype.itemsize
+    return fit.job.config.dtype.itemsize
 
 
 class MemoryLimit:
@@ -246,7 +246,7 @@ def _trained(fit: FoldFit, job: TrainingJob, seconds: float) -> Outcome:
     """Make a job's network fitted, or say why it cannot be."""
     try:
         if job.trained.failed.all():
-            raise _fit.all_failed(job.plan, job.trained)
+            raise _fit.all_failed(job.config, job.trained)
         set_fitted(fit.network, job)
     except Exception as error:
         return Outcome(without_frames(error), seconds=seconds)

@@ -135,13 +135,13 @@ class JobBuilder:
         # A generator has a state.
         network.random_state = clone(network.random_state, safe=False)
         job = training_job(network, rows.data)
-        plan = replace(
-            job.plan,
+        config = replace(
+            job.config,
             # An interruption is the search's, also with `warm_start`.
             keep_interrupted=False,
-            variance_source=self._noise_from or job.plan.variance_source,
+            variance_source=self._noise_from or job.config.variance_source,
         )
-        job = replace(job, plan=plan)
+        job = replace(job, config=config)
         estimator = _with_network(rows.estimator, network)
         return FoldFit(key, estimator, network, job)
 

@@ -304,7 +304,7 @@ def _absurd(job: TrainingJob, alive: np.ndarray) -> np.ndarray:
     components = _of_mean_weights(
         job, alive, scaling.x_to_network(X.toarray() if sparse.issparse(X) else X)
     )
-    if job.plan.likelihood.of_classes:
+    if job.config.likelihood.of_classes:
         own = np.nan_to_num(components.probability[:, np.arange(len(y)), y])
         halvings = -np.log2(own.clip(np.finfo(own.dtype).tiny))
         mean = np.average(halvings, axis=1, weights=weights)
@@ -314,7 +314,7 @@ def _absurd(job: TrainingJob, alive: np.ndarray) -> np.ndarray:
     about_mean = np.square(y - np.average(y, axis=0, weights=weights))
     # In the network's scale y has a variance of 1, that of rows may be less by chance.
     usual = np.maximum(np.average(about_mean, axis=0, weights=weights), 1.0)
-    if job.tau is not None and not job.plan.likelihood.tempered:
+    if job.tau is not None and not job.config.likelihood.tempered:
         usual = usual + 1 / scaling.tau_to_network(job.tau)
     squares = np.square(components.mean - y)
     residual = np.average(squares, axis=1, weights=weights)

@@ -126,20 +126,20 @@ def train_together(
     FloatingPointError
         All networks' losses became infinite or NaN.
     """
-    plan = jobs[0].plan
+    config = jobs[0].config
     for estimator, job in zip(estimators, jobs, strict=True):
-        if job.plan != plan:
+        if job.config != config:
             raise ValueError(
                 "estimators of one program may differ in tau, dropout, length_scale, "
                 f"prior scales, random_state and rows only; got {estimators[0]!r} with "
-                f"{plan} and {estimator!r} with {job.plan}."
+                f"{config} and {estimator!r} with {job.config}."
             )
     place = _validation.device_for_fit(device or estimators[0].device)
-    dtype = computed_in(plan, place)
+    dtype = computed_in(config, place)
     jobs = _selection.select_settings(jobs, place, dtype)
     members, design = joined(jobs, place, dtype)
-    posterior = start(plan, members, place, dtype)
-    trained = run(estimators, plan, members, design, posterior)
+    posterior = start(config, members, place, dtype)
+    trained = run(estimators, config, members, design, posterior)
     if len(jobs) == 1:
         return [jobs[0].with_trained(trained)]
     ends = np.cumsum([job.n_members for job in jobs])
@@ -151,7 +151,7 @@ def train_together(
 
 def run(
     estimators,
-    plan: TrainingConfig,
+    config: TrainingConfig,
     members: MemberParams,
     design: TrainingRows,
     posterior: Posterior,
@@ -163,7 +163,7 @@ def run(
     with epochs_reported(estimators, int(members.n_epochs.max()), shown) as report:
         hooks = [_Reported(report)]
         trained = train(
-            plan,
+            config,
             members,
             design,
             posterior,
@@ -173,7 +173,7 @@ def run(
             bounded=True,
         )
     if trained.failed.all():
-        raise all_failed(plan, trained)
+        raise all_failed(config, trained)
     return trained
 
 
@@ -188,17 +188,17 @@ class _Reported(Hook):
         self._report(n_done)
 
 
-def all_failed(plan: TrainingConfig, trained: Trained) -> FloatingPointError:
+def all_failed(config: TrainingConfig, trained: Trained) -> FloatingPointError:
     """Why there is nothing to predict with."""
     return FloatingPointError(
         "the loss of every network became infinite or NaN, first in epoch "
         f"{trained.failed.min()}. Lower learning_rate_init "
-        f"({plan.learning_rate:g} here), scale the data (standardize=True), or train "
+        f"({config.learning_rate:g} here), scale the data (standardize=True), or train "
         "in double precision (dtype='float64'). In the first epoch it may also be a "
         "prior out of proportion: length_scale, tau, and the sum of the weights."
     )
 
 
-def computed_in(plan: TrainingConfig, device: torch.device) -> torch.dtype:
-    """The plan's precision; Apple GPUs have float32 only."""
-    return torch.float32 if device.type == "mps" else plan.dtype
+def computed_in(config: TrainingConfig, device: torch.device) -> torch.dtype:
+    """The precision of the configuration; Apple GPUs have float32 only."""
+    return torch.float32 if device.type == "mps" else config.dtype

@@ -264,7 +264,7 @@ def _row_noise(job: TrainingJob, posterior: Posterior, scaling: Scaling):
 
 def _length_scale(job: TrainingJob) -> np.ndarray:
     """l of every layer: of an earlier posterior that root of its mean precision."""
-    if job.plan.prior != "previous":
+    if job.config.prior != "previous":
         return job.length_scale
     stds = [fields["std"] for fields in job.members.prior]
     return np.array([np.sqrt(np.mean(std**-2.0)) for std in stds])
@@ -272,7 +272,7 @@ def _length_scale(job: TrainingJob) -> np.ndarray:
 
 def _prior(job: TrainingJob, alive: np.ndarray) -> list[dict[str, np.ndarray]] | None:
     """An earlier posterior that was the prior, its fields per layer; or None."""
-    if job.plan.prior != "previous":
+    if job.config.prior != "previous":
         return None
     return [
         {name: value[alive] for name, value in fields.items()}
@@ -306,7 +306,7 @@ def _precision(job: TrainingJob, params: dict, scaling: Scaling):
     """tau in y's units: given, or that of the networks' mean noise variance."""
     tau = job.tau
     if tau is None:
-        of_members = job.plan.likelihood.noise_level(params)
+        of_members = job.config.likelihood.noise_level(params)
         assert of_members is not None, "a learned tau is that of a noise"
         tau = scaling.tau_from_network(of_members.mean(0).cpu().numpy())
     return float(tau[0]) if len(tau) == 1 else tau

@@ -154,7 +154,7 @@ def training_job(
     )
     return TrainingJob(
         data=data,
-        plan=config,
+        config=config,
         members=members,
         shares=(RowSubset(n_members, rows, weights, validation, scaling),),
         dropout=posterior.dropout,
@@ -357,8 +357,8 @@ class TrainingJob:
 
     Parameters
     ----------
-    plan : Plan
-    members : Members
+    config : TrainingConfig
+    members : MemberParams
         The estimator's networks.
     data : TrainingData
     shares : tuple of RowSubset
@@ -377,7 +377,7 @@ class TrainingJob:
     """
 
     data: TrainingData
-    plan: TrainingConfig
+    config: TrainingConfig
     members: MemberParams
     shares: tuple[RowSubset, ...]
     dropout: np.ndarray
@@ -417,10 +417,10 @@ class TrainingJob:
         is none that they tell, or rows are held out anyway, for the length scale. As of
         residuals, not with early stopping: it stays as it was learned.
         """
-        plan, likelihood = self.plan, self.plan.likelihood
+        config, likelihood = self.config, self.config.likelihood
         told_better = not likelihood.gaussian_targets or self._selects_length_scale
-        asked = plan.variance_source == "held_out" and plan.patience is None
-        asked |= plan.asks_residuals and told_better
+        asked = config.variance_source == "held_out" and config.patience is None
+        asked |= config.asks_residuals and told_better
         return bool(likelihood.predictive_params) and asked
 
     @property
@@ -429,8 +429,8 @@ class TrainingJob:
 
         Where the noise that members put on y depends on it.
         """
-        plan = self.plan
-        of_y = plan.perturbed and plan.likelihood.gaussian_targets > 0
+        config = self.config
+        of_y = config.perturbed and config.likelihood.gaussian_targets > 0
         return bool(of_y) and self.estimates_variance
 
     @property
@@ -460,15 +460,15 @@ class TrainingJob:
 
     def for_streaming(self, horizon: int, n_epochs: int) -> "TrainingJob":
         """Epochs at a constant learning rate, within a warm-up of ``horizon``."""
-        plan = replace(
-            self.plan,
+        config = replace(
+            self.config,
             cosine=False,
             horizon=horizon,
             keep_interrupted=False,
         )
         of_members = np.full_like(self.members.n_epochs, n_epochs)
         members = replace(self.members, n_epochs=of_members)
-        return replace(self, plan=plan, members=members)
+        return replace(self, config=config, members=members)
 
     def of_length_scale(self, length_scale: np.ndarray) -> "TrainingJob":
         """The same under a prior of other scales, (layers,)."""
@@ -526,7 +526,7 @@ class TrainingJob:
         """
         return replace(
             self,
-            plan=replace(self.plan, prior="previous", kl_warm_up=0.0),
+            config=replace(self.config, prior="previous", kl_warm_up=0.0),
             members=replace(self.members, prior=prior),
         )
 

@@ -130,7 +130,7 @@ def _warn_of_noise(job: TrainingJob) -> None:
         why = f"X has {n_rows * n_inputs:,} numbers, and of {MOST_ENTRIES:,} or more"
     else:
         why = f"of {n_rows} rows too few differ, or the networks diverged, so that"
-    likelihood = job.plan.likelihood
+    likelihood = job.config.likelihood
     given = "tau" if likelihood.learned else ""
     if "predictive_log_df" in likelihood.predictive_params:
         given += f"{' and ' if given else ''}likelihood_options={{'df': ...}}"
@@ -173,18 +173,18 @@ def _of_program(jobs, device, dtype) -> list[list[HeldOutScore]]:
     if not trained:
         return [[_NOTHING] * len(job.settings) for job in jobs]
     members, design = joined(trained, device, dtype)
-    plan = trained[0].plan
+    config = trained[0].config
     hooks = []
     if trained[0].estimates_tau:
         ensembles = _ensembles(trained)
         hooks.append(TauOfHeldOut(design, ensembles, _N_DRAWS, members.tau))
-    posterior = start(plan, members, device, dtype)
-    of_all = train(plan, members, design, posterior, hooks=hooks)
+    posterior = start(config, members, device, dtype)
+    of_all = train(config, members, design, posterior, hooks=hooks)
     judgement: Callable[..., HeldOutScore]
     if trained[0].estimates_tau:
         judgement, predicted = _by_level, validation_draws
     elif trained[0].estimates_variance:
-        judgement = partial(_by_noise, plan.likelihood)
+        judgement = partial(_by_noise, config.likelihood)
         predicted = validation_draws
     else:
         judgement, predicted = _by_density, validation_density
@@ -285,11 +285,11 @@ def _without_folds(job: TrainingJob) -> list[TrainingJob]:
     table, rows = job.table, share.rows
     weights = np.zeros(table.n_rows)
     weights[rows] = share.weights
-    of_classes = job.plan.likelihood.of_classes
+    of_classes = job.config.likelihood.of_classes
     fold = folds_of(table.X[rows], table.codes[rows] if of_classes else None)
     held_out = [fold == i for i in np.unique(fold[fold >= 0])[: _n_folds(job)]]
-    plan = replace(
-        job.plan,
+    config = replace(
+        job.config,
         patience=None,
         keep_interrupted=False,
         variance_source="held_out" if job.estimates_variance else "training",
@@ -317,7 +317,7 @@ def _without_folds(job: TrainingJob) -> list[TrainingJob]:
         without = replace(
             job,
             data=replace(job.data, table=table),
-            plan=plan,
+            config=config,
             members=members,
             shares=shares,
         )
@@ -328,7 +328,7 @@ def _without_folds(job: TrainingJob) -> list[TrainingJob]:
 def _of_ensemble(job: TrainingJob, members: MemberParams) -> MemberParams:
     """As they are trained without a part of the rows."""
     n_epochs = members.n_epochs
-    least = np.ceil(_ENSEMBLE_STEPS / job.plan.n_batches)
+    least = np.ceil(_ENSEMBLE_STEPS / job.config.n_batches)
     fewer = np.maximum(np.ceil(_ENSEMBLE_SHARE * n_epochs), least).astype(int)
     members = replace(members, n_epochs=np.minimum(fewer, n_epochs))
     if not job.estimates_tau:
@@ -356,7 +356,7 @@ def _n_networks_of_fold(job: TrainingJob) -> int:
 
 
 def _is_open_ensemble(job: TrainingJob) -> bool:
-    return job.plan.perturbed and job.estimates_variance
+    return job.config.perturbed and job.estimates_variance
 
 
 def _n_folds(job: TrainingJob) -> int:

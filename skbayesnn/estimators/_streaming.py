@@ -33,9 +33,9 @@ def begin_stream(estimator, data: TrainingData, n_epochs: int) -> _job.TrainingJ
     hidden = hidden_layer_sizes(estimator, math.inf)
     job, device, dtype = _placed(estimator, data, hidden)
     job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
-    posterior = _fit.start(job.plan, job.members, device, dtype)
+    posterior = _fit.start(job.config, job.members, device, dtype)
     design = TrainingRows(data.table, job.shares, device, dtype)
-    trained = _fit.run([estimator], job.plan, job.members, design, posterior)
+    trained = _fit.run([estimator], job.config, job.members, design, posterior)
     return replace(job, trained=trained)
 
 
@@ -56,12 +56,12 @@ def resume(
         job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
     n_rows = seen + job.total_weight if how == "stream" else job.total_weight
     job = job.of_length_scale(
-        _length_scale(estimator, job.plan.network.prior_fan_ins, n_rows)
+        _length_scale(estimator, job.config.network.prior_fan_ins, n_rows)
     )
     estimator._check_can_go_on(job, data.of_y)
     job = job.resumed_from(_fitted.scaling_of(estimator), estimator.seeds_)
     posterior = _fitted.posterior_of(estimator, device, dtype).at_rates_of(
-        _fit.start(job.plan, job.members, device, dtype)
+        _fit.start(job.config, job.members, device, dtype)
     )
     stream = how == "stream"
     if how == "renew":
@@ -70,13 +70,13 @@ def resume(
         job = job.under_prior(estimator.prior_)
     if how == "warm" and job.estimates_tau:
         # That of the fit before, if it is not a stream's.
-        noise = set(job.plan.likelihood.predictive_params)
+        noise = set(job.config.likelihood.predictive_params)
         if noise & posterior.likelihood_params.keys():
             job = job.holding_noise()
     design = TrainingRows(data.table, job.shares, device, dtype, seen)
     trained = _fit.run(
         [estimator],
-        job.plan,
+        job.config,
         job.members,
         design,
         posterior,
@@ -105,7 +105,7 @@ def _placed(estimator, data, hidden):
     """The task, and where and in what precision it is computed."""
     device = _validation.device_for_fit(estimator.device)
     job = _job.training_job(estimator, data, hidden)
-    return job, device, _fit.computed_in(job.plan, device)
+    return job, device, _fit.computed_in(job.config, device)
 
 
 def check_same_network(estimator, job: _job.TrainingJob, of_y: dict) -> None:
@@ -117,7 +117,7 @@ def check_same_network(estimator, job: _job.TrainingJob, of_y: dict) -> None:
     """
     _check_same_targets(estimator, job, of_y)
     old = estimator.network_
-    new = _fitted.description_of(job.plan.network, job.plan.likelihood)
+    new = _fitted.description_of(job.config.network, job.config.likelihood)
     if new != old:
         changed = [n for n in {**old, **new} if old.get(n) != new.get(n)]
         before, now = (

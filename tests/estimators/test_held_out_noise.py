@@ -359,7 +359,7 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
             [of_network] = as_trained(alone, X[test], y[test])
             said.append(of_network)
             of_rows.append(weights[test])
-        density, expected = job.plan.likelihood.fit_predictive_params(
+        density, expected = job.config.likelihood.fit_predictive_params(
             np.concatenate(said), np.concatenate(of_rows)
         )
         # Logarithms are rounded to 0.001, of s or of s^2; the density with it.
@@ -511,7 +511,7 @@ def test_without_noise_on_the_weights_it_is_of_the_residuals(table, monkeypatch)
     monkeypatch.setattr(_selection, "train", trained)
     point = VariationalDropoutRegressor(**EXACT, dropout=0.0, random_state=0)
     assert (
-        training_job(point, training_data(point, X, y)).plan.variance_source
+        training_job(point, training_data(point, X, y)).config.variance_source
         == "residuals"
     )
     point.set_params(max_iter="auto").fit(X, y)
