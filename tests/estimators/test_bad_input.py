@@ -936,7 +936,7 @@ def test_validation_rows_may_be_sparse_where_x_is_dense(data, small):
 
 def test_classes_of_a_stream_are_two_at_least(data, small):
     model = MCDropoutClassifier(**small)
-    with pytest.raises(ValueError, match=r"`classes` must hold .* 2; got \[0\]"):
+    with pytest.raises(ValueError, match=r"`classes` must contain .* 2; got \[0\]"):
         model.partial_fit(data.X, np.zeros(41, int), classes=[0])
 
 

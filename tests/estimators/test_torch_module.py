@@ -720,7 +720,7 @@ def test_missing_values_and_sparse_X_are_refused(X):
         model.predict(sparse.csr_array(X))
     with pytest.raises(ValueError, match="Expected 2D array"):
         model.predict(X[0])
-    with pytest.raises(TypeError, match="must return numbers"):
+    with pytest.raises(TypeError, match="must return numeric arrays"):
         from_torch(
             perceptron(), lambda X: X.astype(str), noise_std=1.0, n_draws=DRAWS
         ).predict(X)
@@ -806,7 +806,7 @@ def test_outputs_are_logits_or_probabilities(module, X):
     with pytest.raises(ValueError, match=r"probabilities in .* set outputs='logits'"):
         from_torch(module, classes=[0, 1, 2], outputs="probabilities").predict(X)
     dropped = nn.Sequential(nn.Linear(COLUMNS, 3), nn.Softmax(-1), nn.Dropout(0.5))
-    with pytest.raises(ValueError, match="with dropout, too"):
+    with pytest.raises(ValueError, match="also with dropout"):
         from_torch(dropped, classes=[0, 1, 2], outputs="probabilities").predict(X)
 
 
