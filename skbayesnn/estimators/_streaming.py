@@ -55,7 +55,7 @@ def resume(
     if how == "stream":
         job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
     n_rows = seen + job.total_weight if how == "stream" else job.total_weight
-    job = job.of_length_scale(
+    job = job.with_length_scale(
         _length_scale(estimator, job.config.network.prior_fan_ins, n_rows)
     )
     estimator._check_can_go_on(job, data.of_y)

@@ -145,8 +145,8 @@ def test_tau_is_that_of_held_out_rows_under_the_conjugate_posterior(seed, monkey
     18 % in each fold, is a tenth of what rows vary by, so that the noise is known to
     1 %; and it is rounded to 1 %.
     """
-    monkeypatch.setattr(_selection, "_OF_A_PART", 60)
-    monkeypatch.setattr(_selection, "_OF_ALL_PARTS", 300)
+    monkeypatch.setattr(_selection, "_NETWORKS_PER_FOLD", 60)
+    monkeypatch.setattr(_selection, "_NETWORKS_IN_ALL", 300)
     X, y = _linear_table(seed, 40, 0.5)
     model = _linear(n_estimators=60, random_state=seed)
     model.set_params(batch_size=40).fit(X, y)
@@ -233,7 +233,9 @@ def test_large_tables_learn_the_noise_from_the_rows_alone(seed, rows, monkeypatc
     y = y[:, 0]
     # A noise that is learned with the weights takes longer to arrive.
     model = _linear(n_estimators=5, random_state=seed).set_params(max_iter=4000)
-    with pytest.warns(UserWarning, match="none are held out to tell the noise of y"):
+    with pytest.warns(
+        UserWarning, match="no rows were held out to estimate the observation noise"
+    ):
         model.fit(X, y)
     Z = np.column_stack([X, np.ones(ROWS)])
     variances = np.mean((y - _weights(model)[:, 0] @ Z.T) ** 2, axis=1)

@@ -73,7 +73,7 @@ def folds(X, y):
 def scores_of(model, *given, device=CPU):
     """Log densities of all settings of a task, and the task."""
     job = training_job(model, training_data(model, *given))
-    [found] = _selection.judgements([job], device, torch.float64)
+    [found] = _selection.held_out_scores([job], device, torch.float64)
     return [one.score for one in found], job
 
 
@@ -509,7 +509,7 @@ def test_of_many_rows_two_parts_are_held_out(n_rows, n_folds, seed):
     y = (X[:, 0] > 0).astype(int)
     model = MCDropoutClassifier(**OPEN, random_state=seed)
     job = training_job(model, training_data(model, X, y))
-    for without in _selection._without_folds(job):
+    for without in _selection._fold_jobs(job):
         assert len(without.shares) == n_folds
         assert without.n_members == n_folds * len(without.settings)
     held_out = np.concatenate([share.validation for share in without.shares])
@@ -584,7 +584,7 @@ def test_regressors_that_learn_rates_choose_of_all_rows(model, n_rows, n_folds, 
     X = np.random.default_rng(seed).normal(size=(n_rows, 2))
     job = training_job(model, training_data(model, X, X[:, 0]))
     assert len(lengths_of(job)) == len(SHARES)
-    for without in _selection._without_folds(job):
+    for without in _selection._fold_jobs(job):
         assert len(without.shares) == n_folds
 
 

@@ -349,7 +349,7 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
     weights = np.random.default_rng(seed).integers(1, 4, size=ROWS).astype(float)
     fold = _selection.folds_of(X)
     job = training_job(model, training_data(model, X, y, weights))
-    [judged] = _selection.judgements([job], CPU, torch.float64)
+    [judged] = _selection.held_out_scores([job], CPU, torch.float64)
     for setting, found in zip(job.settings, judged, strict=True):
         said, of_rows = [], []
         for number in range(5):
@@ -410,7 +410,7 @@ def test_a_constant_target_has_no_say(table, seed):
     settings = EXACT | {"max_iter": "auto", "random_state": seed}
     model = VariationalDropoutRegressor(**settings)
     job = training_job(model, training_data(model, X, targets))
-    [judged] = _selection.judgements([job], CPU, torch.float64)
+    [judged] = _selection.held_out_scores([job], CPU, torch.float64)
     # Of y, whose noise is 0.5: -0.7 a row where all else is known.
     assert len(judged) == 3 and max(one.score for one in judged) < 0
 
@@ -528,14 +528,17 @@ def test_where_tau_is_chosen_nothing_else_is(table, monkeypatch):
     TauCV(VariationalDropoutRegressor(**settings), taus=[2.0, 4.0], cv=2).fit(X, y)
 
 
-UNTOLD = "none are held out to tell the noise of y.*CalibratedUncertaintyRegressor"
+UNTOLD = (
+    "no rows were held out to estimate the observation noise.*"
+    "CalibratedUncertaintyRegressor"
+)
 
 
 @pytest.mark.filterwarnings("ignore:2 columns of X are constant")
 def test_rows_that_are_the_same_have_the_noise_of_their_training():
     """None can be held out, of which is warned."""
     model = VariationalDropoutRegressor(**EXACT, random_state=0)
-    with pytest.warns(UserWarning, match=f"of 2 rows too few differ.*{UNTOLD}"):
+    with pytest.warns(UserWarning, match=f"too few of 2 rows differ.*{UNTOLD}"):
         model.fit([[0.0, 1.0], [0.0, 1.0]], [1.0, 2.0])
     assert FACTOR not in model.parameters_
 
@@ -560,7 +563,7 @@ def test_networks_that_diverge_have_no_say(table, monkeypatch):
 def test_what_is_open_is_what_can_be_given():
     """The degrees of freedom, where tau is given; counted are rows with weight."""
     X, y = np.ones((6, 2)), np.arange(6.0)
-    given = r"of 5 rows too few differ.* or give likelihood_options=\{'df': \.\.\.\}\.$"
+    given = r"too few of 5 rows differ.* or give likelihood_options=\{'df': \.\.\.\}\.$"
     with pytest.warns(UserWarning, match=given):
         MCDropoutRegressor(**EXACT, likelihood="student_t", tau=4.0).fit(
             X, y, np.arange(6)
@@ -575,7 +578,7 @@ def test_of_many_rows_some_are_looked_at(table, monkeypatch, seed):
     monkeypatch.setattr(_selection, "_MOST_HELD_OUT", 5)
     model = seeded(MCDropoutRegressor(**EXACT, likelihood="student_t"), seed)
     job = training_job(model, training_data(model, X, y))
-    shares = [one for [part] in [_selection._without_folds(job)] for one in part.shares]
+    shares = [one for [part] in [_selection._fold_jobs(job)] for one in part.shares]
     assert [len(share.validation) for share in shares] == [5] * 5
     assert sum(len(share.rows) for share in shares) == 4 * ROWS
     assert {TAU, DF} <= model.fit(X, y).parameters_.keys()

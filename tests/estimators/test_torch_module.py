@@ -596,7 +596,7 @@ def test_later_rows_are_checked_too(X):
         (nn.ReLU(), {"noise_std": 1.0}, ValueError, "must use dropout"),
         (nn.Dropout(0.0), {"noise_std": 1.0}, ValueError, "a rate > 0"),
         (nn.LSTM(2, 3, dropout=0), {"noise_std": 1.0}, ValueError, "a rate > 0"),
-        (nn.Dropout(), {}, TypeError, "for a regressor, must be given; got neither"),
+        (nn.Dropout(), {}, TypeError, r"regressor\) must be given; got neither"),
         (nn.Dropout(), {"classes": [0, 1], "noise_std": 1.0}, TypeError, "got both"),
         (nn.Dropout(), {"noise_std": 0.0}, ValueError, "`noise_std` must be .* > 0"),
         (
