@@ -347,7 +347,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
         super().__setstate__(defaults | state)
         if "network_" in state:
-            _fitted.locked([*self.parameters_.values(), self.seeds_])
+            _fitted.make_read_only([*self.parameters_.values(), self.seeds_])
             self._cache = _fitted.PosteriorCache()
 
     def __sklearn_tags__(self):

@@ -1,9 +1,9 @@
 """Continue a training: warm starts, streams, and a posterior as the next prior.
 
-In a stream a network forgets rows that it does not see again. So a uniform sample of
-all earlier rows can be kept [Vitter 1985, "Random sampling with a reservoir"; Rolnick
-et al. 2019, "Experience replay for continual learning", arXiv:1811.11682]. A kept row
-stands for the number of rows per kept row.
+In a stream, a network forgets rows that it does not see again. To prevent this, a
+uniform sample of all earlier rows can be kept and replayed [Vitter 1985, "Random
+sampling with a reservoir"; Rolnick et al. 2019, "Experience replay for continual
+learning", arXiv:1811.11682]. The kept rows are weighted for all earlier rows.
 """
 
 import math
@@ -23,13 +23,13 @@ from skbayesnn.estimators._training_data import TrainingData
 
 # ---- continue a training
 
-# Steps of `partial_fit` after which the likelihood's warm-up is over.
+# Number of steps of `partial_fit` over which the likelihood warms up.
 PARTIAL_FIT_HORIZON = 2000
 
 
 def begin_stream(estimator, data: TrainingData, n_epochs: int) -> _job.TrainingJob:
-    """Epochs over the first rows of a stream."""
-    # How many rows will come is not known.
+    """Train on the first rows of a stream."""
+    # The total number of rows is unknown: size the layers for many.
     hidden = hidden_layer_sizes(estimator, math.inf)
     job, device, dtype = _placed(estimator, data, hidden)
     job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
@@ -42,12 +42,12 @@ def begin_stream(estimator, data: TrainingData, n_epochs: int) -> _job.TrainingJ
 def resume(
     estimator, data: TrainingData, how: str, n_epochs: int = 1, seen: float = 0.0
 ) -> _job.TrainingJob:
-    """Train on from the present weights, in the present scaling.
+    """Continue training from the fitted weights, with the same standardisation.
 
-    how : "warm", a fit to the end; "stream", epochs over further rows of a stream;
-        "renew", a fit to the end whose prior is the posterior so far
-    n_epochs, seen : of a stream: passes, and the weight of the rows before that are
-        not among these
+    how : "warm", a full fit; "stream", ``n_epochs`` over new rows of a stream;
+        "renew", a full fit whose prior is the present posterior
+    n_epochs, seen : for a stream, passes over the new rows, and the weight of earlier
+        rows that are not in ``data``
     """
     fitted = tuple(estimator.network_.get("sizes", ())[1:-1])
     hidden = hidden_layer_sizes(estimator, math.inf, fitted)
@@ -69,7 +69,7 @@ def resume(
     elif stream and estimator.prior_ is not None:
         job = job.under_prior(estimator.prior_)
     if how == "warm" and job.estimates_tau:
-        # That of the fit before, if it is not a stream's.
+        # Keep the noise that an earlier `fit` estimated; streams do not estimate it.
         noise = set(job.config.likelihood.predictive_params)
         if noise & posterior.likelihood_params.keys():
             job = job.holding_noise()
@@ -84,15 +84,18 @@ def resume(
         estimator.n_epochs_seen_,
     )
     if how == "warm" and job.estimates_variance:
-        # No rows are held out of what goes on.
-        noisy = trained.posterior.with_noise_of(posterior)
-        trained = replace(trained, posterior=noisy)
+        # Warm starts hold out no rows: keep the noise estimate of the earlier fit.
+        updated = trained.posterior.with_noise_of(posterior)
+        trained = replace(trained, posterior=updated)
     return replace(job, trained=trained)
 
 
 def _length_scale(estimator, fan_ins, n_rows: float) -> np.ndarray:
-    """Of what goes on, (layers,): for N rows now, or what rows have chosen before."""
-    # Fits of the first format do not say theirs, and had no choice.
+    """Prior length scale of a continued training, (layers,).
+
+    Keeps a scale that an earlier fit selected; otherwise follows the rule for N rows.
+    """
+    # Fits of the first format selected no scale and lack the attribute.
     if selects_length_scale(estimator) and hasattr(estimator, "length_scale_"):
         before = np.resize(estimator.length_scale_, len(fan_ins))
         by_rule = estimator._length_scales(fan_ins, estimator.total_weight_)
@@ -102,49 +105,44 @@ def _length_scale(estimator, fan_ins, n_rows: float) -> np.ndarray:
 
 
 def _placed(estimator, data, hidden):
-    """The task, and where and in what precision it is computed."""
+    """Return the job, its device and its precision."""
     device = _validation.device_for_fit(estimator.device)
     job = _job.training_job(estimator, data, hidden)
     return job, device, _fit.computed_in(job.config, device)
 
 
 def check_same_network(estimator, job: _job.TrainingJob, of_y: dict) -> None:
-    """What is continued must be the same network.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise ``ValueError`` if a job has other networks or targets than the fit."""
     _check_same_targets(estimator, job, of_y)
     old = estimator.network_
     new = _fitted.description_of(job.config.network, job.config.likelihood)
     if new != old:
         changed = [n for n in {**old, **new} if old.get(n) != new.get(n)]
         before, now = (
-            ", ".join(f"{name}={one.get(name)}" for name in changed)
-            for one in (old, new)
+            ", ".join(f"{name}={description.get(name)}" for name in changed)
+            for description in (old, new)
         )
         raise ValueError(
-            "training that goes on (warm_start, partial_fit) must keep the network; "
-            f"it had {before}, and is asked to have {now}. Set the parameters back, "
+            "continued training (warm_start, partial_fit) must keep the network; "
+            f"the fitted network has {before}, got {now}. Set the parameters back, "
             "set warm_start=False, or fit a clone."
         )
     if job.n_members != len(estimator.seeds_):
         raise ValueError(
-            "training that goes on (warm_start, partial_fit) must keep its networks: "
-            f"there are {len(estimator.seeds_)}; got n_estimators="
+            "continued training (warm_start, partial_fit) must keep the number of "
+            f"networks, {len(estimator.seeds_)}; got n_estimators="
             f"{estimator.n_estimators}. Set n_estimators={len(estimator.seeds_)}, or "
             "warm_start=False."
         )
 
 
 def _check_same_targets(estimator, job: _job.TrainingJob, of_y: dict) -> None:
-    """y must have the classes, or the number of targets, of the fit before."""
+    """Raise if y has other classes, or another number of targets, than the fit."""
     if "classes_" not in of_y:
         now, before = job.scaling.n_targets, len(estimator.y_mean_)
         if now != before:
             raise ValueError(
-                "training that goes on (warm_start, partial_fit) must keep the "
+                "continued training (warm_start, partial_fit) must keep the "
                 f"targets; y has {_counted(now, 'target')}, the model has {before}. "
                 "Set warm_start=False, or fit a clone."
             )
@@ -152,7 +150,7 @@ def _check_same_targets(estimator, job: _job.TrainingJob, of_y: dict) -> None:
     now, before = of_y["classes_"], estimator.classes_
     if not np.array_equal(now, before):
         raise ValueError(
-            "training that goes on (warm_start, partial_fit) must keep the classes; "
+            "continued training (warm_start, partial_fit) must keep the classes; "
             f"y has {len(now)} classes, the model has {len(before)}: "
             f"{now.tolist()[:10]} and {before.tolist()[:10]}. Set warm_start=False, or "
             "fit a clone."
@@ -165,12 +163,13 @@ def _counted(n: int, what: str) -> str:
 
 # ---- rows that are kept
 
-# Arrays with an entry per row, and how many rows and what weight there have been.
+# Value of ``replay_``: arrays with an entry per kept row, and the number and the weight
+# of all rows so far.
 Kept = dict[str, Any]
 
 
 def with_kept(table: Table, kept: Kept | None) -> Table:
-    """New rows, and below those that were kept, of the weight that they stand for."""
+    """Append kept rows to new rows, with the total weight of all earlier rows."""
     if kept is None:
         return table
     X, weights = kept["X"].astype(table.X.dtype), kept["sample_weight"]
@@ -180,24 +179,26 @@ def with_kept(table: Table, kept: Kept | None) -> Table:
 
 
 def update_reservoir(table: Table, kept: Kept | None, n_rows: int, seed: int) -> Kept:
-    """A sample of so many of the rows so far: those of the smallest random keys.
+    """Sample ``n_rows`` of all rows so far: the rows with the smallest random keys.
 
-    Keys from the smallest one on that was ever left out are left out for good: rows of
-    larger ones are not there any more.
+    ``limit`` is the smallest key that was ever dropped. Rows with keys at or above it
+    are never kept, since earlier rows with such keys are lost; so the sample stays
+    uniform if ``n_rows`` grows.
     """
     if kept is None:
         kept = {"n_seen": 0, "weight_seen": 0.0, "limit": 1.0}
     used = np.flatnonzero(table.sample_weight > 0)
     key = np.random.default_rng((seed, kept["n_seen"])).random(len(used))
-    # One more than can be kept; and a whole sparse table is none to make dense.
-    first = np.argsort(key, kind="stable")[: n_rows + 1]
-    chosen = used[first]
-    X: Any = table.X[chosen]
+    # One row more than can be kept, for `limit`. Select first: all rows of a sparse
+    # table may be too many to convert to a dense array.
+    smallest = np.argsort(key, kind="stable")[: n_rows + 1]
+    subset = used[smallest]
+    X: Any = table.X[subset]
     rows = {
         "X": X.toarray() if sparse.issparse(X) else X,
-        "y": table.y[chosen],
-        "sample_weight": table.sample_weight[chosen],
-        "key": key[first],
+        "y": table.y[subset],
+        "sample_weight": table.sample_weight[subset],
+        "key": key[smallest],
     }
     if "key" in kept:
         rows = {name: np.concatenate([kept[name], rows[name]]) for name in rows}

@@ -569,7 +569,9 @@ def test_previous_posterior_and_rows_held_out(data, small, kind):
 def test_previous_posterior_of_another_network(data, small):
     model = BBBRegressor(**small).fit(data.X, data.y)
     model.set_params(hidden_layer_sizes=(8, 7))
-    with pytest.raises(ValueError, match="must keep the network; it had sizes"):
+    with pytest.raises(
+        ValueError, match="must keep the network; the fitted network has sizes"
+    ):
         model.partial_fit(data.X, data.y, prior="previous")
 
 

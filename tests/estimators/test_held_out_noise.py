@@ -590,7 +590,7 @@ def test_large_tables_hold_nothing_out(table, monkeypatch):
     model = VariationalDropoutRegressor(**EXACT, random_state=0)
     for module in (_job, _selection):
         monkeypatch.setattr(module, "MOST_ENTRIES", ROWS * INPUTS)
-    with pytest.warns(UserWarning, match=f"X has {ROWS * INPUTS} numbers.*{UNTOLD}"):
+    with pytest.warns(UserWarning, match=f"X has {ROWS * INPUTS} entries.*{UNTOLD}"):
         model.fit(X, y)
     assert FACTOR not in model.parameters_
     assert FACTOR in model.fit(X[1:], y[1:]).parameters_

@@ -223,7 +223,8 @@ def test_warm_start_refuses_another_network(data, small, change):
     model.set_params(**change)
     before = copy.deepcopy(vars(model))
     with pytest.raises(
-        ValueError, match=r"must keep the network; it had .*, set warm_start=False"
+        ValueError,
+        match=r"must keep the network; the fitted network has .*, set warm_start=False",
     ) as caught:
         model.fit(data.X, data.y)
     # Of the network, what differs, and not the whole of it.
