@@ -174,7 +174,7 @@ def _likelihood(estimator, data) -> tuple[Likelihood, np.ndarray | None]:
     """Return the likelihood and the given tau; None if tau is learned."""
     classes = data.classes
     kind = likelihood_class(estimator.likelihood, of_classes=classes is not None)
-    for y in data.targets_apart:
+    for y in data.separate_targets:
         kind.check_y(y)
     n, ranks = _n_targets(data.table, classes), data.table.ranks
     tau = _validation.precisions(estimator.tau, 1 if kind.tempered else n)

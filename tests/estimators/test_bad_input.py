@@ -172,7 +172,7 @@ def test_x_of_one_dimension(data, refused, fitted, kind):
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
 def test_constant_y(data, small, value, likelihood):
     model = MCDropoutRegressor(likelihood=likelihood, **small)
-    with pytest.warns(UserWarning, match=r"y is constant .* noise cannot be told"):
+    with pytest.warns(UserWarning, match=r"y is constant .* noise cannot be estimated"):
         model.fit(data.X, np.full(41, value))
     mean, std = model.predict(data.X_new, return_std=True)
     assert np.isfinite(mean).all() and (std > 0).all()
@@ -918,7 +918,7 @@ def test_priors_out_of_proportion(data, refused, parameters, message):
 )
 def test_errors_of_validation_rows_name_them(data, small, X_val, y_val, message):
     model = MCDropoutRegressor(early_stopping=True, **small)
-    with pytest.raises(ValueError, match=f"^of `X_val` and `y_val`: .*{message}"):
+    with pytest.raises(ValueError, match=f"^in `X_val` and `y_val`: .*{message}"):
         model.fit(data.X, data.y, X_val=X_val(data), y_val=y_val(data))
 
 

@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.filterwarnings(
         f"ignore:{beginning}:sklearn.exceptions.ConvergenceWarning"
     )
-    for beginning in ("the network explains", "in its training rows the network")
+    for beginning in ("the network explains", "on the training rows the network")
 ]
 
 

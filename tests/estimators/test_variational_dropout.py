@@ -496,7 +496,7 @@ def test_training_does_not_go_on_after_pruning(data, small, kind, threshold, met
     before = copy.deepcopy(model.parameters_)
     with pytest.raises(
         ValueError,
-        match=r"would let pruned weights grow again; .* pruned with threshold="
+        match=r"pruned weights would grow again; .* pruned with threshold="
         rf"{threshold:g}\. Set warm_start=False, or fit a clone",
     ):
         getattr(model, method)(data.X, y)
