@@ -423,7 +423,7 @@ def test_a_stream_has_new_noise_for_new_rows(seed, rows):
 
 @pytest.mark.parametrize("changes", [{"length_scale": 0}, {"bias_length_scale": 0.0}])
 def test_a_flat_prior_has_no_anchors(rows, changes):
-    with pytest.raises(ValueError, match="anchors are drawn"):
+    with pytest.raises(ValueError, match="anchors are drawn from"):
         AnchoredEnsembleRegressor(**changes).fit(*rows[:2])
 
 

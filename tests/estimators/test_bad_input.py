@@ -484,8 +484,8 @@ def test_noise_of_mc_dropout(data, refused, kind):
     refused(kind, data.X, y, ValueError, message, noise="concrete")
     for noise in ("gaussian", "dropconnect", "additive"):
         message = (
-            "dropout='auto' learns the rate of noise='bernoulli' only; got "
-            rf"noise='{noise}'. Give a number, or see VariationalDropout\*"
+            "dropout='auto' requires noise='bernoulli'; got "
+            rf"noise='{noise}'. Give a rate, or use VariationalDropout\*"
         )
         refused(kind, data.X, y, ValueError, message, noise=noise, dropout="auto")
 

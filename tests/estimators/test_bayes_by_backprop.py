@@ -63,7 +63,7 @@ UNSUPPORTED = [
     (
         {"prior": "scale_mixture"},
         ValueError,
-        "the KL to prior='scale_mixture' has no closed form; got kl='closed'. Set "
+        "prior='scale_mixture' requires kl='sampled', .*; got kl='closed'. Set "
         "kl='sampled', or prior='gaussian'",
     ),
     *[
@@ -100,7 +100,7 @@ UNSUPPORTED = [
     (
         {"gradient": "characteristic", "activation": "tanh", "dropout": 0.1},
         ValueError,
-        "needs a normal posterior, .*; got dropout=0.1. Set dropout=0",
+        "requires a normal posterior, .*; got dropout=0.1. Set dropout=0",
     ),
     (
         {"gradient": "characteristic", "dropout": 0.0},
@@ -538,8 +538,8 @@ def test_a_first_call_that_collapses_warns(small, kind, seed):
 def test_previous_posterior_that_is_not_normal(data, small, kind):
     y = target(kind, data)
     message = (
-        "prior='previous' needs a normal posterior, which the spike and slab is not; "
-        r"got dropout=.*Set dropout=0"
+        "prior='previous' requires a normal posterior, but dropout makes it "
+        r"spike-and-slab; got dropout=.*Set dropout=0"
     )
     for dropout in (0.2, [0.0, 0.1, 0.0]):
         model = kind(**small | {"dropout": dropout}).fit(data.X, y)

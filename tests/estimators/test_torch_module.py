@@ -609,7 +609,7 @@ def test_later_rows_are_checked_too(X):
         (nn.Dropout(), {"classes": ["a", "b", "a"]}, ValueError, "each label once"),
         (nn.Dropout(), {"classes": ["a"]}, ValueError, "at least 2 labels"),
         (nn.Dropout(), {"classes": [[0, 1]]}, ValueError, "at least 2 labels"),
-        (nn.Dropout(), {"classes": [None, "a"]}, TypeError, "of one kind"),
+        (nn.Dropout(), {"classes": [None, "a"]}, TypeError, "of one type"),
         (nn.Dropout(), {"classes": [0, 1], "outputs": "log"}, ValueError, "'logits'"),
         (
             nn.Dropout(),
@@ -816,7 +816,7 @@ def test_one_output_for_two_classes(X):
     logits = np.stack([by_torch(net, X, draw)[:, 0] for draw in range(DRAWS)])
     expected = (1 / (1 + np.exp(-logits))).mean(0)
     for module in (net, nn.Sequential(net, nn.Flatten(0))):
-        with pytest.raises(ValueError, match=r"for a module of one output.*'a'"):
+        with pytest.raises(ValueError, match=r"for a module with one output.*'a'"):
             from_torch(module, classes=["b", "a"]).predict(X)
         for outputs, last in (("logits", []), ("probabilities", [nn.Sigmoid()])):
             options = {"outputs": outputs, "n_draws": DRAWS}

@@ -54,14 +54,14 @@ UNSUPPORTED = [
     (
         {"alpha_per": "weight"},
         ValueError,
-        "noise='correlated' has one random number per unit; got alpha_per='weight'. "
+        "noise='correlated' requires alpha_per='layer' .*; got alpha_per='weight'. "
         "Set alpha_per='unit', or noise='independent'",
     ),
     (
         {"prior": "gaussian"},
         ValueError,
-        "noise='correlated' has no density over the weights.*got prior='gaussian'. Set "
-        "prior='log_uniform', or noise='independent'",
+        "noise='correlated' requires prior='log_uniform': .*; got prior='gaussian'. "
+        "Set prior='log_uniform', or noise='independent'",
     ),
     (
         {"noise": "bernoulli"},
