@@ -105,7 +105,7 @@ UNSUPPORTED = [
     (
         {"gradient": "characteristic", "dropout": 0.0},
         ValueError,
-        "nothing of kinks; got activation='relu' and .* Set activation='tanh'",
+        "smooth network; got activation='relu' and .* Set activation='tanh'",
     ),
     *[
         (

@@ -493,7 +493,7 @@ UNSUPPORTED = {
         lambda: refused(ByRand()),
         r"`0` \(ByRand\) calls .*rand_like",
     ),
-    "masks of NumPy": (lambda: refused(ByNumpy()), "the same at every call"),
+    "masks of NumPy": (lambda: refused(ByNumpy()), "the same outputs at every call"),
     "a layer that is off": (lambda: refused(Off()), r"`0` \(Off\) does not"),
     "noise": (
         lambda: refused(RandomSource()),
@@ -503,15 +503,15 @@ UNSUPPORTED = {
     "a rate that changes": (lambda: refused(Annealed()), "dropout one rate"),
     "a random number whose error is caught": (
         lambda: Forward(swallowed, last=nn.Linear(COLUMNS, 1)),
-        "random numbers only for torch's dropout",
+        "random numbers only in torch's dropout",
     ),
     "moments in training": (
         lambda: refused(OwnNorm()),
-        r"by dropout alone; .*`0` \(OwnNorm\) still",
+        r"by dropout only; .*`0` \(OwnNorm\) still",
     ),
     "moments of the batch": (
         lambda: refused(Forward(lambda net, x: x - x.mean(0))),
-        "treat every row by itself",
+        "treat every row separately",
     ),
     "attention between rows": (
         lambda: sequence(encoder(), lambda net, h: net.layer(h).mean(1), 8),
@@ -523,11 +523,11 @@ UNSUPPORTED = {
             layer=nn.GRU(1, 5, 2, dropout=0.5, batch_first=True),
             last=nn.Linear(5, 1),
         ),
-        r"`layer` \(GRU\) takes a packed sequence",
+        r"`layer` \(GRU\) gets a packed sequence",
     ),
     "a module traced in evaluation": (
         lambda: torch.jit.trace(perceptron().eval(), torch.ones(2, COLUMNS)),
-        "rate 0.5 in .* is switched off",
+        "rate 0.5 in .* is disabled",
     ),
     "a module frozen in evaluation": (
         lambda: torch.jit.freeze(torch.jit.script(perceptron().eval())),
@@ -668,7 +668,7 @@ def test_inputs_that_X_transform_makes(X):
         lambda X: {"codes": torch.as_tensor(X[:, :-1]).long(), "x": X[:, -1:]}, both
     )
     np.testing.assert_allclose(found, expected + x[:, 0], rtol=1e-5, atol=1e-6)
-    with pytest.raises(ValueError, match="a tensor of integers stays as it is"):
+    with pytest.raises(ValueError, match="integer tensors are not"):
         predicted(None)
 
 
