@@ -240,18 +240,20 @@ def fit_splits(estimators: Sequence, X, y, rows: Sequence[np.ndarray]) -> Sequen
         The same, fitted.
     """
     checked = [est._check(X, y, None, reset=True) for est in estimators]
-    checked_table, of_y = checked[0]
-    together = train_on(checked_table, rows, estimators, of_y)
+    checked_table, target_attributes = checked[0]
+    together = train_on(checked_table, rows, estimators, target_attributes)
     for estimator, fitted in zip(estimators, together, strict=True):
         estimator._adopt(fitted, seen=0.0)
         estimator.n_epochs_seen_ = estimator.n_iter_
     return estimators
 
 
-def train_on(table, rows, estimators, of_y=None):
+def train_on(table, rows, estimators, target_attributes=None):
     """Estimators trained on their rows of a table, as members of one program."""
     jobs = [
-        training_job(estimator, TrainingData(table, of_one, None, of_y or {}))
+        training_job(
+            estimator, TrainingData(table, of_one, None, target_attributes or {})
+        )
         for of_one, estimator in zip(rows, estimators, strict=True)
     ]
     return train_together(estimators, jobs)

@@ -11,9 +11,11 @@ def fit_together(estimators, table, rows, validation=None, classes=None):
 
     rows, validation : of each estimator; the latter stop its training
     """
-    of_y = {} if classes is None else {"classes_": classes}
+    target_attributes = {} if classes is None else {"classes_": classes}
     jobs = [
-        _job.training_job(estimator, TrainingData(table, of_one, held_out, of_y))
+        _job.training_job(
+            estimator, TrainingData(table, of_one, held_out, target_attributes)
+        )
         for estimator, of_one, held_out in zip(
             estimators, rows, validation or repeat(None), strict=False
         )

@@ -250,11 +250,13 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             )
         with atomic_update(self) as new:
             first = not hasattr(self, "parameters_")
-            table, of_y = new._check(X, y, sample_weight, reset=first, **check_params)
+            table, target_attributes = new._check(
+                X, y, sample_weight, reset=first, **check_params
+            )
             earlier = getattr(self, "replay_", None) if n_replay else None
             table_of_all = _streaming.with_kept(table, earlier)
             rows = np.flatnonzero(table_of_all.sample_weight > 0)
-            data = TrainingData(table_of_all, rows, None, of_y)
+            data = TrainingData(table_of_all, rows, None, target_attributes)
             # Replayed rows are already part of `total_weight_`: subtract their weight.
             weights = self._row_weights(table_of_all, rows, data.classes)
             weight_kept = float(weights[rows >= len(table.y)].sum())
@@ -270,7 +272,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             # Only after a full fit: in a stream, networks may be at their start, or new
             # rows may differ from earlier ones.
             job = without_diverged(job) if renew else job
-            new._adopt(job, seen=seen)
+            new._store_fitted(job, seen=seen)
             before = 0 if first else self.n_epochs_seen_
             new.n_epochs_seen_ = before + new.n_iter_
             new.n_iter_ = new.n_epochs_seen_
@@ -283,15 +285,17 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 warn_if_doubtful(new, job)
         return self
 
-    def _check_can_go_on(self, job: _job.TrainingJob, of_y: dict) -> None:
+    def _check_can_continue(
+        self, job: _job.TrainingJob, target_attributes: dict
+    ) -> None:
         """Raise if training cannot continue from the fitted state."""
-        _streaming.check_same_network(self, job, of_y)
+        _streaming.check_same_network(self, job, target_attributes)
 
     @abstractmethod
-    def _check_held_out(self, X, y, table: Table, of_y) -> Table:
+    def _check_held_out(self, X, y, table: Table, target_attributes) -> Table:
         """Validate the validation set and return it as a table."""
 
-    def _adopt(self, job: _job.TrainingJob, *, seen: float) -> None:
+    def _store_fitted(self, job: _job.TrainingJob, *, seen: float) -> None:
         """Store the trained networks as fitted attributes.
 
         seen : total weight of earlier rows of the stream
@@ -314,7 +318,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             )
         total_weight = seen + job.total_weight
         attributes = _fitted.fitted_attributes(job, total_weight)
-        attributes |= job.data.of_y | {"total_weight_": total_weight}
+        attributes |= job.data.target_attributes | {"total_weight_": total_weight}
         self.__dict__.pop("replay_", None)
         self.__dict__ |= attributes | {"_cache": _fitted.PosteriorCache()}
 
@@ -360,7 +364,7 @@ def set_fitted(
     estimator: BayesianNetwork, job: _job.TrainingJob, n_epochs_before: int = 0
 ) -> None:
     """Store a job's networks, without diverged ones, as fitted attributes."""
-    estimator._adopt(without_diverged(job), seen=0.0)
+    estimator._store_fitted(without_diverged(job), seen=0.0)
     estimator.n_epochs_seen_ = estimator.n_iter_ + n_epochs_before
 
 

@@ -67,8 +67,8 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             self._check_trained_classes(table, labels, ranks)
         return replace(table, ranks=ranks), {"classes_": labels}
 
-    def _check_held_out(self, X, y, table, of_y):
-        classes = of_y["classes_"]
+    def _check_held_out(self, X, y, table, target_attributes):
+        classes = target_attributes["classes_"]
         held_out, _ = check_classification(
             self, X, y, None, reset=False, classes=classes
         )

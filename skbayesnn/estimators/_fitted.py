@@ -205,12 +205,12 @@ def fitted_attributes(job: TrainingJob, total_weight: float) -> dict:
         trained = trained.select(alive)
     posterior = trained.posterior
     params, likelihood = posterior.likelihood_params, posterior.likelihood
-    tau = _precision(job, params, scaling)
-    tau_training = _precision(job, likelihood.in_training(params), scaling)
-    dropout = _shared(_rates(job, posterior))
-    length_scale = _shared(_length_scale(job))
+    tau = _tau(job, params, scaling)
+    tau_training = _tau(job, likelihood.in_training(params), scaling)
+    dropout = _one_if_equal(_dropout_rates(job, posterior))
+    length_scale = _one_if_equal(_length_scale(job))
     history = _history(trained, scaling.log_density_shift())
-    elbo, elbo_std_error = _bound(trained, scaling, total_weight)
+    elbo, elbo_std_error = _elbo(trained, scaling, total_weight)
     return {
         "network_": description_of(posterior.network, posterior.likelihood),
         "parameters_": arrays_of(posterior),
@@ -240,7 +240,7 @@ def fitted_attributes(job: TrainingJob, total_weight: float) -> dict:
     }
 
 
-def _bound(trained, scaling: Scaling, total_weight: float) -> tuple[float, float]:
+def _elbo(trained, scaling: Scaling, total_weight: float) -> tuple[float, float]:
     """Mean -F over networks in nats, for y in its units, and its standard error."""
     bound = trained.bound
     nll = total_weight * (bound.nll - scaling.log_density_shift())
@@ -287,14 +287,14 @@ def _prior(job: TrainingJob, alive: np.ndarray) -> list[dict[str, np.ndarray]] |
     ]
 
 
-def _rates(job: TrainingJob, posterior: Posterior) -> np.ndarray:
+def _dropout_rates(job: TrainingJob, posterior: Posterior) -> np.ndarray:
     """Dropout rate per layer; if learned, the mean over networks."""
     learned = [family.learns_keep for family in posterior.network.families]
     keep = torch.stack(posterior.learned_keep()).double().mean(1).cpu().numpy()
     return np.where(learned, 1 - keep, job.dropout)
 
 
-def _shared(per_layer: np.ndarray):
+def _one_if_equal(per_layer: np.ndarray):
     """Replace equal values of all layers by one float."""
     first = per_layer[0]
     return float(first) if (per_layer == first).all() else per_layer
@@ -309,7 +309,7 @@ def _per_layer_and_target(dropout, length_scale, total_weight, tau):
     return weight_decay(1 - dropout, length_scale, total_weight, tau)
 
 
-def _precision(job: TrainingJob, params: dict, scaling: Scaling):
+def _tau(job: TrainingJob, params: dict, scaling: Scaling):
     """tau in the units of y; if learned, from the networks' mean noise variance."""
     tau = job.tau
     if tau is None:

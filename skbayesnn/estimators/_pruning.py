@@ -114,7 +114,7 @@ class Prunable(BayesianNetwork):
     # None, or the rule of `prune`, the sizes before, and scores before and after.
     pruning_: dict | None
 
-    def _check_can_go_on(self, job, of_y):
+    def _check_can_continue(self, job, target_attributes):
         pruning = getattr(self, "pruning_", None)
         if pruning is not None:
             rule, value = next(iter(pruning.items()))
@@ -124,10 +124,10 @@ class Prunable(BayesianNetwork):
                 f"got one pruned with {rule}={value:g}. Set warm_start=False, or fit a "
                 "clone."
             )
-        super()._check_can_go_on(job, of_y)
+        super()._check_can_continue(job, target_attributes)
 
-    def _adopt(self, job, *, seen):
-        super()._adopt(job, seen=seen)
+    def _store_fitted(self, job, *, seen):
+        super()._store_fitted(job, seen=seen)
         self.pruning_ = None
 
     def _prune(self, rule: dict[str, float], choose, X, y):

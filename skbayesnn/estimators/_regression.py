@@ -60,7 +60,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         table, y_ndim = check_regression(self, X, y, sample_weight, reset=reset)
         return table, {"y_ndim_": y_ndim}
 
-    def _check_held_out(self, X, y, table, of_y):
+    def _check_held_out(self, X, y, table, target_attributes):
         return check_regression(self, X, y, None, reset=False)[0]
 
     def _row_weights(self, table, rows, classes):
@@ -352,11 +352,11 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             epistemic[chunk] = np.sqrt(moments.epistemic)
             aleatoric[chunk] = np.sqrt(moments.aleatoric)
         np.hypot(epistemic, aleatoric, out=total)
-        mean = self._one_target_flat(scaling.y_from_network(mean)).astype(dtype)
+        mean = self._drop_target_axis(scaling.y_from_network(mean)).astype(dtype)
         warn_of_nan(mean)
         stds = scaling.std_from_network(stds).astype(dtype)
         kinds = zip(REGRESSION_KINDS, stds, strict=True)
-        return mean, {kind: self._one_target_flat(std) for kind, std in kinds}
+        return mean, {kind: self._drop_target_axis(std) for kind, std in kinds}
 
     def _spread(self, X, y):
         outputs = open_posterior(self, X, posterior_by(self, X, "mean_weights")).whole()
@@ -405,9 +405,9 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         """
         y = self._scaling.y_from_network(np.moveaxis(values, 0, -1))
         dtype = self._scaling.dtype_of_y(values.dtype)
-        return self._one_target_flat(y).astype(dtype)
+        return self._drop_target_axis(y).astype(dtype)
 
-    def _one_target_flat(self, values):
+    def _drop_target_axis(self, values):
         """Drop the target axis if y was one-dimensional in ``fit``."""
         return values[:, 0] if self.y_ndim_ == 1 else values
 

@@ -31,7 +31,7 @@ def begin_stream(estimator, data: TrainingData, n_epochs: int) -> _job.TrainingJ
     """Train on the first rows of a stream."""
     # The total number of rows is unknown: size the layers for many.
     hidden = hidden_layer_sizes(estimator, math.inf)
-    job, device, dtype = _placed(estimator, data, hidden)
+    job, device, dtype = _job_and_device(estimator, data, hidden)
     job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
     posterior = _fit.start(job.config, job.members, device, dtype)
     design = TrainingRows(data.table, job.shares, device, dtype)
@@ -51,14 +51,14 @@ def resume(
     """
     fitted = tuple(estimator.network_.get("sizes", ())[1:-1])
     hidden = hidden_layer_sizes(estimator, math.inf, fitted)
-    job, device, dtype = _placed(estimator, data, hidden)
+    job, device, dtype = _job_and_device(estimator, data, hidden)
     if how == "stream":
         job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
     n_rows = seen + job.total_weight if how == "stream" else job.total_weight
     job = job.with_length_scale(
         _length_scale(estimator, job.config.network.prior_fan_ins, n_rows)
     )
-    estimator._check_can_go_on(job, data.of_y)
+    estimator._check_can_continue(job, data.target_attributes)
     job = job.resumed_from(_fitted.scaling_of(estimator), estimator.seeds_)
     posterior = _fitted.posterior_of(estimator, device, dtype).at_rates_of(
         _fit.start(job.config, job.members, device, dtype)
@@ -104,16 +104,18 @@ def _length_scale(estimator, fan_ins, n_rows: float) -> np.ndarray:
     return estimator._length_scales(fan_ins, n_rows)
 
 
-def _placed(estimator, data, hidden):
+def _job_and_device(estimator, data, hidden):
     """Return the job, its device and its precision."""
     device = _validation.device_for_fit(estimator.device)
     job = _job.training_job(estimator, data, hidden)
     return job, device, _fit.computed_in(job.config, device)
 
 
-def check_same_network(estimator, job: _job.TrainingJob, of_y: dict) -> None:
+def check_same_network(
+    estimator, job: _job.TrainingJob, target_attributes: dict
+) -> None:
     """Raise ``ValueError`` if a job has other networks or targets than the fit."""
-    _check_same_targets(estimator, job, of_y)
+    _check_same_targets(estimator, job, target_attributes)
     old = estimator.network_
     new = _fitted.description_of(job.config.network, job.config.likelihood)
     if new != old:
@@ -136,18 +138,20 @@ def check_same_network(estimator, job: _job.TrainingJob, of_y: dict) -> None:
         )
 
 
-def _check_same_targets(estimator, job: _job.TrainingJob, of_y: dict) -> None:
+def _check_same_targets(
+    estimator, job: _job.TrainingJob, target_attributes: dict
+) -> None:
     """Raise if y has other classes, or another number of targets, than the fit."""
-    if "classes_" not in of_y:
+    if "classes_" not in target_attributes:
         now, before = job.scaling.n_targets, len(estimator.y_mean_)
         if now != before:
             raise ValueError(
                 "continued training (warm_start, partial_fit) must keep the "
-                f"targets; y has {_counted(now, 'target')}, the model has {before}. "
+                f"targets; y has {_pluralised(now, 'target')}, the model has {before}. "
                 "Set warm_start=False, or fit a clone."
             )
         return
-    now, before = of_y["classes_"], estimator.classes_
+    now, before = target_attributes["classes_"], estimator.classes_
     if not np.array_equal(now, before):
         raise ValueError(
             "continued training (warm_start, partial_fit) must keep the classes; "
@@ -157,7 +161,7 @@ def _check_same_targets(estimator, job: _job.TrainingJob, of_y: dict) -> None:
         )
 
 
-def _counted(n: int, what: str) -> str:
+def _pluralised(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 

@@ -182,7 +182,7 @@ class Layout:
 
     @classmethod
     def infer(cls, call: _Call, singles: Sequence[_Call]) -> "Layout":
-        """Find the layout that best combines inputs of single rows to that of a batch.
+        """Find the layout that best combines inputs of single rows to a batch input.
 
         Raises
         ------

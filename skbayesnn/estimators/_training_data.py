@@ -24,20 +24,20 @@ class TrainingData:
         Indices of the training rows with positive weight.
     validation : ndarray of int, or None
         Indices of the rows of ``X_val``.
-    of_y : dict
+    target_attributes : dict
         Fitted attributes that depend only on y.
     """
 
     table: Table
     rows: np.ndarray
     validation: np.ndarray | None
-    of_y: dict
+    target_attributes: dict
     _scalings: dict = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def classes(self) -> np.ndarray | None:
         """Class labels; None for regression."""
-        return self.of_y.get("classes_")
+        return self.target_attributes.get("classes_")
 
     @property
     def separate_targets(self) -> list[np.ndarray]:
@@ -72,7 +72,7 @@ def training_data(
 
     reset : bool, whether to store the number and the names of the columns of X
     """
-    table, of_y = estimator._check(X, y, sample_weight, reset=reset)
+    table, target_attributes = estimator._check(X, y, sample_weight, reset=reset)
     likelihood = likelihood_named(estimator.likelihood)
     has_noise = likelihood is not None and not likelihood.tempered
     if estimator.network is None or not estimator.network.row_shapes:
@@ -80,25 +80,27 @@ def training_data(
     if has_noise:
         _warn_of_constant_targets(table)
     rows = np.flatnonzero(table.sample_weight > 0)
-    table, validation = _with_validation(estimator, table, X_val, y_val, of_y)
-    return TrainingData(table, rows, validation, of_y)
+    table, validation = _with_validation(
+        estimator, table, X_val, y_val, target_attributes
+    )
+    return TrainingData(table, rows, validation, target_attributes)
 
 
-def _with_validation(estimator, table, X_val, y_val, of_y):
+def _with_validation(estimator, table, X_val, y_val, target_attributes):
     """Append the validation set to the table; return the indices of its rows."""
     if X_val is None and y_val is None:
         return table, None
     if X_val is None or y_val is None or not estimator.early_stopping:
         raise ValueError(
             "`X_val` and `y_val` must be given together, with "
-            f"early_stopping=True; got X_val={_given(X_val)}, "
-            f"y_val={_given(y_val)}, early_stopping={estimator.early_stopping!r}."
+            f"early_stopping=True; got X_val={_type_name(X_val)}, "
+            f"y_val={_type_name(y_val)}, early_stopping={estimator.early_stopping!r}."
         )
     hint = f" {THROUGH_STEPS}"
     try:
         check_inputs(estimator, X_val, reset=False)
         hint = ""
-        held_out = estimator._check_held_out(X_val, y_val, table, of_y)
+        held_out = estimator._check_held_out(X_val, y_val, table, target_attributes)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"in `X_val` and `y_val`: {error}{hint}") from error
@@ -113,7 +115,7 @@ def _with_validation(estimator, table, X_val, y_val, of_y):
     return both, np.arange(n, len(both.sample_weight))
 
 
-def _given(value):
+def _type_name(value):
     return None if value is None else type(value).__name__
 
 

@@ -195,7 +195,9 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         by_class = getattr(network, "class_weight", None)
         if isinstance(by_class, dict):
             # scikit-learn refuses weights of labels that a fold does not have.
-            every_class = dict.fromkeys(data.of_y["classes_"].tolist(), 1.0)
+            every_class = dict.fromkeys(
+                data.target_attributes["classes_"].tolist(), 1.0
+            )
             network.set_params(class_weight=every_class | by_class)
         # Check the parameters here, once, and not for every member.
         job = _job.training_job(network, data)
@@ -265,7 +267,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         """The candidates: floats, or lists of one per target."""
         if isinstance(self.taus, Integral):
             n = _validation.check_number("taus", self.taus, kind=Integral, low=1)
-            of_classes = "classes_" in data.of_y
+            of_classes = "classes_" in data.target_attributes
             kind = likelihood_class(network.likelihood, of_classes=of_classes)
             if kind.tempered:
                 return np.geomspace(*TEMPERED_BOUNDS, n).tolist()
