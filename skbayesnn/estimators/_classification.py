@@ -194,7 +194,9 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         """
         # Subclasses may override predict_proba(X) without the parameter `method`.
         options = {} if method == "draws" else {"method": method}
-        return self.classes_[self.predict_proba(X, **options).argmax(1)]
+        # First compute: before `fit`, `classes_` does not exist.
+        codes = self.predict_proba(X, **options).argmax(1)
+        return self.classes_[codes]
 
     @on_snapshot
     def predict_proba(self, X: MatrixLike, *, method: str = "draws") -> Array:

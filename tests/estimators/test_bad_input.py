@@ -372,7 +372,7 @@ PARAMETERS = [
     (
         {"hidden_layer_sizes": (10**6, 10**6)},
         ValueError,
-        "`hidden_layer_sizes` and `n_estimators` must make at most .* got 1,000,00",
+        "`hidden_layer_sizes` and `n_estimators` must give at most .* got 1,000,00",
     ),
     ({"n_estimators": 10**9}, ValueError, "`n_estimators` must be at most 1000000"),
     ({"hidden_layer_sizes": "abc"}, TypeError, "integer or a sequence.* got 'abc'"),
