@@ -499,7 +499,7 @@ UNSUPPORTED = {
         lambda: refused(RandomSource()),
         r"`0` \(RandomSource\) calls .*randn_like",
     ),
-    "a state": (lambda: refused(Counting()), "keep no state"),
+    "a state": (lambda: refused(Counting()), "Keep no state"),
     "a rate that changes": (lambda: refused(Annealed()), "dropout one rate"),
     "a random number whose error is caught": (
         lambda: Forward(swallowed, last=nn.Linear(COLUMNS, 1)),
