@@ -20,9 +20,9 @@ import torch
 from torch import nn
 
 from skbayesnn import __version__
-from skbayesnn.estimators._base import TrainingData
 from skbayesnn.estimators._fit import train_together
-from skbayesnn.estimators._job import task_of
+from skbayesnn.estimators._job import training_job
+from skbayesnn.estimators._training_data import TrainingData
 
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS_OF = ("torch", "numpy", "scikit-learn", "skorch")
@@ -240,18 +240,20 @@ def fit_splits(estimators: Sequence, X, y, rows: Sequence[np.ndarray]) -> Sequen
         The fitted input.
     """
     checked = [est._check(X, y, None, reset=True) for est in estimators]
-    checked_table, of_y = checked[0]
-    together = train_on(checked_table, rows, estimators, of_y)
+    checked_table, target_attributes = checked[0]
+    together = train_on(checked_table, rows, estimators, target_attributes)
     for estimator, fitted in zip(estimators, together, strict=True):
-        estimator._adopt(fitted, seen=0.0)
+        estimator._store_fitted(fitted, seen=0.0)
         estimator.n_epochs_seen_ = estimator.n_iter_
     return estimators
 
 
-def train_on(table, rows, estimators, of_y=None):
+def train_on(table, rows, estimators, target_attributes=None):
     """Train each estimator on its rows of a table, as members of one program."""
     tasks = [
-        task_of(estimator, TrainingData(table, own_rows, None, of_y or {}))
+        training_job(
+            estimator, TrainingData(table, own_rows, None, target_attributes or {})
+        )
         for own_rows, estimator in zip(rows, estimators, strict=True)
     ]
     return train_together(estimators, tasks)

@@ -107,14 +107,14 @@ def test_fit_is_seen_when_it_is_done(monkeypatch, kind, how, tables):
     known = targets_of(model, y[0], labels[0])
     model.fit(X[0], known)
     expected, seen = asked(model, ask, new), []
-    plain = _base.BayesianNetwork._adopt
+    plain = _base.BayesianNetwork._store_fitted
 
     def looked_at(twin, *args, **kwargs):
         plain(twin, *args, **kwargs)
         seen.append(asked(model, ask, new))
         seen.append(asked(pickle.loads(pickle.dumps(model)), ask, new))
 
-    monkeypatch.setattr(_base.BayesianNetwork, "_adopt", looked_at)
+    monkeypatch.setattr(_base.BayesianNetwork, "_store_fitted", looked_at)
     if how == "warm_start":
         model.set_params(warm_start=True)
     (model.partial_fit if how == "partial_fit" else model.fit)(X[1], known)

@@ -18,7 +18,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
 
 from skbayesnn import _validation
-from skbayesnn._batch.jobs import Job
+from skbayesnn._batch.jobs import FoldFit
 from skbayesnn._batch.outcomes import Key, Outcome, without_frames
 from skbayesnn._engine.resources import is_out_of_memory, torch_threads
 from skbayesnn._runtime import warn
@@ -35,7 +35,7 @@ from skbayesnn.estimators._job import TrainingJob
 WIDEST_BYTES, FEWEST_MEMBERS = 8 << 20, 16
 
 
-def groups_of(jobs: Sequence[Job], budget: int) -> Iterator[list[Job]]:
+def groups_of(jobs: Sequence[FoldFit], budget: int) -> Iterator[list[FoldFit]]:
     """Groups of jobs that share a program, each of at most ``budget`` bytes.
 
     Jobs of one fold are adjacent, so that a program needs few tables.
@@ -43,9 +43,9 @@ def groups_of(jobs: Sequence[Job], budget: int) -> Iterator[list[Job]]:
     # In order of appearance: the order of the members changes the last bits of results.
     tables: dict[int, int] = {}
     for job in jobs:
-        tables.setdefault(id(job.task.table), len(tables))
-    alike: dict[tuple, list[Job]] = {}
-    for job in sorted(jobs, key=lambda job: tables[id(job.task.table)]):
+        tables.setdefault(id(job.job.table), len(tables))
+    alike: dict[tuple, list[FoldFit]] = {}
+    for job in sorted(jobs, key=lambda job: tables[id(job.job.table)]):
         alike.setdefault(_shared(job), []).append(job)
     for group in alike.values():
         n_pieces = -(-len(group) // jobs_per_program(group, budget))
@@ -53,13 +53,13 @@ def groups_of(jobs: Sequence[Job], budget: int) -> Iterator[list[Job]]:
             yield [group[i] for i in piece]
 
 
-def _shared(job: Job) -> tuple:
+def _shared(job: FoldFit) -> tuple:
     """Properties that all jobs of one program must have in common."""
-    X, shares = job.task.table.X, job.task.shares
+    X, shares = job.job.table.X, job.job.shares
     return (
-        job.task.plan,
+        job.job.config,
         # Members may differ in rows and epochs, but equal ones are faster.
-        job.task.members.n_epochs.max(),
+        job.job.members.n_epochs.max(),
         frozenset((len(share.rows), len(share.validation)) for share in shares),
         str(job.network.device),
         X.dtype,
@@ -67,25 +67,25 @@ def _shared(job: Job) -> tuple:
     )
 
 
-def jobs_per_program(group: Sequence[Job], budget: int) -> int:
+def jobs_per_program(group: Sequence[FoldFit], budget: int) -> int:
     """Number of jobs that fit into the budget; on a CPU also limited for speed."""
-    job = max(group, key=lambda job: job.task.n_members)
-    n_members, plan = job.task.n_members, job.task.plan
+    job = max(group, key=lambda job: job.job.n_members)
+    n_members, config = job.job.n_members, job.job.config
     size = max(1, budget // (n_members * bytes_per_member(group)))
     if _validation.device_for_fit(job.network.device).type != "cpu":
         return size
-    widest = plan.batch_rows(_most_rows(group)) * plan.network.widest * n_members
+    widest = config.batch_rows(_most_rows(group)) * config.network.widest * n_members
     members = WIDEST_BYTES // (_itemsize(job) * widest)
     return min(size, max(FEWEST_MEMBERS, members))
 
 
-def bytes_of(group: Sequence[Job]) -> int:
+def bytes_of(group: Sequence[FoldFit]) -> int:
     """Upper estimate of the memory of a program in training."""
-    n_members = sum(job.task.n_members for job in group)
+    n_members = sum(job.job.n_members for job in group)
     return n_members * bytes_per_member(group)
 
 
-def bytes_per_member(group: Sequence[Job]) -> int:
+def bytes_per_member(group: Sequence[FoldFit]) -> int:
     """Upper estimate of the memory of one member of a program in training.
 
     It counts about thirty copies of the parameters: values, gradient and its parts, two
@@ -93,19 +93,19 @@ def bytes_per_member(group: Sequence[Job]) -> int:
     It adds the activations of a batch with their random numbers, mask and gradient, and
     the index and weight of every row of the largest share.
     """
-    plan, n_rows = group[0].task.plan, _most_rows(group)
-    units = plan.batch_rows(n_rows) * plan.network.n_units
-    n_values = 30 * plan.network.n_weights + 6 * units
+    config, n_rows = group[0].job.config, _most_rows(group)
+    units = config.batch_rows(n_rows) * config.network.n_units
+    n_values = 30 * config.network.n_weights + 6 * units
     return _itemsize(group[0]) * n_values + 16 * n_rows
 
 
-def _most_rows(group: Sequence[Job]) -> int:
-    return max(len(share.rows) for job in group for share in job.task.shares)
+def _most_rows(group: Sequence[FoldFit]) -> int:
+    return max(len(share.rows) for job in group for share in job.job.shares)
 
 
-def _itemsize(job: Job) -> int:
+def _itemsize(job: FoldFit) -> int:
     """Bytes of a float in training."""
-    return job.task.plan.dtype.itemsize
+    return job.job.config.dtype.itemsize
 
 
 class MemoryLimit:
@@ -114,12 +114,12 @@ class MemoryLimit:
     def __init__(self) -> None:
         self._too_large = float("inf")
 
-    def allows(self, group: Sequence[Job]) -> bool:
+    def allows(self, group: Sequence[FoldFit]) -> bool:
         """Whether the program is a single job, or smaller than the last that failed."""
         nothing_failed = self._too_large == float("inf")
         return nothing_failed or len(group) == 1 or bytes_of(group) < self._too_large
 
-    def lower(self, group: Sequence[Job]) -> None:
+    def lower(self, group: Sequence[FoldFit]) -> None:
         """Record that a program did not fit into memory."""
         self._too_large = bytes_of(group)
 
@@ -201,7 +201,7 @@ class FoldScorer:
 
 
 def train_group(
-    group: Sequence[Job],
+    group: Sequence[FoldFit],
     scorer: Scorer,
     limit: MemoryLimit,
     device: str | None = None,
@@ -229,11 +229,13 @@ def train_group(
     }
 
 
-def _trained_together(group: Sequence[Job], device: str | None) -> dict[Key, Outcome]:
+def _trained_together(
+    group: Sequence[FoldFit], device: str | None
+) -> dict[Key, Outcome]:
     """Train the jobs in one program; their outcomes contain the trained estimators."""
     start = time.perf_counter()
     trained = _fit.train_together(
-        [job.network for job in group], [job.task for job in group], device
+        [job.network for job in group], [job.job for job in group], device
     )
     seconds = (time.perf_counter() - start) / len(group)
     outcomes = {}
@@ -244,11 +246,11 @@ def _trained_together(group: Sequence[Job], device: str | None) -> dict[Key, Out
     return outcomes
 
 
-def _trained(job: Job, task: TrainingJob, seconds: float) -> Outcome:
+def _trained(job: FoldFit, task: TrainingJob, seconds: float) -> Outcome:
     """Set the fitted attributes of a job's network; the outcome keeps any exception."""
     try:
         if task.trained.failed.all():
-            raise _fit.all_failed(task.plan, task.trained)
+            raise _fit.all_failed(task.config, task.trained)
         set_fitted(job.network, task)
     except Exception as error:
         return Outcome(without_frames(error), seconds=seconds)
@@ -379,7 +381,7 @@ class Executor:
         _raise_if_interrupted(outcomes.values())
         return outcomes
 
-    def run(self, jobs: Sequence[Job]) -> Iterator[dict[Key, Outcome]]:
+    def run(self, jobs: Sequence[FoldFit]) -> Iterator[dict[Key, Outcome]]:
         """Train and score jobs; yield the outcomes of each program when it is done.
 
         A program that does not fit into memory is halved.
@@ -392,7 +394,7 @@ class Executor:
         waiting = deque(groups_of(jobs, self._memory))
         del jobs  # Release each job when its program is done.
         while waiting:
-            sent: deque[list[Job]] = deque()
+            sent: deque[list[FoldFit]] = deque()
             with torch_threads(self._n_threads):
                 for outcomes in self._parallel(self._calls(waiting, sent)):
                     group = sent.popleft()

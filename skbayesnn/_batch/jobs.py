@@ -20,12 +20,12 @@ from skbayesnn._sklearn_compat import (
     safe_split,
 )
 from skbayesnn.estimators._base import BayesianNetwork
-from skbayesnn.estimators._job import TrainingJob, task_of
-from skbayesnn.estimators._training_data import TrainingData, prepare
+from skbayesnn.estimators._job import TrainingJob, training_job
+from skbayesnn.estimators._training_data import TrainingData, training_data
 
 
 @dataclass(frozen=True)
-class Job:
+class FoldFit:
     """The network of one candidate in one fold, to be trained.
 
     Parameters
@@ -36,14 +36,14 @@ class Job:
         It has the candidate's parameters; the steps before the network are fitted.
     network : BayesianNetwork
         The estimator, or its last step.
-    task : TrainingJob
+    job : TrainingJob
         The network's part of a program, with the rows that the steps before it return.
     """
 
     key: Key
     estimator: BaseEstimator
     network: BayesianNetwork
-    task: TrainingJob
+    job: TrainingJob
 
 
 class JobBuilder:
@@ -106,7 +106,7 @@ class JobBuilder:
 
     def jobs(
         self, candidates: Mapping[str, dict], folds_of: Mapping[str, Sequence[int]]
-    ) -> tuple[list[Job], dict[Key, Outcome]]:
+    ) -> tuple[list[FoldFit], dict[Key, Outcome]]:
         """Jobs of some folds of candidates, and outcomes of those that failed already.
 
         candidates : parameters by name of the candidate
@@ -127,7 +127,7 @@ class JobBuilder:
                     failed[key] = Outcome(without_frames(error))
         return jobs, failed
 
-    def _job(self, key: Key, prototype, transformed: dict) -> Job:
+    def _job(self, key: Key, prototype, transformed: dict) -> FoldFit:
         network = network_of(prototype)
         _validation.device_for_fit(network.device)
         fold_key = key[1], bool(network.early_stopping)
@@ -143,16 +143,16 @@ class JobBuilder:
         network = rows.copy_feature_names(copy(network))
         # Candidates must not share a generator: drawing changes its state.
         network.random_state = clone(network.random_state, safe=False)
-        task = task_of(network, rows.prepared)
-        plan = replace(
-            task.plan,
+        job = training_job(network, rows.prepared)
+        config = replace(
+            job.config,
             # The search handles interruptions, also with `warm_start`.
             keep_interrupted=False,
-            variance_source=self._variance_source or task.plan.variance_source,
+            variance_source=self._variance_source or job.config.variance_source,
         )
-        task = replace(task, plan=plan)
+        job = replace(job, config=config)
         estimator = _with_network(rows.estimator, network)
-        return Job(key, estimator, network, task)
+        return FoldFit(key, estimator, network, job)
 
     def _fit_preprocessing(self, estimator, fold: int) -> "TransformedFold":
         """Fit the steps before the network, and check the rows that they return."""
@@ -207,7 +207,7 @@ class _Recorder(BaseEstimator):
         self.network = network
 
     def fit(self, X, y=None, **params):
-        self.prepared_ = prepare(self.network, X, y, **params)
+        self.prepared_ = training_data(self.network, X, y, **params)
         return self
 
     def get_metadata_routing(self):

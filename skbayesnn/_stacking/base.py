@@ -51,7 +51,7 @@ from skbayesnn._stacking.summary import Summary
 from skbayesnn._stacking.weights import BOUND, OutOfFold, Stacked, corrected, pooled
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators._fit import time_left
-from skbayesnn.estimators._training_data import prepare
+from skbayesnn.estimators._training_data import training_data
 from skbayesnn.estimators.mc_dropout import MCDropoutClassifier, MCDropoutRegressor
 
 # Rows that predictions encode at a time: an encoding takes about twenty times the
@@ -220,7 +220,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         # each candidate.
         probe = MCDropoutClassifier() if self._of_classes else MCDropoutRegressor()
         with named_after(self, probe):
-            table = prepare(probe, X, y, sample_weight).table
+            table = training_data(probe, X, y, sample_weight).table
         names = getattr(probe, "feature_names_in_", None)
         X = dense_if_small(table.X)
         return Rows(X, y, sample_weight, names), default_pool(

@@ -20,7 +20,7 @@ from sklearn.utils.parallel import delayed
 
 from skbayesnn._batch.cross_fit import Keeper, fitted_to
 from skbayesnn._batch.executor import Executor, Resources
-from skbayesnn._batch.jobs import Job, JobBuilder, network_of, path_of_network
+from skbayesnn._batch.jobs import FoldFit, JobBuilder, network_of, path_of_network
 from skbayesnn._batch.outcomes import Key, Outcome, without_frames
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._meta.unwrap import open_predictive
@@ -526,7 +526,7 @@ def _trained(
     settings : further parameters by candidate's name
     yields : number of results so far
     """
-    jobs: list[Job] = []
+    jobs: list[FoldFit] = []
     folds = range(len(splits))
     entries = {id(candidate.entry): candidate.entry for candidate in candidates}
     for entry in entries.values():

@@ -1,4 +1,4 @@
-"""Classification: what the draws of the predictive are turned into."""
+"""Base class of the classifiers: label validation and predictions."""
 
 from dataclasses import replace
 from functools import partial
@@ -42,62 +42,61 @@ from skbayesnn.estimators._fitted import (
 
 
 class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
-    """Base of the classifiers."""
+    """Base class of the classifiers."""
 
     class_weight: Any
     classes_: Array
 
     def _check(self, X, y, sample_weight, *, reset, classes=None):
         order = self._declared_order(y)
-        table, found = check_classification(
+        table, labels = check_classification(
             self, X, y, sample_weight, reset=reset, classes=classes
         )
-        table = self._without_left_out(table, found)
-        present = np.ones(len(found), dtype=bool)
+        table = self._with_zero_weights(table, labels)
+        present = np.ones(len(labels), dtype=bool)
         if classes is None:
-            present = np.bincount(table.y, table.sample_weight, len(found)) > 0
-            refuse_one_class(self, found[present])
-        if reset or not np.array_equal(found, self.classes_):
-            ranks = class_order.class_ranks(found, order, present)
+            present = np.bincount(table.y, table.sample_weight, len(labels)) > 0
+            refuse_one_class(self, labels[present])
+        if reset or not np.array_equal(labels, self.classes_):
+            ranks = class_order.class_ranks(labels, order, present)
             if self.likelihood == "ordinal" and order is None:
-                class_order.warn_of_sorted_text(found[present])
+                class_order.warn_of_sorted_text(labels[present])
         else:
             before = self.network_["likelihood"].get("ranks")
-            ranks = class_order.continued_ranks(found, order, before)
-            self._refuse_left_out(table, found, ranks)
-        return replace(table, ranks=ranks), {"classes_": found}
+            ranks = class_order.continued_ranks(labels, order, before)
+            self._check_trained_classes(table, labels, ranks)
+        return replace(table, ranks=ranks), {"classes_": labels}
 
-    def _check_held_out(self, X, y, table, of_y):
-        classes = of_y["classes_"]
-        held_out = check_classification(self, X, y, None, reset=False, classes=classes)[
-            0
-        ]
-        self._refuse_left_out(held_out, classes, table.ranks)
+    def _check_held_out(self, X, y, table, target_attributes):
+        classes = target_attributes["classes_"]
+        held_out, _ = check_classification(
+            self, X, y, None, reset=False, classes=classes
+        )
+        self._check_trained_classes(held_out, classes, table.ranks)
         return held_out
 
     def _declared_order(self, y) -> list | None:
-        """Of the categories of y, where the likelihood takes classes in order."""
+        """Categories of y in order, for the ordinal likelihood; else None."""
         return class_order.declared_order(y) if self.likelihood == "ordinal" else None
 
-    def _without_left_out(self, table, classes):
-        """The table, with weight zero for rows of classes whose weight is zero."""
+    def _with_zero_weights(self, table, classes):
+        """Set weights to zero for classes whose ``class_weight`` is zero."""
         if not isinstance(self.class_weight, dict):
             return table
         by_class = self._weights_by_class(classes[table.y])
         return replace(table, sample_weight=table.sample_weight * (by_class > 0))
 
-    def _refuse_left_out(self, table, classes, ranks) -> None:
-        """Refuse rows of positive weight whose class had none in the fit."""
+    def _check_trained_classes(self, table, classes, ranks) -> None:
+        """Raise if a row has positive weight, but no training row had its class."""
         if ranks is None:
             return
         codes = np.unique(table.y[table.sample_weight > 0])
         unknown = codes[np.array(ranks)[codes] < 0]
         if len(unknown):
             raise ValueError(
-                "`y` must hold only labels with training rows of positive weight; got "
-                f"{classes[unknown].tolist()}, all of whose training rows have weight "
-                "zero. Give some of them a weight, or name all labels in `classes` of "
-                "the first `partial_fit`."
+                "`y` must contain only labels that have training rows with positive "
+                f"weight; got {classes[unknown].tolist()}. Give some of their rows a "
+                "weight, or name all labels in `classes` of the first `partial_fit`."
             )
 
     def _row_weights(self, table, rows, classes):
@@ -105,7 +104,8 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         if self.class_weight is None:
             return weights
         labels = classes[table.y]
-        if isinstance(self.class_weight, dict):  # it may name labels without rows
+        # A dict may contain labels without rows.
+        if isinstance(self.class_weight, dict):
             return weights * self._weights_by_class(labels)[rows]
         return weights * self._weights_by_class(labels[rows])
 
@@ -122,39 +122,48 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         n_epochs: int = 1,
         n_replay: int = 0,
     ) -> Self:
-        """Go on training with new rows (streams, out-of-core data).
+        """Update the fit with new rows, for streams and out-of-core data.
 
-        The first call fixes the standardisation. N grows with every call, and the
-        weight of the prior falls with it: pass each row once. For further epochs over
-        all rows there are ``fit`` and ``warm_start``.
+        The first call fixes the standardisation. Pass each row once: every call adds
+        its rows to N, which lowers the weight of the prior. For more epochs over the
+        same rows use ``fit`` with ``warm_start=True``.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            New inputs.
         y : array-like of shape (n_samples,)
+            New labels.
         classes : array-like, default=None
-            All labels that can occur; needed in the first call, unless that call's
-            y has them all.
+            All labels that can occur. Required in the first call, unless its y
+            contains all of them.
         sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, as in ``fit``.
         n_epochs, n_replay : int, default=1 and 0
-            Passes over these rows, and rows of the stream to be kept, as in
+            Passes over the new rows, and number of earlier rows to replay, as in
             :meth:`MCDropoutRegressor.partial_fit`.
 
         Returns
         -------
         self : object
+            The updated estimator.
         """
-        classes = self._classes_of_stream(classes)
-        how = {"n_epochs": n_epochs, "n_replay": n_replay, "classes": classes}
-        return self._partial_fit(X, y, sample_weight, **how)
+        return self._partial_fit(
+            X,
+            y,
+            sample_weight,
+            n_epochs=n_epochs,
+            n_replay=n_replay,
+            classes=self._classes_of_stream(classes),
+        )
 
     def _classes_of_stream(self, classes):
-        """All labels of a stream, or None before they are known."""
+        """All labels of a stream; None in a first call without ``classes``."""
         if not hasattr(self, "classes_"):
             classes = None if classes is None else np.unique(classes)
             if classes is not None and len(classes) < 2:
                 raise ValueError(
-                    "`classes` must hold all labels that can occur, at least 2; got "
+                    "`classes` must contain all labels that can occur, at least 2; got "
                     f"{classes.tolist()}."
                 )
             return classes
@@ -162,46 +171,52 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             np.unique(classes), self.classes_
         ):
             raise ValueError(
-                "`classes` must be those of the first call of `partial_fit`, "
+                "`classes` must be the same as in the first call of `partial_fit`, "
                 f"{self.classes_.tolist()}; got {np.unique(classes).tolist()}."
             )
         return self.classes_
 
     @on_snapshot
     def predict(self, X: MatrixLike, *, method: str = "draws") -> Array:
-        """The class of the largest mean probability.
+        """Predict the class of the largest mean probability.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
         method : {"draws", "mean_weights"}, default="draws"
-            As in ``predict_proba``.
+            How to compute the probabilities, as in ``predict_proba``.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,)
+            Predicted labels.
         """
-        # What overrides predict_proba(X) need not know of methods.
-        how = {} if method == "draws" else {"method": method}
-        codes = self.predict_proba(X, **how).argmax(1)
+        # Subclasses may override predict_proba(X) without the parameter `method`.
+        options = {} if method == "draws" else {"method": method}
+        # First compute: before `fit`, `classes_` does not exist.
+        codes = self.predict_proba(X, **options).argmax(1)
         return self.classes_[codes]
 
     @on_snapshot
     def predict_proba(self, X: MatrixLike, *, method: str = "draws") -> Array:
-        """Mean over the draws of the class probabilities.
+        """Predict class probabilities, averaged over the posterior.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
         method : {"draws", "mean_weights"}, default="draws"
-            Of ``n_draws`` posterior draws; or one pass of each network with the means
-            of its weights (units scaled by their probability of being kept): some
-            hundred times as quick, and surer than the draws are.
+            Leave the default unless predictions must be fast. ``"draws"`` averages
+            ``n_draws`` posterior draws. ``"mean_weights"`` runs each network once with
+            the posterior means of its weights (units scaled by their probability of
+            being kept). It is about a hundred times as fast, and its probabilities are
+            more confident.
 
         Returns
         -------
         probability : ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``.
+            Columns in the order of ``classes_``.
         """
         X = self._checked_inputs(X)
         return self._mean_probability(X, posterior_by(self, X, method))
@@ -220,7 +235,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
 
     @default_settings
     def predict_log_proba(self, X: MatrixLike) -> Array:
-        """Logarithm of ``predict_proba``."""
+        """Predict logarithms of class probabilities; see ``predict_proba``."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
@@ -247,24 +262,32 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     ) -> Any: ...
     @on_snapshot
     def predict_uncertainty(self, X, kind="entropy", as_frame=False):
-        """How uncertain the predicted class is (eq. 7; Gal's thesis 3.3.1).
+        """Predict the uncertainty of the class, in total or split by its source.
+
+        The definitions follow Gal (2016), "Uncertainty in deep learning", section
+        3.3.1.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
         kind : str or list of str, default="entropy"
-            ``"entropy"`` of the mean probability, in nats; ``"expected_entropy"``,
-            the mean of the draws' entropies (noise); ``"mutual_information"``, their
-            difference, what the draws disagree on (more data remove it, down to the
-            spread of masks at a given rate); ``"variation_ratio"``, 1 - the
-            share of the modal label among labels sampled one per draw;
-            ``"overlap"``, the Bhattacharyya coefficient of the draws' probabilities
-            of the two likeliest classes, which says how far the draws disagree on
-            which of them it is, and not how uncertain that is: draws that all say
-            nearly one half have none; ``"all"``.
+            Measure of uncertainty, or ``"all"``:
+
+            - ``"entropy"``: total uncertainty, the entropy of the mean probability, in
+              nats;
+            - ``"expected_entropy"``: aleatoric part, the mean entropy of the draws;
+            - ``"mutual_information"``: epistemic part, the difference of the two. It
+              shrinks with more data, but with a fixed dropout rate not to zero;
+            - ``"variation_ratio"``: 1 - the share of the most frequent label, among
+              labels sampled one per draw;
+            - ``"overlap"``: Bhattacharyya coefficient of the draws' probabilities of
+              the two likeliest classes. It measures how much the draws disagree on
+              which of the two is likelier. Draws that all give nearly 1/2 to both
+              do not disagree.
         as_frame : bool, default=False
-            Whether to return a pandas DataFrame with a column per kind, and the index
-            of X if that is one.
+            Whether to return a pandas DataFrame, with one column per kind, and with
+            the index of X if X is a DataFrame.
 
         Returns
         -------
@@ -281,20 +304,26 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     def sample_f(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
-        """Sample class probabilities of posterior draws, the same for all rows.
+        """Draw class probabilities from the posterior.
+
+        A sample evaluates one posterior draw at all rows, so that its values form one
+        function.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
+            Inputs.
         n_samples : int, default=1
-            Each is one of the ``n_draws`` posterior draws of each network that
-            predictions average, picked at random: raise ``n_draws`` for more distinct
-            ones.
+            Number of draws. Each is picked at random among the ``n_draws`` posterior
+            draws of each network that predictions average. Raise ``n_draws`` for more
+            distinct draws.
         random_state : int, RandomState instance or None, default=0
+            Source of the random numbers.
 
         Returns
         -------
         f : ndarray of shape (n_samples_X, n_classes, n_samples)
+            Class probabilities.
         """
         labels, _ = sampled_draws(
             self, self._checked_inputs(X), n_samples, random_state
@@ -305,11 +334,15 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     def sample_y(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
-        """Sample labels from the probabilities of ``sample_f``.
+        """Draw labels from the predictive distribution.
+
+        Draws each label from class probabilities that are drawn as in ``sample_f``. The
+        parameters are the same.
 
         Returns
         -------
         labels : ndarray of shape (n_samples_X, n_samples)
+            Sampled labels.
         """
         labels, random = sampled_draws(
             self, self._checked_inputs(X), n_samples, random_state
@@ -319,22 +352,26 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
 
     @on_snapshot
     def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
-        """Log of the mean probability of the label y (eq. 8).
+        """Log predictive probability of the labels y.
+
+        Its mean over test rows is minus their log loss: higher is better.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
         y : array-like of shape (n_samples,)
+            Observed labels.
 
         Returns
         -------
         density : ndarray of shape (n_samples,)
-            Nats.
+            Log probability, in nats.
 
         Raises
         ------
         ValueError
-            A label that is not among ``classes_``.
+            If a label is not in ``classes_``.
         """
         log_probability = self.predict_log_proba(X)
         y = column_or_1d(y)
@@ -345,19 +382,19 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     @on_snapshot
     def _open_predictive(self, X):
         X = self._checked_inputs(X)
-        opened = open_posterior(self, X)
+        predictor = open_posterior(self, X)
 
-        def of_rows(rows):
-            probability = opened.whole(rows).probability.astype(np.float64)
+        def predictive(rows):
+            probability = predictor.whole(rows).probability.astype(np.float64)
             return ClassPredictive(probability, self.classes_)
 
-        return PredictiveBlocks(X.shape[0], of_rows, opened.block)
+        return PredictiveBlocks(X.shape[0], predictive, predictor.block)
 
     def _spread(self, X, y):
         probability = self._mean_probability(X, posterior_by(self, X, "mean_weights"))
         spread = float(probability.std(0).max())
         return spread, (
-            "over the training rows no class's probability has a standard deviation "
+            "on the training rows no class's probability has a standard deviation "
             f"above {spread:.2g}"
         )
 
@@ -372,20 +409,20 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         uniform = np.random.default_rng(self.seeds_).random(
             (self.n_draws, posterior.n_members)
         )
-        opened = open_posterior(self, X, posterior)
-        # Draws of a deterministic network are all the same.
-        times = 1 if posterior.network.stochastic else self.n_draws
+        predictor = open_posterior(self, X, posterior)
+        # All draws of a deterministic network are equal, and only one is computed.
+        n_copies = 1 if posterior.network.stochastic else self.n_draws
 
         def probabilities(rows):
-            for _, parts in opened.by_rows(rows):
+            for _, parts in predictor.by_rows(rows):
                 for labels in parts:
-                    yield from repeat(labels.probability, times)
+                    yield from repeat(labels.probability, n_copies)
 
         result = {kind: np.empty(X.shape[0]) for kind in kinds}
-        for chunk in opened.chunks():
-            found = classification_uncertainty(
+        for chunk in predictor.chunks():
+            measures = classification_uncertainty(
                 partial(probabilities, chunk), kinds, uniform.ravel()
             )
-            for kind, values in found.items():
+            for kind, values in measures.items():
                 result[kind][chunk] = values
         return result

@@ -1,9 +1,8 @@
-"""Train estimators together in one program.
+"""Train one or more estimators in one program, and report progress.
 
-``train_together`` is the entrance to the engine: a single ``fit`` is the case of one
-estimator. Progress is reported through scikit-learn's callbacks (``set_callbacks``,
-from scikit-learn 1.9), which are called after every epoch, and by a tqdm bar from
-``verbose=1`` on.
+``train_together`` is the only way from estimators to the engine; ``fit`` calls it with
+a single estimator. Progress is reported after every epoch: to scikit-learn's callbacks
+(``set_callbacks``, from scikit-learn 1.9), and with ``verbose >= 1`` by a tqdm bar.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,12 +26,14 @@ from skbayesnn.estimators._job import TrainingJob, joined
 
 @contextmanager
 def epochs_reported(estimators, n_epochs: int, shown: bool) -> Iterator:
-    """A function to call after each epoch with the number of epochs done.
+    """Context with a function to call after each epoch, with the number of epochs done.
+
+    shown : whether to show a tqdm bar
 
     Raises
     ------
     ImportError
-        ``shown`` without tqdm.
+        If ``shown`` is true and tqdm is not installed.
     """
     contexts = [
         (estimator, callback_context(estimator, n_epochs))
@@ -70,7 +71,7 @@ def _title(estimators) -> str:
 
 
 def time_left(seconds: float) -> str:
-    """An estimate of the time left, in words; empty where there is none.
+    """Format an estimate of the remaining time; empty if there is none.
 
     Examples
     --------
@@ -89,12 +90,12 @@ def time_left(seconds: float) -> str:
 
 
 def tqdm_bar(**options):
-    """A bar of tqdm.
+    """Create a tqdm progress bar.
 
     Raises
     ------
     ImportError
-        Without tqdm.
+        If tqdm is not installed.
     """
     try:
         from tqdm.auto import tqdm
@@ -112,58 +113,59 @@ def tqdm_bar(**options):
 @default_settings
 def train_together(
     estimators: Sequence,
-    tasks: Sequence[TrainingJob],
+    jobs: Sequence[TrainingJob],
     device: str | None = None,
 ) -> list[TrainingJob]:
-    """Train estimators whose jobs are made; returns the jobs with trained networks.
+    """Train the jobs of estimators in one program; return them with trained networks.
 
-    On the first one's ``device`` unless another is named.
+    device : by default the ``device`` of the first estimator
 
     Raises
     ------
     ValueError
-        Estimators that cannot share a program.
+        If the jobs have different configurations.
     FloatingPointError
-        All networks' losses became infinite or NaN.
+        If the losses of all networks became infinite or NaN.
     """
-    plan = tasks[0].plan
-    for estimator, task in zip(estimators, tasks, strict=True):
-        if task.plan != plan:
+    config = jobs[0].config
+    for estimator, job in zip(estimators, jobs, strict=True):
+        if job.config != config:
             raise ValueError(
-                "estimators of one program may differ in tau, dropout, length_scale, "
-                f"prior scales, random_state and rows only; got {estimators[0]!r} with "
-                f"{plan} and {estimator!r} with {task.plan}."
+                "estimators of one program may only differ in tau, dropout, "
+                "length_scale, prior scales, random_state and rows; got "
+                f"{estimators[0]!r} with "
+                f"{config} and {estimator!r} with {job.config}."
             )
-    place = _validation.device_for_fit(device or estimators[0].device)
-    dtype = computed_in(plan, place)
-    tasks = _selection.select_settings(tasks, place, dtype)
-    members, design = joined(tasks, place, dtype)
-    posterior = start(plan, members, place, dtype)
-    trained = run(estimators, plan, members, design, posterior)
-    if len(tasks) == 1:
-        return [tasks[0].with_trained(trained)]
-    ends = np.cumsum([task.n_members for task in tasks])
+    torch_device = _validation.device_for_fit(device or estimators[0].device)
+    dtype = computed_in(config, torch_device)
+    jobs = _selection.select_settings(jobs, torch_device, dtype)
+    members, design = joined(jobs, torch_device, dtype)
+    posterior = start(config, members, torch_device, dtype)
+    trained = run(estimators, config, members, design, posterior)
+    if len(jobs) == 1:
+        return [jobs[0].with_trained(trained)]
+    ends = np.cumsum([job.n_members for job in jobs])
     return [
-        task.with_trained(trained.select(np.arange(end - task.n_members, end)))
-        for task, end in zip(tasks, ends, strict=True)
+        job.with_trained(trained.select(np.arange(end - job.n_members, end)))
+        for job, end in zip(jobs, ends, strict=True)
     ]
 
 
 def run(
     estimators,
-    plan: TrainingConfig,
+    config: TrainingConfig,
     members: MemberParams,
     design: TrainingRows,
     posterior: Posterior,
     optimizer_state=None,
     first_epoch: int = 0,
 ) -> Trained:
-    """Train, with progress shown; all members failing is an error."""
+    """Train and report progress; raise if all networks fail."""
     shown = _validation.verbosity(estimators[0].verbose) > 0
     with epochs_reported(estimators, int(members.n_epochs.max()), shown) as report:
         hooks = [_Reported(report)]
         trained = train(
-            plan,
+            config,
             members,
             design,
             posterior,
@@ -173,32 +175,32 @@ def run(
             bounded=True,
         )
     if trained.failed.all():
-        raise all_failed(plan, trained)
+        raise all_failed(config, trained)
     return trained
 
 
 class _Reported(Hook):
-    """Passes the number of epochs done to a function."""
+    """Hook that passes the number of epochs done to a function."""
 
     def __init__(self, report):
         self._report = report
 
     def epoch_end(self, n_done, posterior):
-        """After each epoch."""
+        """Report progress after each epoch."""
         self._report(n_done)
 
 
-def all_failed(plan: TrainingConfig, trained: Trained) -> FloatingPointError:
-    """Why there is nothing to predict with."""
+def all_failed(config: TrainingConfig, trained: Trained) -> FloatingPointError:
+    """Error for a training in which all networks failed."""
     return FloatingPointError(
         "the loss of every network became infinite or NaN, first in epoch "
         f"{trained.failed.min()}. Lower learning_rate_init "
-        f"({plan.learning_rate:g} here), scale the data (standardize=True), or train "
-        "in double precision (dtype='float64'). In the first epoch it may also be a "
-        "prior out of proportion: length_scale, tau, and the sum of the weights."
+        f"({config.learning_rate:g} here), scale the data (standardize=True), or train "
+        "in double precision (dtype='float64'). If it was the first epoch, also check "
+        "length_scale, tau and the sum of the sample weights."
     )
 
 
-def computed_in(plan: TrainingConfig, device: torch.device) -> torch.dtype:
-    """The plan's precision; Apple GPUs have float32 only."""
-    return torch.float32 if device.type == "mps" else plan.dtype
+def computed_in(config: TrainingConfig, device: torch.device) -> torch.dtype:
+    """Precision of the training: the configured one, but float32 on Apple GPUs."""
+    return torch.float32 if device.type == "mps" else config.dtype

@@ -1,7 +1,7 @@
 """Convert trained networks to fitted attributes, and back.
 
-Fitted attributes are plain arrays and scalars. Pickle, joblib and skops need no torch
-object, and a model that was fitted on a GPU can be loaded on any machine.
+Fitted attributes are plain arrays and scalars, without torch objects. So pickle, joblib
+and skops can store them, and a model that was fitted on a GPU loads on any machine.
 """
 
 from collections.abc import Iterable
@@ -31,14 +31,14 @@ from skbayesnn.estimators._job import TrainingJob
 
 # ---- fitted attributes <-> trained networks
 
-# Training rows, and draws, whose noise a row-dependent one is told by.
+# Number of training rows and draws for the mean of row-dependent noise.
 _ROWS_OF_NOISE, _DRAWS_OF_NOISE = 1000, 20
-# Of ``network_`` and ``parameters_``: 1 was that of version 0.1.0.
+# Format of ``network_`` and ``parameters_``. Version 0.1.0 used format 1.
 FORMAT = 2
 
 
 def arrays_of(posterior: Posterior) -> dict[str, np.ndarray]:
-    """All parameters by name, members first, and the keep probabilities."""
+    """Parameters and keep probabilities by name; the first axis is the members."""
     groups = {f"layers/{i}": group for i, group in enumerate(posterior.layers)}
     groups["likelihood"] = posterior.likelihood_params
     arrays = {
@@ -51,16 +51,18 @@ def arrays_of(posterior: Posterior) -> dict[str, np.ndarray]:
 
 
 def description_of(network: Network, likelihood: Likelihood) -> dict:
-    """What is not an array: sizes, names and options."""
-    about = {"format": FORMAT, "likelihood": likelihood.describe()}
-    return network.describe() | about
+    """Sizes, names and options of a network, the value of ``network_``."""
+    return network.describe() | {
+        "format": FORMAT,
+        "likelihood": likelihood.describe(),
+    }
 
 
 class PosteriorCache:
-    """The posterior of a fitted estimator, kept from one prediction to the next.
+    """Cache of a fitted estimator's posterior between predictions.
 
-    It is no part of what the estimator is: pickles and copies begin without, and all
-    are equal.
+    The cache is not part of the estimator's state: pickles and copies start with an
+    empty one, and all caches compare equal.
     """
 
     def __init__(self):
@@ -72,33 +74,36 @@ class PosteriorCache:
     __hash__ = None  # type: ignore[assignment]
 
     def posterior(self, estimator, device: torch.device, dtype: torch.dtype):
-        """That of the fitted attributes; made anew where they are not the same."""
+        """Return the posterior; rebuild it if fitted attributes were replaced."""
         arrays = [*estimator.parameters_.values(), estimator.seeds_]
-        about = estimator.network_, device, dtype
-        last = self._last
-        if last is None or last[0] != about or not _all_are(arrays, last[1]):
-            locked(arrays)
+        key = estimator.network_, device, dtype
+        cached = self._last
+        if cached is None or cached[0] != key or not _are_same(arrays, cached[1]):
+            make_read_only(arrays)
             posterior = posterior_of(estimator, device, dtype)
-            last = self._last = deepcopy(about), arrays, posterior
-        return last[2]
+            cached = self._last = deepcopy(key), arrays, posterior
+        return cached[2]
 
 
-def _all_are(arrays: list, others: list) -> bool:
-    """Whether they are the same objects, which cannot be written to."""
-    pairs = zip(arrays, others, strict=False)
-    return len(arrays) == len(others) and all(one is other for one, other in pairs)
+def _are_same(arrays: list, cached: list) -> bool:
+    """Whether two lists contain the same objects, which are read-only."""
+    pairs = zip(arrays, cached, strict=False)
+    return len(arrays) == len(cached) and all(a is b for a, b in pairs)
 
 
-def locked(arrays: Iterable[np.ndarray]) -> None:
-    """Arrays that cannot be written to any more: to change one, replace it."""
+def make_read_only(arrays: Iterable[np.ndarray]) -> None:
+    """Make arrays read-only, so that a change requires a new array.
+
+    ``PosteriorCache`` detects only new arrays.
+    """
     for values in arrays:
         values.flags.writeable = False
 
 
 def posterior_of(estimator, device: torch.device, dtype: torch.dtype) -> Posterior:
-    """The posterior of a fitted estimator, on a device."""
-    about, arrays = estimator.network_, estimator.parameters_
-    network = network_from(about)
+    """Build the posterior of a fitted estimator on a device."""
+    description, arrays = estimator.network_, estimator.parameters_
+    network = network_from(description)
     groups: list[dict] = [{} for _ in network.families]
     likelihood_params = {}
     for key, value in arrays.items():
@@ -109,7 +114,7 @@ def posterior_of(estimator, device: torch.device, dtype: torch.dtype) -> Posteri
             likelihood_params[rest[0]] = _tensor(value, device, dtype)
     return Posterior(
         network=network,
-        likelihood=likelihood_from(about["likelihood"]),
+        likelihood=likelihood_from(description["likelihood"]),
         layers=groups,
         likelihood_params=likelihood_params,
         keep=tuple(_tensor(p, device, dtype) for p in arrays["keep"]),
@@ -118,33 +123,32 @@ def posterior_of(estimator, device: torch.device, dtype: torch.dtype) -> Posteri
 
 
 def upgraded(state: dict) -> dict:
-    """The attributes of a fitted estimator of any earlier format, in the present one.
+    """Convert fitted attributes of an earlier format to the current format.
 
     Raises
     ------
     ValueError
-        For a format that is newer than this version of the package.
+        If the format is newer than this version of the package.
     """
-    about = state["network_"]
-    version = about.get("format", 1)
+    version = state["network_"].get("format", 1)
     if version > FORMAT:
         raise ValueError(
-            f"a fitted estimator must be of format {FORMAT} or earlier; got {version}, "
-            "of a later version of skbayesnn. Load it with that version."
+            f"a fitted estimator must have format {FORMAT} or earlier; got {version}, "
+            "from a later version of skbayesnn. Load it with that version."
         )
     return state if version == FORMAT else state | _from_first_format(state)
 
 
 def _from_first_format(state: dict) -> dict:
-    about, arrays = dict(state["network_"]), state["parameters_"]
-    name, learned = about["likelihood"], about.pop("learned_tau")
-    n_outputs = about["sizes"][-1]
+    description, arrays = dict(state["network_"]), state["parameters_"]
+    name, learned = description["likelihood"], description.pop("learned_tau")
+    n_outputs = description["sizes"][-1]
     likelihood = {
         "gaussian": {"n_targets": n_outputs, "learned": learned},
         "heteroscedastic": {"n_targets": n_outputs // 2, "learned": learned},
         "categorical": {"n_classes": n_outputs},
     }[name]
-    about["likelihood"] = {"name": name} | likelihood
+    description["likelihood"] = {"name": name} | likelihood
     arrays = {
         key.replace("noise/", "likelihood/"): value for key, value in arrays.items()
     }
@@ -158,7 +162,7 @@ def _from_first_format(state: dict) -> dict:
             if key.endswith("/log_tau")
         }
     return {
-        "network_": about | {"format": FORMAT, "name": "mlp"},
+        "network_": description | {"format": FORMAT, "name": "mlp"},
         "parameters_": arrays,
         "optimizer_": optimizer,
     }
@@ -169,7 +173,10 @@ def _tensor(values, device, dtype):
 
 
 def prior_from(posterior: Posterior) -> list[dict[str, np.ndarray]]:
-    """A mean-field posterior as the fields of a prior, per layer, members first."""
+    """Convert a mean-field posterior to fields of a prior, one dict per layer.
+
+    The first axis of the fields is the members.
+    """
     parts = zip(posterior.network.families, posterior.layers, strict=True)
     return [
         {
@@ -181,16 +188,16 @@ def prior_from(posterior: Posterior) -> list[dict[str, np.ndarray]]:
 
 
 def scaling_of(estimator) -> Scaling:
-    """The standardisation of a fitted estimator."""
+    """Standardisation of a fitted estimator."""
     return Scaling(
         estimator.x_mean_, estimator.x_scale_, estimator.y_mean_, estimator.y_scale_
     )
 
 
 def fitted_attributes(job: TrainingJob, total_weight: float) -> dict:
-    """The fitted attributes that estimators of all kinds have, by name.
+    """Fitted attributes of a trained job that all estimators have.
 
-    total_weight : N, the sum of the weights of all rows seen
+    total_weight : N, the sum of the weights of all training rows so far
     """
     trained, scaling = job.trained, job.scaling
     alive = np.flatnonzero(trained.failed == 0)
@@ -198,12 +205,12 @@ def fitted_attributes(job: TrainingJob, total_weight: float) -> dict:
         trained = trained.select(alive)
     posterior = trained.posterior
     params, likelihood = posterior.likelihood_params, posterior.likelihood
-    tau = _precision(job, params, scaling)
-    tau_training = _precision(job, likelihood.in_training(params), scaling)
-    dropout = _shared(_rates(job, posterior))
-    length_scale = _shared(_length_scale(job))
+    tau = _tau(job, params, scaling)
+    tau_training = _tau(job, likelihood.in_training(params), scaling)
+    dropout = _one_if_equal(_dropout_rates(job, posterior))
+    length_scale = _one_if_equal(_length_scale(job))
     history = _history(trained, scaling.log_density_shift())
-    elbo, elbo_std_error = _bound(trained, scaling, total_weight)
+    elbo, elbo_std_error = _elbo(trained, scaling, total_weight)
     return {
         "network_": description_of(posterior.network, posterior.likelihood),
         "parameters_": arrays_of(posterior),
@@ -233,8 +240,8 @@ def fitted_attributes(job: TrainingJob, total_weight: float) -> dict:
     }
 
 
-def _bound(trained, scaling: Scaling, total_weight: float) -> tuple[float, float]:
-    """-F in y's units, nats, mean over networks, and the standard error of that."""
+def _elbo(trained, scaling: Scaling, total_weight: float) -> tuple[float, float]:
+    """Mean -F over networks in nats, for y in its units, and its standard error."""
     bound = trained.bound
     nll = total_weight * (bound.nll - scaling.log_density_shift())
     elbo = -(nll + bound.kl + trained.kl_constant)
@@ -243,9 +250,9 @@ def _bound(trained, scaling: Scaling, total_weight: float) -> tuple[float, float
 
 
 def _row_noise(job: TrainingJob, posterior: Posterior, scaling: Scaling):
-    """Of a noise that depends on the row, its root mean square, y's units; or None.
+    """Root mean square of row-dependent noise, in the units of y; else None.
 
-    Over training rows, of the first network's where networks have their own.
+    The mean is over training rows of the first network.
     """
     if not posterior.likelihood.row_noise:
         return None
@@ -263,16 +270,16 @@ def _row_noise(job: TrainingJob, posterior: Posterior, scaling: Scaling):
 
 
 def _length_scale(job: TrainingJob) -> np.ndarray:
-    """l of every layer: of an earlier posterior that root of its mean precision."""
-    if job.plan.prior != "previous":
+    """Prior length scale per layer; root mean precision of an earlier posterior."""
+    if job.config.prior != "previous":
         return job.length_scale
     stds = [fields["std"] for fields in job.members.prior]
     return np.array([np.sqrt(np.mean(std**-2.0)) for std in stds])
 
 
 def _prior(job: TrainingJob, alive: np.ndarray) -> list[dict[str, np.ndarray]] | None:
-    """An earlier posterior that was the prior, its fields per layer; or None."""
-    if job.plan.prior != "previous":
+    """Fields per layer of an earlier posterior that was the prior; else None."""
+    if job.config.prior != "previous":
         return None
     return [
         {name: value[alive] for name, value in fields.items()}
@@ -280,21 +287,21 @@ def _prior(job: TrainingJob, alive: np.ndarray) -> list[dict[str, np.ndarray]] |
     ]
 
 
-def _rates(job: TrainingJob, posterior: Posterior) -> np.ndarray:
-    """Dropout of every layer: given, or the networks' mean of the learned ones."""
+def _dropout_rates(job: TrainingJob, posterior: Posterior) -> np.ndarray:
+    """Dropout rate per layer; if learned, the mean over networks."""
     learned = [family.learns_keep for family in posterior.network.families]
     keep = torch.stack(posterior.learned_keep()).double().mean(1).cpu().numpy()
     return np.where(learned, 1 - keep, job.dropout)
 
 
-def _shared(per_layer: np.ndarray):
-    """(layers,) -> a number where all layers agree."""
+def _one_if_equal(per_layer: np.ndarray):
+    """Replace equal values of all layers by one float."""
     first = per_layer[0]
     return float(first) if (per_layer == first).all() else per_layer
 
 
 def _per_layer_and_target(dropout, length_scale, total_weight, tau):
-    """lambda: a number, (layers,), (targets,) or (layers, targets)."""
+    """Weight decay lambda: float, (layers,), (targets,) or (layers, targets)."""
     if np.ndim(tau):
         dropout, length_scale = (
             v[:, None] if np.ndim(v) else v for v in (dropout, length_scale)
@@ -302,18 +309,18 @@ def _per_layer_and_target(dropout, length_scale, total_weight, tau):
     return weight_decay(1 - dropout, length_scale, total_weight, tau)
 
 
-def _precision(job: TrainingJob, params: dict, scaling: Scaling):
-    """tau in y's units: given, or that of the networks' mean noise variance."""
+def _tau(job: TrainingJob, params: dict, scaling: Scaling):
+    """tau in the units of y; if learned, from the networks' mean noise variance."""
     tau = job.tau
     if tau is None:
-        of_members = job.plan.likelihood.noise_level(params)
-        assert of_members is not None, "a learned tau is that of a noise"
-        tau = scaling.tau_from_network(of_members.mean(0).cpu().numpy())
+        variance = job.config.likelihood.noise_level(params)
+        assert variance is not None, "tau is learned only for observation noise"
+        tau = scaling.tau_from_network(variance.mean(0).cpu().numpy())
     return float(tau[0]) if len(tau) == 1 else tau
 
 
 def _history(trained, shift: float) -> dict[str, np.ndarray]:
-    """Per epoch and network, (n_iter, networks); NaN after a network has stopped."""
+    """Losses, (n_iter, networks); NaN after a network has stopped."""
     n_epochs = trained.n_epochs.max()
     stopped = np.arange(n_epochs)[:, None] >= trained.n_epochs
 
@@ -330,14 +337,14 @@ def _history(trained, shift: float) -> dict[str, np.ndarray]:
 
 # ---- draws of the posterior, for rows in the user's units
 
-# What predictions can be made of.
+# Options of the parameter `method` of predictions.
 METHODS = ("draws", "mean_weights")
-# Samples are computed one by one if they are at most one in this many of all draws.
+# Sampled draws are computed one by one if at most one in this many draws is sampled.
 _FEW_OF_ALL = 8
 
 
 def fitted_posterior(estimator, X) -> Posterior:
-    """The fitted posterior, on the device and in the precision for X."""
+    """Fitted posterior on the prediction device, in the precision of X."""
     device = _validation.device_for_prediction(estimator.device)
     dtype = torch.float32 if X.dtype == np.float32 else torch.float64
     dtype = torch.float32 if device.type == "mps" else dtype
@@ -345,7 +352,7 @@ def fitted_posterior(estimator, X) -> Posterior:
 
 
 def posterior_by(estimator, X, method: str) -> Posterior:
-    """The fitted posterior, or with ``"mean_weights"`` its networks of mean weights."""
+    """Fitted posterior, for ``"mean_weights"`` reduced to its mean weights."""
     _validation.check_option("method", method, METHODS)
     posterior = fitted_posterior(estimator, X)
     return MeanWeightPosterior.of(posterior) if method == "mean_weights" else posterior
@@ -358,7 +365,10 @@ def open_posterior(
     n_draws: int | None = None,
     first_draw: int = 0,
 ) -> PosteriorPredictor:
-    """The draws of a posterior, by default the fitted one's, on checked rows."""
+    """Predictor of posterior draws at checked rows.
+
+    posterior : by default the fitted posterior
+    """
     posterior = posterior or fitted_posterior(estimator, X)
     scaling = scaling_of(estimator)
     on_cpu, takes_sparse = (
@@ -382,40 +392,38 @@ def open_posterior(
 
 
 def warn_of_nan(predicted: np.ndarray) -> None:
-    """Say so where rows have no prediction, (rows, ...)."""
-    lacking = np.isnan(predicted).reshape(len(predicted), -1).any(1)
-    if lacking.any():
+    """Warn if predictions are NaN, (rows, ...)."""
+    is_nan = np.isnan(predicted).reshape(len(predicted), -1).any(1)
+    if is_nan.any():
         warn(
-            f"{lacking.sum()} rows have no prediction but NaN, first row "
-            f"{lacking.argmax()}: their inputs, or what the network makes of them, are "
-            f"too large for {predicted.dtype}. Are they in the units of the fit?",
+            f"the predictions of {is_nan.sum()} rows are NaN, first row "
+            f"{is_nan.argmax()}: their inputs, or values computed from them, are too "
+            f"large for {predicted.dtype}. Check that X has the units of the training "
+            "data.",
             RuntimeWarning,
         )
 
 
 def sampled_draws(estimator, X, n_samples: int, random_state):
-    """Components of posterior draws that are picked at random, and a generator.
+    """Sample among the posterior draws that predictions average; X is checked.
 
-    The draws are those that predictions average. Only the picked ones are computed,
-    unless they are many; X is checked.
-
-    returns : components (n_samples, rows, ...), and the generator of the noise
+    returns : components (n_samples, rows, ...), and a generator for observation noise
     """
     _validation.check_number("n_samples", n_samples, kind=_validation.Integral, low=1)
     draw_random, noise_random = np.random.default_rng(seed_from(random_state)).spawn(2)
     posterior = fitted_posterior(estimator, X)
     n_members = posterior.n_members
     n_all = posterior.distinct_draws(estimator.n_draws) * n_members
-    picked = draw_random.integers(n_all, size=n_samples)
-    distinct, of_sample = np.unique(picked, return_inverse=True)
+    sample = draw_random.integers(n_all, size=n_samples)
+    distinct, inverse = np.unique(sample, return_inverse=True)
+    # Compute only the sampled draws, unless they are many.
     if len(distinct) * _FEW_OF_ALL > n_all:
-        return open_posterior(estimator, X, posterior).whole().draws(picked), (
-            noise_random
-        )
+        components = open_posterior(estimator, X, posterior).whole()
+        return components.draws(sample), noise_random
     parts = []
     for number in distinct:
         draw, member = divmod(int(number), n_members)
         network = posterior.select(np.array([member]))
         predictor = open_posterior(estimator, X, network, 1, first_draw=draw)
         parts.append(predictor.whole())
-    return type(parts[0]).concatenated(parts).draws(of_sample), noise_random
+    return type(parts[0]).concatenated(parts).draws(inverse), noise_random

@@ -1,7 +1,8 @@
-"""Convert constructor parameters and rows to a training job.
+"""Convert an estimator's parameters and training data to a training job.
 
-Parameters are checked here. Members of one program share a :class:`TrainingConfig`;
-tau, dropout rates, prior scales, seeds and rows may differ.
+The parameters are validated here. All networks that train in one program share a
+:class:`TrainingConfig`. Their tau, dropout rates, prior scales, seeds and rows may
+differ.
 """
 
 import math
@@ -35,21 +36,20 @@ from skbayesnn.networks import MLP
 
 @dataclass(frozen=True)
 class PosteriorSpec:
-    """The posterior and the prior of a method, and how it is trained.
+    """Posterior, prior and training options of a method.
 
     Parameters
     ----------
     dropout : ndarray of shape (layers,)
-        Given rates, or initial values of learned ones.
+        Dropout rates; initial values if they are learned.
     families : tuple of Family
-        One per weight layer.
+        Posterior family of each weight layer.
     prior : str
         A key of ``skbayesnn._priors.PRIORS``.
     prior_fields : mapping of str to float or ndarray of shape (layers,)
         Parameters of the prior, in addition to ``length_scale``.
     training : mapping
-        Fields of :class:`~skbayesnn._engine.config.TrainingConfig` that the method
-        sets, by name.
+        Values for fields of :class:`~skbayesnn._engine.config.TrainingConfig`.
     """
 
     dropout: np.ndarray
@@ -61,18 +61,18 @@ class PosteriorSpec:
 
 # ---- checked parameters
 
-# From so many entries of X on no rows are held out to choose anything.
+# If X has at least this many entries, no rows are held out to select settings.
 MOST_ENTRIES = 2**22
-# Weights of all networks of an estimator together; 8 GiB in float32.
+# Most weights of an estimator, over all its networks; 8 GiB in float32.
 MOST_WEIGHTS = 2**31
 MOST_NETWORKS = 1_000_000
-# Of `max_iter="auto"`, what rows that are held out may choose in its place.
+# Shorter trainings that held-out rows may select, as shares of `max_iter="auto"`.
 _SHORTER = 0.25, 0.1
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What rows that are held out may choose.
+    """Values that are selected on held-out rows.
 
     Parameters
     ----------
@@ -84,23 +84,23 @@ class Setting:
     n_epochs: int
 
 
-def task_of(
+def training_job(
     estimator, data: TrainingData, hidden: Sequence[int] | int | None = None
 ) -> "TrainingJob":
-    """An estimator's part of a program that trains on these rows.
+    """Validate an estimator's parameters and build its training job.
 
-    hidden : units of the hidden layers, if they do not follow from the rows
+    hidden : units of the hidden layers; by default they depend on the number of rows
 
     Raises
     ------
     TypeError, ValueError
-        A parameter of the wrong type, or outside of its range.
+        If a parameter has the wrong type, or is out of range.
     """
     random_state = _validation.random_source(estimator.random_state)
     n_members = _n_members(estimator)
     _validation.number_of_draws(estimator.n_draws)
     _validation.verbosity(estimator.verbose)
-    # Both draw from the random state: their order must not change.
+    # `seeds` and `_split` draw from the same random state: keep this order.
     seeds = random_state.randint(0, 2**31 - 1, size=n_members)
     rows, weights, validation = _split(estimator, data, random_state)
     likelihood, tau = _likelihood(estimator, data)
@@ -120,7 +120,7 @@ def task_of(
         **_schedule(estimator, stops_early=len(validation) > 0),
         **posterior.training,
     )
-    own = Setting(
+    default = Setting(
         estimator._length_scales(network.prior_fan_ins, n_rows),
         _validation.epochs(
             estimator.max_iter,
@@ -146,37 +146,37 @@ def task_of(
     members = MemberParams(
         seeds=seeds,
         keep=np.repeat(1 - posterior.dropout[:, None], n_members, axis=1),
-        prior=_prior_fields(posterior, own.length_scale, n_members),
+        prior=_prior_fields(posterior, default.length_scale, n_members),
         tau=_network_tau(tau, scaling, n_members),
         statistics=np.repeat(statistics[None], n_members, axis=0),
-        n_epochs=np.full(n_members, own.n_epochs),
+        n_epochs=np.full(n_members, default.n_epochs),
         learns_noise=np.ones(n_members, dtype=bool),
     )
     return TrainingJob(
         data=data,
-        plan=config,
+        config=config,
         members=members,
         shares=(RowSubset(n_members, rows, weights, validation, scaling),),
         dropout=posterior.dropout,
-        length_scale=own.length_scale,
+        length_scale=default.length_scale,
         tau=tau,
-        settings=_settings_to_try(estimator, data, config, own, n_rows, len(rows)),
+        settings=_settings_to_try(estimator, data, config, default, n_rows, len(rows)),
     )
 
 
 def likelihood_class(name, *, of_classes: bool) -> type[Likelihood]:
-    """The likelihood of that name, if it is one of classes, or of numbers."""
-    options = [n for n, one in LIKELIHOODS.items() if one.of_classes == of_classes]
-    return LIKELIHOODS[_validation.check_option("likelihood", name, options)]
+    """Look up a likelihood for classification or regression by name."""
+    names = [n for n, kind in LIKELIHOODS.items() if kind.of_classes == of_classes]
+    return LIKELIHOODS[_validation.check_option("likelihood", name, names)]
 
 
-def _likelihood(estimator, prepared) -> tuple[Likelihood, np.ndarray | None]:
-    """The likelihood, and the given tau or None."""
-    classes = prepared.classes
+def _likelihood(estimator, data) -> tuple[Likelihood, np.ndarray | None]:
+    """Return the likelihood and the given tau; None if tau is learned."""
+    classes = data.classes
     kind = likelihood_class(estimator.likelihood, of_classes=classes is not None)
-    for y in prepared.targets_apart:
+    for y in data.separate_targets:
         kind.check_y(y)
-    n, ranks = _n_targets(prepared.table, classes), prepared.table.ranks
+    n, ranks = _n_targets(data.table, classes), data.table.ranks
     tau = _validation.precisions(estimator.tau, 1 if kind.tempered else n)
     if kind.tempered and tau is None:
         if kind.of_classes:
@@ -194,32 +194,32 @@ def _likelihood(estimator, prepared) -> tuple[Likelihood, np.ndarray | None]:
 
 
 def _n_targets(table, classes) -> int:
-    """Targets, or classes that have training rows."""
+    """Number of targets, or of classes with training rows."""
     if classes is None:
         return table.y.shape[1]
     return len(classes) if table.ranks is None else max(table.ranks) + 1
 
 
-def _network(estimator, prepared, likelihood, hidden) -> tuple[Network, PosteriorSpec]:
+def _network(estimator, data, likelihood, hidden) -> tuple[Network, PosteriorSpec]:
     description = MLP(hidden) if estimator.network is None else estimator.network
     network = description.build(
-        prepared.table.X.shape[1],
+        data.table.X.shape[1],
         likelihood.n_outputs,
         _validation.check_option("activation", estimator.activation, ACTIVATIONS),
     )
     posterior = estimator._posterior_spec(network.prior_fan_ins)
     if posterior.training.get("gradient") == "characteristic" and not network.smooth:
         raise ValueError(
-            "gradient='characteristic' follows second derivatives, which say nothing "
-            f"of kinks; got activation={estimator.activation!r} and network="
-            f"{estimator.network!r}. Set activation='tanh' and, of a ConvNet, pool=1; "
-            "or another gradient."
+            "gradient='characteristic' uses second derivatives and requires a smooth "
+            f"network; got activation={estimator.activation!r} and network="
+            f"{estimator.network!r}. Set activation='tanh' (and pool=1 in a ConvNet), "
+            "or use another gradient."
         )
     return network.with_families(posterior.families), posterior
 
 
 def _n_members(estimator) -> int:
-    """`n_estimators`, checked."""
+    """Validate ``n_estimators``."""
     n_members = _validation.check_number(
         "n_estimators", estimator.n_estimators, kind=_validation.Integral, low=1
     )
@@ -231,60 +231,65 @@ def _n_members(estimator) -> int:
 
 
 def _refuse_too_large(estimator, network: Network, n_members: int) -> None:
-    """Refuse more weights than any memory has, by the names of what makes them."""
+    """Raise if the networks have more weights than fit into any memory."""
     n_weights = n_members * network.n_weights
     if n_weights > MOST_WEIGHTS:
         has_features = "n_features" in estimator.get_params(deep=False)
         name = "n_features" if has_features else "hidden_layer_sizes"
         name = name if estimator.network is None else "network"
         raise ValueError(
-            f"`{name}` and `n_estimators` must make at most {MOST_WEIGHTS:,} weights; "
+            f"`{name}` and `n_estimators` must give at most {MOST_WEIGHTS:,} weights; "
             f"got {n_weights:,}, with {name}={getattr(estimator, name)!r} and "
-            f"n_estimators={n_members}. Take fewer units, channels or networks."
+            f"n_estimators={n_members}. Use fewer units, channels or networks."
         )
 
 
-def leaves_length_scale(estimator) -> bool:
-    """Whether the prior's scale is not given."""
+def selects_length_scale(estimator) -> bool:
+    """Whether ``length_scale`` is "auto"."""
     scale = estimator.length_scale
     return isinstance(scale, str) and scale == "auto"
 
 
 def _settings_to_try(
-    estimator, data, config: TrainingConfig, own: Setting, n_weight: float, n_rows: int
+    estimator,
+    data,
+    config: TrainingConfig,
+    default: Setting,
+    n_weight: float,
+    n_rows: int,
 ) -> tuple[Setting, ...]:
-    """What held-out rows select from, the estimator's own first.
+    """Candidate settings for the selection on held-out rows, the default first.
 
-    Empty for tables that are too large to hold out rows.
+    Empty if X is too large to hold out rows.
 
-    n_weight, n_rows : sum of the weights of the training rows, and their number
+    n_weight, n_rows : sum of the weights, and number, of the training rows
     """
     if n_rows * data.table.X.shape[1] >= MOST_ENTRIES:
         return ()
-    settings = [own]
-    if leaves_length_scale(estimator):
+    settings = [default]
+    if selects_length_scale(estimator):
         fan_ins = config.network.prior_fan_ins
         settings += [
-            replace(own, length_scale=scale)
+            replace(default, length_scale=scale)
             for scale in length_scale_candidates(estimator, fan_ins, n_weight)
-            if not np.array_equal(scale, own.length_scale)
+            if not np.array_equal(scale, default.length_scale)
         ]
-    most = estimator.max_iter
+    max_iter = estimator.max_iter
     selects_epochs = (
         config.patience is None
-        and isinstance(most, str)
-        and most == "auto"
+        and isinstance(max_iter, str)
+        and max_iter == "auto"
         and estimator.network is None
         and n_weight < defaults_of(estimator).selects_epochs_below_n
     )
     if selects_epochs:
-        n_epochs = [math.ceil(share * own.n_epochs) for share in _SHORTER]
-        settings += [replace(own, n_epochs=n) for n in n_epochs]
+        n_epochs = [math.ceil(share * default.n_epochs) for share in _SHORTER]
+        settings += [replace(default, n_epochs=n) for n in n_epochs]
     return tuple(settings)
 
 
 def _schedule(estimator, *, stops_early: bool) -> dict:
-    """How long is trained, and at which rate."""
+    """Fields of ``TrainingConfig`` for the learning rate and early stopping."""
     schedule = _validation.check_option(
         "learning_rate", estimator.learning_rate, ["cosine", "constant"]
     )
@@ -305,16 +310,16 @@ def _schedule(estimator, *, stops_early: bool) -> dict:
     }
 
 
-def _split(estimator, prepared, random_state):
-    """Training rows, their weights, and validation rows; the latter may be empty."""
-    rows, validation = _validation_rows(estimator, prepared, random_state)
-    weights = estimator._row_weights(prepared.table, rows, prepared.classes)
+def _split(estimator, data, random_state):
+    """Return training rows, their weights, and validation rows (may be empty)."""
+    rows, validation = _validation_rows(estimator, data, random_state)
+    weights = estimator._row_weights(data.table, rows, data.classes)
     if not weights.all():
         rows, weights = rows[weights > 0], weights[weights > 0]
     return rows, weights, validation
 
 
-def _validation_rows(estimator, prepared, random_state):
+def _validation_rows(estimator, data, random_state):
     fraction = _validation.check_number(
         "validation_fraction",
         estimator.validation_fraction,
@@ -322,22 +327,22 @@ def _validation_rows(estimator, prepared, random_state):
         high=1,
         open_low=True,
     )
-    table, rows = prepared.table, prepared.rows
-    given = prepared.validation
-    # Who gives rows to stop by wants to stop.
-    from_rows = defaults_of(estimator).early_stopping_from_n if given is None else 0
-    if not _validation.stops_early(estimator.early_stopping, len(rows), from_rows):
+    table, rows = data.table, data.rows
+    validation = data.validation
+    # With "auto", a given validation set turns early stopping on for any N.
+    from_n = defaults_of(estimator).early_stopping_from_n if validation is None else 0
+    if not _validation.stops_early(estimator.early_stopping, len(rows), from_n):
         return rows, np.empty(0, dtype=int)
-    if given is not None:
-        return rows, given[table.sample_weight[given] > 0]
-    stratify = None if prepared.classes is None else table.codes[rows]
+    if validation is not None:
+        return rows, validation[table.sample_weight[validation] > 0]
+    stratify = None if data.classes is None else table.codes[rows]
     try:
         return train_test_split(
             rows, test_size=fraction, random_state=random_state, stratify=stratify
         )
     except ValueError as error:
         if isinstance(estimator.early_stopping, str):
-            return rows, np.empty(0, dtype=int)  # the only row of a class stays
+            return rows, np.empty(0, dtype=int)  # a class has one row only
         raise ValueError(
             f"early_stopping holds out validation_fraction={fraction:g} of the rows; "
             f"got {len(rows)} rows, too few to split. Raise validation_fraction, set "
@@ -347,29 +352,33 @@ def _validation_rows(estimator, prepared, random_state):
 
 # ---- the job, in the units of the network
 
-# Of tau in the network's scale: beyond them nothing is left of one part of the loss.
+# Bounds of tau in the network's scale. Outside, one part of the loss is lost in
+# rounding.
 _LEAST_TAU, _MOST_TAU = 1e-30, 1e30
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """One estimator's part of a program.
+    """Networks of one estimator, before and after their training.
 
     Parameters
     ----------
-    plan : Plan
-    members : Members
-        The estimator's networks.
     data : TrainingData
+        Validated arguments of ``fit``.
+    config : TrainingConfig
+        Configuration that all networks share.
+    members : MemberParams
+        Parameters of the single networks.
     shares : tuple of RowSubset
-        The rows of it that they see, in the order of the members: all the same ones, or
-        some their own (each may leave a fold out), in one scaling.
+        Subsets of the rows of ``data`` with the number of networks that train on each,
+        in the order of the networks. All have the same scaling.
     dropout, length_scale : ndarray of shape (layers,)
+        Dropout rates and prior length scales.
     tau : ndarray of shape (targets,), or None
-        Given precision in y's units; None where it is learned.
+        Given precision in the units of y; None if it is learned.
     settings : tuple of Setting
-        Among which rows that are held out may choose; of a task that has chosen, or
-        may not, none.
+        Candidates for the selection on held-out rows. Empty after the selection, or if
+        there is none.
     noise : dict of ndarray of shape (targets,), or None
         The likelihood's ``predictive_params``, estimated on held-out rows.
     trained : Trained
@@ -377,7 +386,7 @@ class TrainingJob:
     """
 
     data: TrainingData
-    plan: TrainingConfig
+    config: TrainingConfig
     members: MemberParams
     shares: tuple[RowSubset, ...]
     dropout: np.ndarray
@@ -389,56 +398,55 @@ class TrainingJob:
 
     @property
     def n_members(self) -> int:
-        """Networks of the estimator."""
+        """Number of networks."""
         return len(self.members.seeds)
 
     @property
     def scaling(self) -> Scaling:
-        """Between y's units and the networks' scale."""
+        """Standardisation of X and y."""
         return self.shares[0].scaling
 
     @property
     def table(self) -> Table:
-        """The rows of ``fit``, checked."""
+        """Validated rows of ``fit``."""
         return self.data.table
 
     @property
     def total_weight(self) -> float:
-        """N, the sum of the weights of the rows that a network sees, on average."""
+        """N: sum of the weights of a network's training rows, mean over networks."""
         sums = [float(share.weights.sum()) for share in self.shares]
         counts = np.array([share.n_members for share in self.shares])
         return float(np.dot(sums, counts / self.n_members))
 
     @property
     def estimates_variance(self) -> bool:
-        """Whether the noise is for rows to say that are held out.
+        """Whether held-out rows estimate the observation noise.
 
-        Where residuals would be asked of the training rows, and the likelihood's noise
-        is none that they tell, or rows are held out anyway, for the length scale. As of
-        residuals, not with early stopping: it stays as it was learned.
+        They do if the method requires it. They also replace training residuals if the
+        likelihood has no Gaussian noise, or if rows are held out anyway to select the
+        length scale. With early stopping, the noise that was learned in training stays.
         """
-        plan, likelihood = self.plan, self.plan.likelihood
-        told_better = not likelihood.gaussian_targets or self._leaves_length_scale
-        asked = plan.variance_source == "held_out" and plan.patience is None
-        asked |= plan.asks_residuals and told_better
-        return bool(likelihood.predictive_params) and asked
+        config, likelihood = self.config, self.config.likelihood
+        held_out = config.variance_source == "held_out" and config.patience is None
+        replaces_residuals = config.asks_residuals and (
+            not likelihood.gaussian_targets or self._selects_length_scale
+        )
+        return bool(likelihood.predictive_params) and (held_out or replaces_residuals)
 
     @property
     def estimates_tau(self) -> bool:
-        """Whether held-out rows estimate the tau of the training, too.
+        """Whether held-out rows also estimate the tau of the training.
 
-        Where the noise that members put on y depends on it.
+        Required if members perturb y, since the variance of the perturbation is 1 /
+        tau.
         """
-        plan = self.plan
-        of_y = plan.perturbed and plan.likelihood.gaussian_targets > 0
-        return bool(of_y) and self.estimates_variance
+        config = self.config
+        perturbs_y = config.perturbed and config.likelihood.gaussian_targets > 0
+        return bool(perturbs_y) and self.estimates_variance
 
     @property
     def variance_of_y(self) -> np.ndarray:
-        """Of the first network's rows, in the network's scale; 1 of constants.
-
-        (targets,)
-        """
+        """Variance of the first network's standardised y; 1 if constant, (targets,)."""
         share = self.shares[0]
         y = self.scaling.y_to_network(self.table.y[share.rows])
         mean = np.average(y, axis=0, weights=share.weights)
@@ -446,32 +454,32 @@ class TrainingJob:
         return np.where(variance > 0, variance, 1.0)
 
     @property
-    def _leaves_length_scale(self) -> bool:
-        scales = [one.length_scale for one in self.settings]
+    def _selects_length_scale(self) -> bool:
+        scales = [setting.length_scale for setting in self.settings]
         return any(not np.array_equal(scale, scales[0]) for scale in scales)
 
     @property
     def needs_selection(self) -> bool:
-        """Whether rows that are held out have something to say.
-
-        One setting is no choice, but the noise may be open.
-        """
+        """Whether held-out rows select a setting or estimate the noise."""
         return len(self.settings) > (0 if self.estimates_variance else 1)
 
     def for_streaming(self, horizon: int, n_epochs: int) -> "TrainingJob":
-        """Epochs at a constant learning rate, within a warm-up of ``horizon``."""
-        plan = replace(
-            self.plan,
+        """Copy that trains for ``n_epochs`` at a constant learning rate.
+
+        horizon : steps of the whole stream, over which the likelihood warms up
+        """
+        config = replace(
+            self.config,
             cosine=False,
             horizon=horizon,
             keep_interrupted=False,
         )
-        of_members = np.full_like(self.members.n_epochs, n_epochs)
-        members = replace(self.members, n_epochs=of_members)
-        return replace(self, plan=plan, members=members)
+        epochs_per_member = np.full_like(self.members.n_epochs, n_epochs)
+        members = replace(self.members, n_epochs=epochs_per_member)
+        return replace(self, config=config, members=members)
 
-    def of_length_scale(self, length_scale: np.ndarray) -> "TrainingJob":
-        """The same under a prior of other scales, (layers,)."""
+    def with_length_scale(self, length_scale: np.ndarray) -> "TrainingJob":
+        """Copy with other prior length scales, (layers,)."""
         prior = [
             fields | {"length_scale": np.full(self.n_members, scale)}
             for fields, scale in zip(self.members.prior, length_scale, strict=True)
@@ -485,32 +493,32 @@ class TrainingJob:
     def with_setting(
         self, setting: Setting, noise: dict[str, np.ndarray] | None = None
     ) -> "TrainingJob":
-        """The same with what was chosen."""
-        task = self.of_length_scale(setting.length_scale)
-        n_epochs = np.full_like(task.members.n_epochs, setting.n_epochs)
-        members = replace(task.members, n_epochs=n_epochs)
-        task = replace(task, members=members, settings=(), noise=noise)
+        """Copy with the selected setting and the estimated noise."""
+        job = self.with_length_scale(setting.length_scale)
+        n_epochs = np.full_like(job.members.n_epochs, setting.n_epochs)
+        members = replace(job.members, n_epochs=n_epochs)
+        job = replace(job, members=members, settings=(), noise=noise)
         if noise is None or not self.estimates_tau:
-            return task
-        # Noise is at most all of y.
+            return job
+        # The noise variance is at most the variance of y.
         variance = np.minimum(np.exp(noise["log_variance"]), self.variance_of_y)
         tau = np.repeat(1 / variance[None], self.n_members, axis=0)
-        return replace(task, members=replace(members, tau=tau)).holding_noise()
+        return replace(job, members=replace(members, tau=tau)).holding_noise()
 
     def with_trained(self, trained: Trained) -> "TrainingJob":
-        """The same with its trained networks and the variance of held-out rows."""
+        """Copy with the trained networks, and with the noise of held-out rows."""
         if self.noise is not None:
             posterior = trained.posterior.with_predictive_params(self.noise)
             trained = replace(trained, posterior=posterior)
         return replace(self, trained=trained)
 
     def holding_noise(self) -> "TrainingJob":
-        """The same with a noise of the training that stays where it starts."""
+        """Copy whose training keeps the noise at its initial value."""
         learns = np.zeros(self.n_members, dtype=bool)
         return replace(self, members=replace(self.members, learns_noise=learns))
 
     def resumed_from(self, scaling: Scaling, seeds: np.ndarray) -> "TrainingJob":
-        """The same in the scaling and with the networks of an earlier fit."""
+        """Copy with the scaling and the seeds of an earlier fit."""
         members = replace(
             self.members,
             seeds=seeds,
@@ -520,52 +528,59 @@ class TrainingJob:
         return replace(self, members=members, shares=shares)
 
     def under_prior(self, prior: list[dict[str, np.ndarray]]) -> "TrainingJob":
-        """The same with an earlier posterior as the prior, its fields per layer.
+        """Copy with an earlier posterior as the prior.
 
-        Without warm-up of the KL: what is known already would be forgotten.
+        The KL has no warm-up, during which networks would forget the earlier rows.
+
+        prior : fields of the earlier posterior, one dict per layer
         """
         return replace(
             self,
-            plan=replace(self.plan, prior="previous", kl_warm_up=0.0),
+            config=replace(self.config, prior="previous", kl_warm_up=0.0),
             members=replace(self.members, prior=prior),
         )
 
 
 def joined(
-    tasks: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
+    jobs: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
 ) -> tuple[MemberParams, TrainingRows]:
-    """All members of some tasks, one after the other, and their rows."""
-    table, starts = stacked([task.table for task in tasks])
+    """Concatenate the networks and the rows of several jobs."""
+    table, starts = stacked([job.table for job in jobs])
     shares = [
         share.shifted(start)
-        for task, start in zip(tasks, starts, strict=True)
-        for share in task.shares
+        for job, start in zip(jobs, starts, strict=True)
+        for share in job.shares
     ]
-    members = MemberParams.concatenate([task.members for task in tasks])
+    members = MemberParams.concatenate([job.members for job in jobs])
     return members, TrainingRows(table, shares, device, dtype)
 
 
 def _network_tau(tau, scaling: Scaling, n_members: int) -> np.ndarray:
-    """tau in the network's scale, (members, targets); learned ones start at y's own."""
+    """tau in the network's scale, (members, targets).
+
+    A learned tau starts at 1 / variance of y.
+    """
     if tau is None:
         tau = scaling.signal_precision()
-    in_network = scaling.tau_to_network(tau)
-    beyond = (in_network < _LEAST_TAU) | (in_network > _MOST_TAU)
-    if beyond.any():
-        unit = scaling.signal_precision()[beyond][0]
+    network_tau = scaling.tau_to_network(tau)
+    invalid = (network_tau < _LEAST_TAU) | (network_tau > _MOST_TAU)
+    if invalid.any():
+        unit = scaling.signal_precision()[invalid][0]
         raise ValueError(
             f"`tau`, 1 / variance of the noise, must be between {_LEAST_TAU:g} and "
             f"{_MOST_TAU:g} times 1 / variance of y, {unit:.3g} here; got "
-            f"{np.broadcast_to(tau, beyond.shape)[beyond][0]:g}. Write it k / y.var()."
+            f"{np.broadcast_to(tau, invalid.shape)[invalid][0]:g}. Write it as "
+            "k / y.var()."
         )
-    return np.repeat(in_network[None], n_members, axis=0)
+    return np.repeat(network_tau[None], n_members, axis=0)
 
 
 def _prior_fields(posterior: PosteriorSpec, length_scale, n_members: int):
-    """The fields of the prior of every layer, (members,) each."""
+    """Fields of the prior, one dict per layer with values of shape (members,)."""
+    n_layers = len(length_scale)
     fields = {"length_scale": length_scale, **posterior.prior_fields}
-    of_layers = {name: np.resize(v, len(length_scale)) for name, v in fields.items()}
+    per_layer = {name: np.resize(v, n_layers) for name, v in fields.items()}
     return [
-        {name: np.full(n_members, values[i]) for name, values in of_layers.items()}
-        for i in range(len(length_scale))
+        {name: np.full(n_members, values[i]) for name, values in per_layer.items()}
+        for i in range(n_layers)
     ]

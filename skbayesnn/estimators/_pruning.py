@@ -1,6 +1,6 @@
-"""Posteriors say which weights are needless; here they are dropped [MAV17, BBB15].
+"""Remove weights that the posterior shows to be unnecessary [MAV17, BBB15].
 
-By the rate of their noise, or by the ratio of signal to noise.
+The criterion is the dropout rate of a weight, or its signal-to-noise ratio.
 """
 
 from dataclasses import replace
@@ -17,23 +17,26 @@ from skbayesnn._runtime import atomic_update
 from skbayesnn.estimators import _fitted
 from skbayesnn.estimators._base import BayesianNetwork
 
-# log alpha above which a weight is noise: a dropout rate of 0.95 [MAV17 section 5].
+# A weight with a larger log alpha is noise: dropout rate 0.95 [MAV17 section 5].
 THRESHOLD = 3.0
 
 
 def n_connections(sizes) -> int:
-    """Weights of one network, biases apart."""
+    """Number of weights of one network, without biases."""
     return sum(a * b for a, b in pairwise(sizes))
 
 
 def n_used(posterior: Posterior, threshold: float) -> float:
-    """Weights that are neither zero nor noise, mean over the networks."""
-    used = sum(int(of_layer.sum()) for of_layer in less_noisy(posterior, threshold))
-    return used / posterior.n_members
+    """Number of weights that are neither zero nor noise, mean over the networks."""
+    n_all = sum(int(used.sum()) for used in less_noisy(posterior, threshold))
+    return n_all / posterior.n_members
 
 
 def log_alpha(posterior: Posterior) -> list[torch.Tensor]:
-    """Of every weight, per layer (members, inputs, outputs); -inf without noise."""
+    """log alpha of the weights, per layer (members, inputs, outputs).
+
+    Minus infinity for weights without noise.
+    """
     return [
         torch.where(params["mean"] == 0, -torch.inf, family.log_alpha_of(params))
         for family, params in zip(
@@ -43,9 +46,9 @@ def log_alpha(posterior: Posterior) -> list[torch.Tensor]:
 
 
 def prune(posterior: Posterior, used: list[torch.Tensor]) -> Posterior:
-    """Without the weights that are not used, and the units that nothing uses.
+    """Set unused weights to zero, and remove hidden units without outgoing weights.
 
-    Of perceptrons: what a unit feeds is the next layer.
+    Only for multilayer perceptrons, where the outputs of a unit go to the next layer.
 
     used : per layer (members, inputs, outputs), bool
     """
@@ -53,7 +56,7 @@ def prune(posterior: Posterior, used: list[torch.Tensor]) -> Posterior:
     layers = [family.without(params, mask) for family, params, mask in groups]
     perceptron = MLP.from_description(posterior.network.describe())
     sizes = list(perceptron.sizes)
-    # From the outputs down: a unit that only fed removed units is not used either.
+    # Start at the outputs: a unit that only feeds removed units is removed, too.
     for i in reversed(range(1, len(layers))):
         units = (layers[i]["mean"] != 0).any(2).any(0).nonzero().flatten()
         units = units if len(units) else torch.zeros(1, dtype=torch.int64)
@@ -65,71 +68,78 @@ def prune(posterior: Posterior, used: list[torch.Tensor]) -> Posterior:
 
 
 def less_noisy(posterior: Posterior, threshold: float) -> list[torch.Tensor]:
-    """Weights of a log alpha up to this, per layer (members, inputs, outputs), bool."""
+    """Nonzero weights whose log alpha is at most a threshold.
+
+    returns : per layer (members, inputs, outputs), bool
+    """
     return [
-        (params["mean"] != 0) & (of_layer <= threshold)
-        for params, of_layer in zip(posterior.layers, log_alpha(posterior), strict=True)
+        (params["mean"] != 0) & (alpha <= threshold)
+        for params, alpha in zip(posterior.layers, log_alpha(posterior), strict=True)
     ]
 
 
 def clearest(posterior: Posterior, share: float) -> list[torch.Tensor]:
-    """All but a share of each network's weights, those of the lowest |m| / sigma.
+    """Weights of each network without the share with the lowest |mean| / std.
 
     returns : per layer (members, inputs, outputs), bool
     """
     ratios = [signal_to_noise(params) for params in posterior.layers]
     flat = torch.cat([ratio.flatten(1) for ratio in ratios], dim=1)
     dropped = round(share * flat.shape[1])
-    place = flat.argsort(dim=1).argsort(dim=1)
-    kept = (place >= dropped).split([ratio[0].numel() for ratio in ratios], dim=1)
+    rank = flat.argsort(dim=1).argsort(dim=1)
+    kept = (rank >= dropped).split([ratio[0].numel() for ratio in ratios], dim=1)
     return [k.view_as(ratio) for k, ratio in zip(kept, ratios, strict=True)]
 
 
 def _take(params, units: torch.Tensor, axis: int):
-    """Some of a layer's inputs (axis 1) or outputs (axis 2), where there is an axis.
+    """Select inputs (axis 1) or outputs (axis 2) of a layer's parameters.
 
-    Parameters have three axes, members first; the bias has the outputs only.
+    Weights have the axes (members, inputs, outputs), where an axis of length 1 is
+    shared by all units. Biases have the axes (members, outputs).
     """
-    taken = {}
+    selected = {}
     for name, value in params.items():
-        of_value = axis - 1 if value.ndim == 2 else axis
-        shared = value.shape[of_value] == 1 and value.ndim == 3
-        absent = of_value == 0
-        taken[name] = value if shared or absent else value.index_select(of_value, units)
-    return taken
+        value_axis = axis - 1 if value.ndim == 2 else axis
+        shared = value.shape[value_axis] == 1 and value.ndim == 3
+        absent = value_axis == 0
+        selected[name] = (
+            value if shared or absent else value.index_select(value_axis, units)
+        )
+    return selected
 
 
 class Prunable(BayesianNetwork):
-    """Base of the methods whose posterior says which weights it could do without."""
+    """Base class of the methods with ``prune``."""
 
-    # What `prune` did: None, or its rule, the sizes before, and scores.
+    # None, or the rule of `prune`, the sizes before, and scores before and after.
     pruning_: dict | None
 
-    def _check_can_go_on(self, task, of_y):
-        done = getattr(self, "pruning_", None)
-        if done is not None:
-            rule, value = next(iter(done.items()))
+    def _check_can_continue(self, job, target_attributes):
+        pruning = getattr(self, "pruning_", None)
+        if pruning is not None:
+            rule, value = next(iter(pruning.items()))
             raise ValueError(
-                "a fit that goes on (warm_start, partial_fit) would let pruned "
-                f"weights grow again; this network was pruned with {rule}={value:g}. "
-                "Set warm_start=False, or fit a clone."
+                "continued training (warm_start, partial_fit) must start from a "
+                "network that is not pruned, since pruned weights would grow again; "
+                f"got one pruned with {rule}={value:g}. Set warm_start=False, or fit a "
+                "clone."
             )
-        super()._check_can_go_on(task, of_y)
+        super()._check_can_continue(job, target_attributes)
 
-    def _adopt(self, job, *, seen):
-        super()._adopt(job, seen=seen)
+    def _store_fitted(self, job, *, seen):
+        super()._store_fitted(job, seen=seen)
         self.pruning_ = None
 
     def _prune(self, rule: dict[str, float], choose, X, y):
-        """Keep the weights that ``choose`` says of the posterior.
+        """Remove all weights but those that ``choose(posterior)`` selects.
 
-        rule : what it goes by, for ``pruning_``
+        rule : name and value of the criterion, for ``pruning_``
         """
         check_is_fitted(self)
         if self.network_["name"] != "mlp":
             raise ValueError(
-                "`prune` removes units of perceptrons; got "
-                f"{type(self.network).__name__}. Fit it with network=None."
+                "`prune` requires a multilayer perceptron; got "
+                f"{type(self.network).__name__}. Fit with network=None."
             )
         if (X is None) != (y is None):
             raise ValueError(
@@ -151,10 +161,10 @@ class Prunable(BayesianNetwork):
 
     def _sizes_of_fit(self):
         """Layer sizes before any pruning."""
-        about = getattr(self, "pruning_", None) or self.network_
-        return about["sizes"]
+        description = getattr(self, "pruning_", None) or self.network_
+        return description["sizes"]
 
     def _plain_posterior(self):
-        """The networks on the CPU, in the precision that they are kept in."""
+        """Posterior on the CPU, in the precision of the stored parameters."""
         dtype = tensor_of(self.parameters_["layers/0/mean"]).dtype
         return _fitted.posterior_of(self, torch.device("cpu"), dtype)

@@ -1,4 +1,4 @@
-"""Regression: what the draws of the predictive are turned into."""
+"""Base class of the regressors: target validation and predictions."""
 
 from typing import Any, Literal, Self, overload
 
@@ -37,22 +37,22 @@ from skbayesnn.estimators._job import likelihood_class
 
 
 class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwork):
-    """Base of the regressors; predictions are in y's units."""
+    """Base class of the regressors. Predictions are in the units of y."""
 
     @property
     def noise_std_(self) -> Array:
-        """1 / sqrt(tau_), y's units; none where tau_ tempers a likelihood.
+        """Standard deviation of the observation noise, 1 / sqrt(tau_), units of y.
 
-        Where the noise depends on the row it is its root mean square over training
-        rows, whatever tau is.
+        If the noise variance depends on the row, it is the root mean square over
+        training rows. Likelihoods without a noise precision lack this attribute.
         """
-        of_rows = getattr(self, "row_noise_std_", None)
-        std = self.tau_**-0.5 if of_rows is None else of_rows
+        row_std = getattr(self, "row_noise_std_", None)
+        std = self.tau_**-0.5 if row_std is None else row_std
         name = self.network_["likelihood"]["name"]
         if likelihood_class(name, of_classes=False).tempered:
             raise AttributeError(
-                f"`noise_std_` is of likelihoods with a noise precision; {name!r} has "
-                "none. See predict_uncertainty(X, kind='aleatoric')."
+                "`noise_std_` requires a likelihood with a noise precision; got "
+                f"{name!r}. Use predict_uncertainty(X, kind='aleatoric')."
             )
         return std
 
@@ -60,7 +60,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         table, y_ndim = check_regression(self, X, y, sample_weight, reset=reset)
         return table, {"y_ndim_": y_ndim}
 
-    def _check_held_out(self, X, y, table, of_y):
+    def _check_held_out(self, X, y, table, target_attributes):
         return check_regression(self, X, y, None, reset=False)[0]
 
     def _row_weights(self, table, rows, classes):
@@ -75,31 +75,37 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         n_epochs: int = 1,
         n_replay: int = 0,
     ) -> Self:
-        """Go on training with new rows (streams, out-of-core data).
+        """Update the fit with new rows, for streams and out-of-core data.
 
-        The first call fixes the standardisation. N grows with every call, and the
-        weight of the prior falls with it: pass each row once. For further epochs over
-        all rows there are ``fit`` and ``warm_start``.
+        The first call fixes the standardisation. Pass each row once: every call adds
+        its rows to N, which lowers the weight of the prior. For more epochs over the
+        same rows use ``fit`` with ``warm_start=True``.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            New inputs.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            New target values.
         sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, as in ``fit``.
         n_epochs : int, default=1
-            Passes over these rows.
+            Passes over the new rows.
         n_replay : int, default=0
-            Rows of the stream to be kept: a uniform sample of all that came with
-            ``n_replay`` is seen again in every call, weighted for the rows that it
-            stands for, and stored with the model (``replay_``). Without, a network
-            forgets what does not come any more; a call without lets them go.
+            Number of earlier rows to keep and replay. Set it if the distribution of
+            the rows changes: without replay, a network forgets earlier rows. The kept
+            rows are a uniform sample of the rows of all calls with ``n_replay > 0``.
+            They are trained on in every call, weighted for the rows that they
+            represent, and stored in ``replay_``. A call with 0 discards them.
 
         Returns
         -------
         self : object
+            The updated estimator.
         """
-        how = {"n_epochs": n_epochs, "n_replay": n_replay}
-        return self._partial_fit(X, y, sample_weight, **how)
+        return self._partial_fit(
+            X, y, sample_weight, n_epochs=n_epochs, n_replay=n_replay
+        )
 
     @overload
     def predict(
@@ -139,31 +145,36 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     ) -> Array | tuple[Array, Array]: ...
     @on_snapshot
     def predict(self, X, return_std=False, return_cov=False, *, method="draws"):
-        """Predictive mean (eq. 5), and the total predictive standard deviation.
+        """Predict the mean of y, and optionally its standard deviation or covariance.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
         return_std : bool, default=False
+            Whether to return the standard deviation of the predictive distribution.
         return_cov : bool, default=False
-            Whether to return the covariance of the targets, of every row by itself;
-            not with ``return_std``.
+            Whether to return the covariance of the targets, one matrix per row. Cannot
+            be combined with ``return_std``.
         method : {"draws", "mean_weights"}, default="draws"
-            Of ``n_draws`` posterior draws; or one pass of each network with the means
-            of its weights (units scaled by their probability of being kept, the
-            standard dropout approximation [1]_): some hundred times as quick, with a
-            mean that differs a little, and noise and the spread of several networks
-            in the standard deviation only.
+            Leave the default unless predictions must be fast. ``"draws"`` averages
+            ``n_draws`` posterior draws. ``"mean_weights"`` runs each network once with
+            the posterior means of its weights (units scaled by their probability of
+            being kept, the standard dropout approximation [1]_). It is about a hundred
+            times as fast, and its mean differs slightly. Its standard deviation
+            contains the observation noise and the spread of the ensemble members, but
+            not the spread of the draws.
 
         Returns
         -------
         mean : ndarray of shape (n_samples,) or (n_samples, n_targets)
-            In y's units.
+            Predictive mean, in the units of y.
         std : ndarray of the same shape
-            Only with ``return_std=True``; in y's units, noise included (eq. 6).
+            Standard deviation, including observation noise, in the units of y. Only
+            with ``return_std=True``.
         cov : ndarray of shape (n_samples, n_targets, n_targets)
-            Only with ``return_cov=True``; its diagonal is std^2. Noise is independent
-            over targets, what the draws say of them is not.
+            Covariance; its diagonal is std^2. Observation noise is independent across
+            targets, the spread of the draws is not. Only with ``return_cov=True``.
 
         References
         ----------
@@ -203,25 +214,28 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     ) -> Any: ...
     @on_snapshot
     def predict_uncertainty(self, X, kind="total", as_frame=False):
-        """Standard deviation of the predictive, whole or in its two parts (eq. 6).
+        """Predict the standard deviation of y, in total or split by its source.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
         kind : {"total", "epistemic", "aleatoric", "all"} or list, default="total"
-            ``"epistemic"`` is the spread of what the draws say, ``"aleatoric"`` is
-            noise; total^2 = epistemic^2 + aleatoric^2. More data remove the former
-            where the posterior's width is learned or that of an ensemble. Masks at a
-            given rate keep their spread, however many rows there are: where it is
-            more than a small share of the noise the total is too wide.
+            Source of the uncertainty. ``"epistemic"`` is the standard deviation of the
+            draws' means, ``"aleatoric"`` is the observation noise; total^2 =
+            epistemic^2 + aleatoric^2. Epistemic uncertainty shrinks with more data in
+            ensembles and where the width of the posterior is learned. With a fixed
+            dropout rate it does not shrink: if it then exceeds a small share of the
+            noise, the total is too large.
         as_frame : bool, default=False
-            Whether to return a pandas DataFrame with a column per kind (of several
-            targets, per kind and target), and the index of X if that is one.
+            Whether to return a pandas DataFrame, with one column per kind (and target),
+            and with the index of X if X is a DataFrame.
 
         Returns
         -------
         std : ndarray of shape (n_samples,) or (n_samples, n_targets), or dict of them
-            In y's units; a dict for a list of kinds or ``"all"``.
+            Standard deviation in the units of y. A dict for a list of kinds or
+            ``"all"``.
         """
         kind = "total" if kind is None else kind
         values = select_kinds(
@@ -235,21 +249,26 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     def sample_f(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
-        """Sample functions: posterior draws without noise, the same for all rows.
+        """Draw functions from the posterior, without observation noise.
+
+        A sample evaluates one posterior draw at all rows, so that its values form one
+        function.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples_X, n_features)
+            Inputs.
         n_samples : int, default=1
-            Functions. Each is one of the ``n_draws`` posterior draws of each network
-            that predictions average, picked at random: raise ``n_draws`` for more
-            distinct ones.
+            Number of functions. Each is picked at random among the ``n_draws``
+            posterior draws of each network that predictions average. Raise ``n_draws``
+            for more distinct functions.
         random_state : int, RandomState instance or None, default=0
+            Source of the random numbers.
 
         Returns
         -------
         f : ndarray of shape (n_samples_X[, n_targets], n_samples)
-            In y's units.
+            Function values, in the units of y.
         """
         components, _ = sampled_draws(
             self, self._checked_inputs(X), n_samples, random_state
@@ -260,9 +279,10 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
     def sample_y(
         self, X: MatrixLike, n_samples: int = 1, random_state: RandomState = 0
     ) -> Array:
-        """Sample y: functions of ``sample_f`` with independent noise in every row.
+        """Draw y from the predictive distribution.
 
-        Parameters and shapes are those of ``sample_f``.
+        Adds observation noise, independent in every row, to functions that are drawn
+        as in ``sample_f``. Parameters and shapes are the same.
         """
         components, random = sampled_draws(
             self, self._checked_inputs(X), n_samples, random_state
@@ -271,17 +291,21 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
 
     @on_snapshot
     def log_predictive_density(self, X: MatrixLike, y: ArrayLike) -> Array:
-        """Log density of y under the predictive mixture (eq. 8).
+        """Log density of y under the predictive distribution.
+
+        Its mean over test rows is a score of the whole distribution: higher is better.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Inputs.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Observed target values.
 
         Returns
         -------
         density : ndarray of shape (n_samples,)
-            Nats, of the density in y's units; joint over targets.
+            Log density in nats, in the units of y, joint over targets.
         """
         X = self._checked_inputs(X)
         y = self._standardised_targets(X, y)
@@ -298,24 +322,23 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         return self._opened(self._checked_inputs(X))
 
     def _opened(self, X, posterior=None) -> PredictiveBlocks:
-        """X is checked."""
-        opened = open_posterior(self, X, posterior)
+        """Predictive distribution of checked rows, computed in blocks."""
+        predictor = open_posterior(self, X, posterior)
         scaling = self._scaling
         dtype = scaling.dtype_of_y(X.dtype)
 
-        def of_rows(rows):
-            components = opened.whole(rows)
+        def predictive(rows):
             return MixturePredictive(
-                components, self.y_ndim_ == 1, scaling, dtype=dtype
+                predictor.whole(rows), self.y_ndim_ == 1, scaling, dtype=dtype
             )
 
-        return PredictiveBlocks(X.shape[0], of_rows, opened.block)
+        return PredictiveBlocks(X.shape[0], predictive, predictor.block)
 
     @slots.one()
     def _mean_and_stds(
         self, X, posterior=None
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Predictive mean, and the stds of all kinds, in y's units; X is checked."""
+        """Predictive mean and stds of all kinds, in the units of y; X is checked."""
         scaling = self._scaling
         dtype = scaling.dtype_of_y(X.dtype)
         shape = (X.shape[0], scaling.n_targets)
@@ -329,11 +352,11 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             epistemic[chunk] = np.sqrt(moments.epistemic)
             aleatoric[chunk] = np.sqrt(moments.aleatoric)
         np.hypot(epistemic, aleatoric, out=total)
-        mean = self._one_target_flat(scaling.y_from_network(mean)).astype(dtype)
+        mean = self._drop_target_axis(scaling.y_from_network(mean)).astype(dtype)
         warn_of_nan(mean)
         stds = scaling.std_from_network(stds).astype(dtype)
         kinds = zip(REGRESSION_KINDS, stds, strict=True)
-        return mean, {kind: self._one_target_flat(std) for kind, std in kinds}
+        return mean, {kind: self._drop_target_axis(std) for kind, std in kinds}
 
     def _spread(self, X, y):
         outputs = open_posterior(self, X, posterior_by(self, X, "mean_weights")).whole()
@@ -341,20 +364,21 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         varies = y.std(0) > 0
         if not varies.any():
             return 1.0, "y does not vary"
-        of_y = y.std(0)[varies]
-        spread = float((mean.std(0)[varies] / of_y).max())
-        off = float((abs(mean.mean(0) - y.mean(0))[varies] / of_y).max())
-        if is_far_off(off):
-            return off, f"over the training rows they are off by {off:.2g} stds of y"
-        said = f"over the training rows they vary by {spread:.1%} of what y does"
-        return spread, said
+        y_std = y.std(0)[varies]
+        spread = float((mean.std(0)[varies] / y_std).max())
+        bias = float((abs(mean.mean(0) - y.mean(0))[varies] / y_std).max())
+        if is_far_off(bias):
+            return bias, f"on the training rows their bias is {bias:.2g} stds of y"
+        return spread, (
+            f"on the training rows their standard deviation is {spread:.1%} of y's"
+        )
 
     def _explained(self, X, y, weights):
         mean = self._mean_and_stds(X)[0].reshape(y.shape)
         return explained_variance(X, y, weights, mean, self._given_noise())
 
     def _given_noise(self):
-        """Variance of a noise that is not learned, (targets,), y's units; or 0."""
+        """Variance of given observation noise, (targets,), units of y; 0 if learned."""
         name = self.network_["likelihood"]["name"]
         tempered = likelihood_class(name, of_classes=False).tempered
         if tempered or isinstance(getattr(self, "tau", "auto"), str):
@@ -362,7 +386,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         return 1 / np.asarray(self.tau_)
 
     def _standardised_targets(self, X, y) -> np.ndarray:
-        """y, checked against X, in the network's scale: (rows, targets)."""
+        """Validate y against X and standardise it, (rows, targets)."""
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         y = y.reshape(len(y), -1)
         check_consistent_length(X, y)
@@ -374,13 +398,17 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         return self._scaling.y_to_network(y)
 
     def _values_of_y(self, values):
-        """(samples, rows, targets), network's scale -> (rows[, targets], samples)."""
-        last = self._scaling.y_from_network(np.moveaxis(values, 0, -1))
-        dtype = self._scaling.dtype_of_y(values.dtype)
-        return self._one_target_flat(last).astype(dtype)
+        """Convert samples to the units of y.
 
-    def _one_target_flat(self, values):
-        """Drop the target axis where y had none."""
+        values : (samples, rows, targets), standardised
+        returns : (rows[, targets], samples)
+        """
+        y = self._scaling.y_from_network(np.moveaxis(values, 0, -1))
+        dtype = self._scaling.dtype_of_y(values.dtype)
+        return self._drop_target_axis(y).astype(dtype)
+
+    def _drop_target_axis(self, values):
+        """Drop the target axis if y was one-dimensional in ``fit``."""
         return values[:, 0] if self.y_ndim_ == 1 else values
 
     def __sklearn_tags__(self):

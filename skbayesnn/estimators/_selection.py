@@ -1,11 +1,12 @@
-"""Prior length scale, training length and noise, as rows that are held out have them.
+"""Select length scale and number of epochs, and estimate noise, on held-out rows.
 
-How wide a prior of the weights has to be, how soon training over-fits, and what is left
-of y, is for the data to say: where classes are well apart a wide prior, and long; where
-they overlap a narrow one, or not so long. A task that leaves this open gets, for every
-setting and fold, a network without the fold, in one program for each length; the
-setting whose networks give the held-out y the highest density is that of the fit to all
-rows, and so is the noise under which they do.
+The best prior width, training length and noise variance depend on the data. With
+well-separated classes a wide prior and a long training are best, with overlapping
+classes a narrow prior or a short training.
+
+For every setting and fold a network is trained without the rows of the fold, in one
+program per number of epochs. The setting with the highest density of held-out y is used
+for the final training on all rows, together with the noise that was estimated with it.
 """
 
 import math
@@ -39,40 +40,41 @@ from skbayesnn._likelihoods import Likelihood
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._job import MOST_ENTRIES, Setting, TrainingJob, joined
 
-# Parts of the rows, and how many of them are held out: all, or from so many rows on two
-# or one, which say as much at less of the cost (docs/defaults.md, "Selection on
+# Number of folds, and how many of them are trained: all, or 2 or 1 from this many rows
+# on, which are nearly as reliable at a lower cost (docs/defaults.md, "Selection on
 # held-out rows").
 _N_FOLDS, _FOLDS_FROM = 5, {700: 2, 5000: 1}
-# Of the predictive of held-out rows.
+# Posterior draws in the predictive distribution of held-out rows.
 _N_DRAWS = 50
-# An ensemble, of which only the noise is open, has parts held out until these are about
-# so many rows. At most so many of its networks are trained without a part, and so many
-# in all, for this share of their epochs, but for so many steps at least.
-_ENSEMBLE_ROWS, _OF_A_PART, _OF_ALL_PARTS = 60, 10, 25
+# Ensembles only estimate noise. They hold out folds with this many rows together, and
+# train at most this many networks per fold and in all.
+_ENSEMBLE_ROWS, _NETWORKS_PER_FOLD, _NETWORKS_IN_ALL = 60, 10, 25
+# Share of the epochs for which they train, but at least this many steps.
 _ENSEMBLE_SHARE, _ENSEMBLE_STEPS = 0.5, 600
-# Mean square of held-out residuals, in variances of y, from which a fit is warned of:
-# of a few rows of nothing but noise it may be two.
+# Mean squared held-out residual, in variances of y, above which a warning is given. It
+# can reach 2 for a few rows of pure noise.
 _FAR_OFF = 3.0
-# That are looked at in each part; all of them are left out of the training.
+# Most rows that are scored in each fold. The whole fold is left out of the training.
 _MOST_HELD_OUT = 10_000
 
 
 @dataclass(frozen=True)
 class HeldOutScore:
-    """What the held-out rows say of a setting.
+    """Predictive performance of a setting on held-out rows.
 
     Parameters
     ----------
     density : ndarray of shape (rows,)
-        Of every row, log density in nats; not a number where the loss became infinite;
-        no rows where none can be held out.
+        Log densities in nats. NaN if the loss became infinite; empty if no rows can be
+        held out.
     weights : ndarray of shape (rows,)
+        Weights of the rows.
     noise : dict of ndarray of shape (targets,), or None
-        The likelihood's ``predictive_params``, under which the density is; None
-        where the noise is not for them to say.
+        The likelihood's ``predictive_params``, estimated on these rows and used in
+        ``density``. None if they are not estimated.
     error : float
-        Of an ensemble: mean square of the residuals, in variances of y, of the target
-        where it is largest.
+        Mean squared residual of an ensemble, in variances of y; the largest over
+        targets.
     """
 
     density: np.ndarray
@@ -82,167 +84,175 @@ class HeldOutScore:
 
     @cached_property
     def score(self) -> float:
-        """Of all rows, nats; minus infinity where there is none."""
+        """Log density of all rows, nats; minus infinity if it is not available."""
         total = float(self.weights @ self.density)
         return total if self.weights.any() and np.isfinite(total) else -np.inf
 
-    def is_better_than(self, other: "HeldOutScore") -> bool:
-        """By more than the standard error, over rows, of the difference."""
-        if self.score <= other.score:
+    def is_better_than(self, reference: "HeldOutScore") -> bool:
+        """Whether the score is higher by more than the difference's standard error."""
+        if self.score <= reference.score:
             return False
-        if not np.isfinite(other.score):
+        if not np.isfinite(reference.score):
             return True
-        apart = self.density - other.density
-        mean = np.average(apart, weights=self.weights)
-        squares = self.weights @ np.square(apart - mean)
-        return self.score - other.score > np.sqrt(squares)
+        difference = self.density - reference.density
+        mean = np.average(difference, weights=self.weights)
+        squares = self.weights @ np.square(difference - mean)
+        return self.score - reference.score > np.sqrt(squares)
 
 
-_NOTHING = HeldOutScore(np.empty(0), np.empty(0))
+_NO_SCORE = HeldOutScore(np.empty(0), np.empty(0))
 
 
 def select_settings(
-    tasks: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
+    jobs: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
 ) -> list[TrainingJob]:
-    """The tasks of one program; those that leave something open have chosen."""
-    tasks = list(tasks)
-    still_open = [i for i, task in enumerate(tasks) if task.needs_selection]
-    # No more networks at once than the program itself has.
-    n_members = sum(task.n_members for task in tasks)
-    while still_open:
-        n_each = max(_n_networks(tasks[i]) for i in still_open)
-        n_tasks = max(1, n_members // n_each)
-        part, still_open = still_open[:n_tasks], still_open[n_tasks:]
-        judged = judgements([tasks[i] for i in part], device, dtype)
-        for i, of_task in zip(part, judged, strict=True):
-            tasks[i] = _with_best_setting(tasks[i], of_task)
-        _warn_if_far_off(max(one.error for of_task in judged for one in of_task))
-    untold = [t for t in tasks if t.estimates_variance and t.noise is None]
-    if untold:
-        _warn_of_noise(untold[0])
-    return tasks
+    """Select settings for those jobs of a program that need it."""
+    jobs = list(jobs)
+    pending = [i for i, job in enumerate(jobs) if job.needs_selection]
+    # Train no more networks at once than in the program itself.
+    n_members = sum(job.n_members for job in jobs)
+    while pending:
+        n_each = max(_n_networks(jobs[i]) for i in pending)
+        n_at_once = max(1, n_members // n_each)
+        batch, pending = pending[:n_at_once], pending[n_at_once:]
+        scores = held_out_scores([jobs[i] for i in batch], device, dtype)
+        for i, job_scores in zip(batch, scores, strict=True):
+            jobs[i] = _with_best_setting(jobs[i], job_scores)
+        _warn_if_far_off(
+            max(score.error for job_scores in scores for score in job_scores)
+        )
+    without_noise = [j for j in jobs if j.estimates_variance and j.noise is None]
+    if without_noise:
+        _warn_of_noise(without_noise[0])
+    return jobs
 
 
-def _warn_of_noise(task: TrainingJob) -> None:
-    """Say that no row outside of the training has told what the noise is."""
-    n_rows, n_inputs = len(task.shares[0].rows), task.table.X.shape[1]
+def _warn_of_noise(job: TrainingJob) -> None:
+    """Warn that no held-out rows have estimated the observation noise."""
+    n_rows, n_inputs = len(job.shares[0].rows), job.table.X.shape[1]
     if n_rows * n_inputs >= MOST_ENTRIES:
-        why = f"X has {n_rows * n_inputs:,} numbers, and of {MOST_ENTRIES:,} or more"
+        reason = f"X has {n_rows * n_inputs:,} entries ({MOST_ENTRIES:,} or more)"
     else:
-        why = f"of {n_rows} rows too few differ, or the networks diverged, so that"
-    likelihood = task.plan.likelihood
-    given = "tau" if likelihood.learned else ""
+        reason = f"too few of {n_rows} rows differ, or the networks diverged"
+    likelihood = job.config.likelihood
+    parameters = "tau" if likelihood.learned else ""
     if "predictive_log_df" in likelihood.predictive_params:
-        given += f"{' and ' if given else ''}likelihood_options={{'df': ...}}"
+        parameters += f"{' and ' if parameters else ''}likelihood_options={{'df': ...}}"
     warn(
-        f"{why} none are held out to tell the noise of y: it is that of rows that the "
-        "weights were fitted to, and intervals may be too narrow. Put "
-        f"CalibratedUncertaintyRegressor around the estimator, or give {given}."
+        f"{reason}: no rows were held out to estimate the observation noise. It is "
+        "estimated from training rows, and intervals may be too narrow. Put "
+        f"CalibratedUncertaintyRegressor around the estimator, or give {parameters}."
     )
 
 
 def _warn_if_far_off(error: float) -> None:
-    """Where a constant would predict held-out rows better."""
+    """Warn if a constant would predict the held-out rows better."""
     if error > _FAR_OFF:
         warn(
             "held-out rows are predicted worse than by their mean: the mean squared "
-            f"error is {error:.2g} times the variance of y. Functions of the prior are "
-            "too wide for so few rows, or the training has diverged. Raise "
-            "length_scale ('auto' and 'fan_in' follow the width of the layers), or "
-            "lower learning_rate_init.",
+            f"error is {error:.2g} times the variance of y. The prior allows too wide "
+            "functions for so few rows, or the training diverged. Raise length_scale "
+            "('auto' and 'fan_in' follow the width of the layers), or lower "
+            "learning_rate_init.",
             ConvergenceWarning,
         )
 
 
-def judgements(
-    tasks: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
+def held_out_scores(
+    jobs: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
 ) -> list[list[HeldOutScore]]:
-    """On all settings of each task, in their order."""
-    judged: list[list[HeldOutScore]] = [[] for _ in tasks]
-    for program in zip_longest(*map(_without_folds, tasks)):
-        there = [i for i, task in enumerate(program) if task]
-        found = _of_program([program[i] for i in there], device, dtype)
-        for i, of_task in zip(there, found, strict=True):
-            judged[i] += of_task
-    return judged
+    """Scores of all settings of each job, in the order of the settings."""
+    scores: list[list[HeldOutScore]] = [[] for _ in jobs]
+    for program in zip_longest(*map(_fold_jobs, jobs)):
+        present = [i for i, job in enumerate(program) if job]
+        results = _program_scores([program[i] for i in present], device, dtype)
+        for i, job_scores in zip(present, results, strict=True):
+            scores[i] += job_scores
+    return scores
 
 
-def _of_program(tasks, device, dtype) -> list[list[HeldOutScore]]:
-    """As ``judgements``, on tasks that leave the folds out already."""
-    trained = [task for task in tasks if task.shares]
+def _program_scores(jobs, device, dtype) -> list[list[HeldOutScore]]:
+    """Train the results of ``_fold_jobs`` in one program and score their settings."""
+    trained = [job for job in jobs if job.shares]
     if not trained:
-        return [[_NOTHING] * len(task.settings) for task in tasks]
+        return [[_NO_SCORE] * len(job.settings) for job in jobs]
     members, design = joined(trained, device, dtype)
-    plan = trained[0].plan
+    config = trained[0].config
     hooks = []
     if trained[0].estimates_tau:
         ensembles = _ensembles(trained)
         hooks.append(TauOfHeldOut(design, ensembles, _N_DRAWS, members.tau))
-    posterior = start(plan, members, device, dtype)
-    of_all = train(plan, members, design, posterior, hooks=hooks)
-    judgement: Callable[..., HeldOutScore]
+    posterior = start(config, members, device, dtype)
+    result = train(config, members, design, posterior, hooks=hooks)
+    score: Callable[..., HeldOutScore]
     if trained[0].estimates_tau:
-        judgement, predicted = _by_level, validation_draws
+        score, predict = _score_by_level, validation_draws
     elif trained[0].estimates_variance:
-        judgement = partial(_by_noise, plan.likelihood)
-        predicted = validation_draws
+        score = partial(_score_by_noise, config.likelihood)
+        predict = validation_draws
     else:
-        judgement, predicted = _by_density, validation_density
-    ends = np.cumsum([task.n_members for task in tasks])
+        score, predict = _score_by_density, validation_density
+    ends = np.cumsum([job.n_members for job in jobs])
     parts = np.split(np.arange(ends[-1]), ends[:-1])
-    # Draws take much memory: those of one task at a time.
-    by_task = predicted(
-        of_all.posterior, design, _N_DRAWS, [part for part in parts if len(part)]
+    # A generator: the draws of one job at a time, since they need much memory.
+    predictions = predict(
+        result.posterior, design, _N_DRAWS, [part for part in parts if len(part)]
     )
-    failed = np.split(of_all.failed > 0, ends[:-1])
-    judged = []
-    for task in tasks:
-        if not task.shares:
-            judged.append([_NOTHING] * len(task.settings))
+    failed = np.split(result.failed > 0, ends[:-1])
+    scores = []
+    for job in jobs:
+        if not job.shares:
+            scores.append([_NO_SCORE] * len(job.settings))
             continue
-        values = next(by_task).cpu().double().numpy()
-        values[failed[len(judged)]] = np.nan
-        judged.append(_of_settings(task, values, judgement))
-    return judged
+        values = next(predictions).cpu().double().numpy()
+        values[failed[len(scores)]] = np.nan
+        scores.append(_setting_scores(job, values, score))
+    return scores
 
 
-def _ensembles(tasks: Sequence[TrainingJob]) -> list[Ensemble]:
-    """Of every task in turn those of its settings."""
-    found, first = [], 0
-    for task in tasks:
-        numbers = first + np.arange(task.n_members)
-        first += task.n_members
-        by_setting = numbers.reshape(len(task.shares), len(task.settings), -1)
-        n_epochs = int(task.members.n_epochs[0])
-        found += [Ensemble(one, n_epochs) for one in by_setting.swapaxes(0, 1)]
-    return found
+def _ensembles(jobs: Sequence[TrainingJob]) -> list[Ensemble]:
+    """Ensembles of all settings of all jobs, in order."""
+    ensembles, first = [], 0
+    for job in jobs:
+        numbers = first + np.arange(job.n_members)
+        first += job.n_members
+        by_setting = numbers.reshape(len(job.shares), len(job.settings), -1)
+        n_epochs = int(job.members.n_epochs[0])
+        ensembles += [
+            Ensemble(networks, n_epochs) for networks in by_setting.swapaxes(0, 1)
+        ]
+    return ensembles
 
 
-def _of_settings(task: TrainingJob, said: np.ndarray, judgement) -> list[HeldOutScore]:
-    """said : (networks, rows, ...), the networks by fold and setting"""
-    rows = [one.validation for one in task.shares]
-    of_all = np.concatenate(rows)
-    y, weights = task.table.y[of_all], task.table.sample_weight[of_all]
-    by_setting = said.reshape(
-        len(rows), len(task.settings), -1, *said.shape[1:]
+def _setting_scores(job: TrainingJob, predictions: np.ndarray, score_rows):
+    """Score every setting of a job, pooling the rows of all folds.
+
+    predictions : (networks, rows, ...), networks ordered by fold and setting
+    score_rows : function of predictions, y and weights
+    """
+    rows_by_fold = [share.validation for share in job.shares]
+    rows = np.concatenate(rows_by_fold)
+    y, weights = job.table.y[rows], job.table.sample_weight[rows]
+    by_setting = predictions.reshape(
+        len(rows_by_fold), len(job.settings), -1, *predictions.shape[1:]
     ).swapaxes(0, 1)
-    judged = []
-    for of_folds in by_setting:
-        own = np.concatenate(
+    scores = []
+    for by_fold in by_setting:
+        pooled = np.concatenate(
             [
-                draws_together(networks[:, : len(held)])
-                for networks, held in zip(of_folds, rows, strict=True)
+                draws_together(networks[:, : len(held_out)])
+                for networks, held_out in zip(by_fold, rows_by_fold, strict=True)
             ]
         )
-        one = judgement(own, y, weights)
-        if task.estimates_tau:
-            one = replace(one, error=_error(task, own, weights))
-        judged.append(one)
-    return judged
+        score = score_rows(pooled, y, weights)
+        if job.estimates_tau:
+            score = replace(score, error=_error(job, pooled, weights))
+        scores.append(score)
+    return scores
 
 
-def _error(task: TrainingJob, draws: np.ndarray, weights: np.ndarray) -> float:
-    """Of a ``HeldOutScore``.
+def _error(job: TrainingJob, draws: np.ndarray, weights: np.ndarray) -> float:
+    """Compute ``HeldOutScore.error``.
 
     draws : (rows, fields, draws, targets), the residuals first
     """
@@ -250,169 +260,180 @@ def _error(task: TrainingJob, draws: np.ndarray, weights: np.ndarray) -> float:
     if not (weights.any() and draws.size):
         return 0.0
     squares = np.square(draws[:, 0].mean(1))
-    error = np.average(squares, axis=0, weights=weights) * task.members.tau[0]
+    error = np.average(squares, axis=0, weights=weights) * job.members.tau[0]
     return float(error.max())
 
 
 def folds_of(X, labels: np.ndarray | None = None) -> np.ndarray:
-    """The part that every row is held out with, (rows,); -1: with none.
+    """Assign rows to folds, (rows,); -1 for rows that are never held out.
 
-    Rows that are the same are held out together, and the classes are spread over the
-    parts; the only row of a class stays. Nothing but the rows has a say: neither their
-    order nor how often they are there.
+    Equal rows are in the same fold. Classes are spread evenly over the folds; a class
+    with one distinct row is not held out. The folds depend on neither the order of the
+    rows nor their number of copies.
     """
     X = X.toarray() if sparse.issparse(X) else X
     labels = np.zeros(len(X)) if labels is None else labels
-    rows, number = np.unique(np.column_stack([labels, X]), axis=0, return_inverse=True)
+    rows, index = np.unique(np.column_stack([labels, X]), axis=0, return_inverse=True)
     labels = rows[:, 0]
     order = np.random.RandomState(0).permutation(len(rows))
     order = order[np.argsort(labels[order], kind="stable")]
     fold = np.empty(len(rows), dtype=int)
     fold[order] = np.arange(len(rows)) % _N_FOLDS
-    _, of_class, n_rows = np.unique(labels, return_inverse=True, return_counts=True)
-    fold[n_rows[of_class] == 1] = -1
-    return fold[number.ravel()]
+    _, class_index, n_rows = np.unique(labels, return_inverse=True, return_counts=True)
+    fold[n_rows[class_index] == 1] = -1
+    return fold[index.ravel()]
 
 
-def _without_folds(task: TrainingJob) -> list[TrainingJob]:
-    """Networks for every fold and setting; none where no row can be held out.
+def _fold_jobs(job: TrainingJob) -> list[TrainingJob]:
+    """Jobs with networks for every fold and setting; empty if no rows can be held out.
 
-    One network each, or several of an ensemble whose noise is open. There is one task
-    for each training length: in one program, short trainings would be computed for as
-    long as the longest.
+    Each fold and setting has one network, or several for an ensemble that estimates
+    noise. Each number of epochs has its own job, since in one program short trainings
+    take as long as the longest.
     """
-    [share] = task.shares
-    table, rows = task.table, share.rows
+    [share] = job.shares
+    table, rows = job.table, share.rows
     weights = np.zeros(table.n_rows)
     weights[rows] = share.weights
-    of_classes = task.plan.likelihood.of_classes
+    of_classes = job.config.likelihood.of_classes
     fold = folds_of(table.X[rows], table.codes[rows] if of_classes else None)
-    held_out = [fold == i for i in np.unique(fold[fold >= 0])[: _n_folds(task)]]
-    plan = replace(
-        task.plan,
+    held_out = [fold == i for i in np.unique(fold[fold >= 0])[: _n_folds(job)]]
+    config = replace(
+        job.config,
         patience=None,
         keep_interrupted=False,
-        variance_source="held_out" if task.estimates_variance else "training",
+        variance_source="held_out" if job.estimates_variance else "training",
     )
     table = replace(table, sample_weight=weights)
-    networks = np.arange(_n_networks_of_fold(task))
-    found = []
-    for _, settings in groupby(task.settings, key=lambda one: one.n_epochs):
-        group = tuple(settings)
+    networks = np.arange(_n_networks_of_fold(job))
+    fold_jobs = []
+    for _, group in groupby(job.settings, key=lambda setting: setting.n_epochs):
+        settings = tuple(group)
         shares = tuple(
             RowSubset(
-                n_members=len(group) * len(networks),
+                n_members=len(settings) * len(networks),
                 rows=rows[~out],
                 weights=share.weights[~out],
-                validation=_some(rows[out]),
+                validation=_scored_rows(rows[out]),
                 scaling=share.scaling,
             )
             for out in held_out
         )
-        each = [task.with_setting(one).members.select(networks) for one in group]
-        members = MemberParams.concatenate(each)
-        if _is_open_ensemble(task):
-            members = _of_ensemble(task, members)
+        by_setting = [job.with_setting(s).members.select(networks) for s in settings]
+        members = MemberParams.concatenate(by_setting)
+        if _is_noise_ensemble(job):
+            members = _ensemble_members(job, members)
         members = members.select(np.tile(np.arange(len(members.seeds)), len(shares)))
-        without = replace(
-            task,
-            data=replace(task.data, table=table),
-            plan=plan,
+        fold_job = replace(
+            job,
+            data=replace(job.data, table=table),
+            config=config,
             members=members,
             shares=shares,
         )
-        found.append(replace(without, settings=group))
-    return found
+        fold_jobs.append(replace(fold_job, settings=settings))
+    return fold_jobs
 
 
-def _of_ensemble(task: TrainingJob, members: MemberParams) -> MemberParams:
-    """As they are trained without a part of the rows."""
+def _ensemble_members(job: TrainingJob, members: MemberParams) -> MemberParams:
+    """Shorten the training of an ensemble, and set its initial tau."""
     n_epochs = members.n_epochs
-    least = np.ceil(_ENSEMBLE_STEPS / task.plan.n_batches)
+    least = np.ceil(_ENSEMBLE_STEPS / job.config.n_batches)
     fewer = np.maximum(np.ceil(_ENSEMBLE_SHARE * n_epochs), least).astype(int)
     members = replace(members, n_epochs=np.minimum(fewer, n_epochs))
-    if not task.estimates_tau:
+    if not job.estimates_tau:
         return members
     return replace(
         members,
-        tau=np.repeat(1 / task.variance_of_y[None], len(n_epochs), axis=0),
+        tau=np.repeat(1 / job.variance_of_y[None], len(n_epochs), axis=0),
         learns_noise=np.zeros(len(n_epochs), dtype=bool),
     )
 
 
-def _some(rows: np.ndarray) -> np.ndarray:
-    """So many of the rows that more would say little, without regard to their order."""
+def _scored_rows(rows: np.ndarray) -> np.ndarray:
+    """A random subset of held-out rows, if there are more than needed for a score."""
     if len(rows) <= _MOST_HELD_OUT:
         return rows
-    chosen = np.random.RandomState(0).permutation(len(rows))[:_MOST_HELD_OUT]
-    return rows[np.sort(chosen)]
+    subset = np.random.RandomState(0).permutation(len(rows))[:_MOST_HELD_OUT]
+    return rows[np.sort(subset)]
 
 
-def _n_networks_of_fold(task: TrainingJob) -> int:
-    """For every setting: one, or an ensemble where its members are the draws."""
-    if not _is_open_ensemble(task):
+def _n_networks_of_fold(job: TrainingJob) -> int:
+    """Networks per fold and setting: one, or several members of an ensemble."""
+    if not _is_noise_ensemble(job):
         return 1
-    return min(task.n_members, _OF_A_PART, _OF_ALL_PARTS // _n_folds(task))
+    return min(job.n_members, _NETWORKS_PER_FOLD, _NETWORKS_IN_ALL // _n_folds(job))
 
 
-def _is_open_ensemble(task: TrainingJob) -> bool:
-    return task.plan.perturbed and task.estimates_variance
+def _is_noise_ensemble(job: TrainingJob) -> bool:
+    """Whether members perturb y and held-out rows estimate the noise."""
+    return job.config.perturbed and job.estimates_variance
 
 
-def _n_folds(task: TrainingJob) -> int:
-    if _is_open_ensemble(task):
-        return min(_N_FOLDS, math.ceil(_ENSEMBLE_ROWS * _N_FOLDS / task.total_weight))
+def _n_folds(job: TrainingJob) -> int:
+    """Number of folds that are held out."""
+    if _is_noise_ensemble(job):
+        return min(_N_FOLDS, math.ceil(_ENSEMBLE_ROWS * _N_FOLDS / job.total_weight))
     n_folds = _N_FOLDS
     for n_rows, fewer in _FOLDS_FROM.items():
-        if task.total_weight >= n_rows:
+        if job.total_weight >= n_rows:
             n_folds = fewer
     return n_folds
 
 
-def _n_networks(task: TrainingJob) -> int:
-    """At once, in the largest of a task's programs."""
-    of_lengths = Counter(one.n_epochs for one in task.settings)
-    return _n_folds(task) * _n_networks_of_fold(task) * max(of_lengths.values())
+def _n_networks(job: TrainingJob) -> int:
+    """Number of networks in the largest program of a job's selection."""
+    n_settings = Counter(setting.n_epochs for setting in job.settings)
+    return _n_folds(job) * _n_networks_of_fold(job) * max(n_settings.values())
 
 
-def _by_density(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> HeldOutScore:
-    """Of log densities, (rows,)."""
-    return HeldOutScore(said, weights)
+def _score_by_density(
+    density: np.ndarray, y: np.ndarray, weights: np.ndarray
+) -> HeldOutScore:
+    """Score from log densities, (rows,)."""
+    return HeldOutScore(density, weights)
 
 
-def _by_noise(likelihood: Likelihood, said, y, weights) -> HeldOutScore:
-    """From ``validation_draws``, (rows, ..., targets), without constant targets."""
-    if not (weights.any() and np.isfinite(said).all()):
+def _score_by_noise(likelihood: Likelihood, draws, y, weights) -> HeldOutScore:
+    """Estimate the noise and score the rows with it, without constant targets.
+
+    draws : results of ``validation_draws``, (rows, ..., targets)
+    """
+    if not (weights.any() and np.isfinite(draws).all()):
         return HeldOutScore(np.full(len(weights), np.nan), weights)
-    density, noise = likelihood.fit_predictive_params(said, weights)
+    density, noise = likelihood.fit_predictive_params(draws, weights)
     return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, noise)
 
 
-def _by_level(said: np.ndarray, y: np.ndarray, weights: np.ndarray) -> HeldOutScore:
-    """As ``_by_noise``, for an ensemble that is trained under what is estimated."""
-    said = finite(said)
-    if not (weights.any() and said.size):
+def _score_by_level(
+    draws: np.ndarray, y: np.ndarray, weights: np.ndarray
+) -> HeldOutScore:
+    """As ``_score_by_noise``, for ensembles whose training uses the estimated noise."""
+    draws = finite(draws)
+    if not (weights.any() and draws.size):
         return HeldOutScore(np.full(len(weights), np.nan), weights)
-    density, log_variance = likeliest_level(said, weights)
+    density, log_variance = likeliest_level(draws, weights)
     noise = {"log_variance": log_variance}
     return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, noise)
 
 
-def best_setting(task: TrainingJob, judged: Sequence[HeldOutScore]) -> int:
-    """The likeliest; a shorter training only where that is beyond doubt."""
-    n_epochs = np.array([one.n_epochs for one in task.settings])
-    scores = np.array([one.score for one in judged])
-    longest = int(np.where(n_epochs == n_epochs.max(), scores, -np.inf).argmax())
-    stays = [one.is_better_than(judged[longest]) for one in judged]
-    stays[longest] = True
-    return int(np.where(stays, scores, -np.inf).argmax())
+def best_setting(job: TrainingJob, scores: Sequence[HeldOutScore]) -> int:
+    """Index of the setting with the highest score.
+
+    A shorter training is selected only if its score is higher than that of the longest
+    by more than a standard error.
+    """
+    n_epochs = np.array([setting.n_epochs for setting in job.settings])
+    values = np.array([score.score for score in scores])
+    longest = int(np.where(n_epochs == n_epochs.max(), values, -np.inf).argmax())
+    eligible = [score.is_better_than(scores[longest]) for score in scores]
+    eligible[longest] = True
+    return int(np.where(eligible, values, -np.inf).argmax())
 
 
-def _with_best_setting(
-    task: TrainingJob, judged: Sequence[HeldOutScore]
-) -> TrainingJob:
-    """With the likeliest setting, and its noise; its own where nothing can be said."""
-    number = best_setting(task, judged)
-    if np.isfinite(judged[number].score):
-        return task.with_setting(task.settings[number], judged[number].noise)
-    return task.with_setting(Setting(task.length_scale, int(task.members.n_epochs[0])))
+def _with_best_setting(job: TrainingJob, scores: Sequence[HeldOutScore]) -> TrainingJob:
+    """Apply the best setting and its noise; keep the default if no score is finite."""
+    best = best_setting(job, scores)
+    if np.isfinite(scores[best].score):
+        return job.with_setting(job.settings[best], scores[best].noise)
+    return job.with_setting(Setting(job.length_scale, int(job.members.n_epochs[0])))

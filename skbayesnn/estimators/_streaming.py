@@ -1,9 +1,9 @@
 """Continue a training: warm starts, streams, and a posterior as the next prior.
 
-In a stream a network forgets rows that it does not see again. So a uniform sample of
-all earlier rows can be kept [Vitter 1985, "Random sampling with a reservoir"; Rolnick
-et al. 2019, "Experience replay for continual learning", arXiv:1811.11682]. A kept row
-stands for the number of rows per kept row.
+In a stream, a network forgets rows that it does not see again. To prevent this, a
+uniform sample of all earlier rows can be kept and replayed [Vitter 1985, "Random
+sampling with a reservoir"; Rolnick et al. 2019, "Experience replay for continual
+learning", arXiv:1811.11682]. The kept rows are weighted for all earlier rows.
 """
 
 import math
@@ -18,82 +18,85 @@ from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._data.validation import Table
 from skbayesnn.estimators import _fit, _fitted, _job
 from skbayesnn.estimators._defaults import hidden_layer_sizes
-from skbayesnn.estimators._job import leaves_length_scale
+from skbayesnn.estimators._job import selects_length_scale
 from skbayesnn.estimators._training_data import TrainingData
 
 # ---- continue a training
 
-# Steps of `partial_fit` after which the likelihood's warm-up is over.
+# Number of steps of `partial_fit` over which the likelihood warms up.
 PARTIAL_FIT_HORIZON = 2000
 
 
-def begin_stream(estimator, prepared: TrainingData, n_epochs: int) -> _job.TrainingJob:
-    """Epochs over the first rows of a stream."""
-    # How many rows will come is not known.
+def begin_stream(estimator, data: TrainingData, n_epochs: int) -> _job.TrainingJob:
+    """Train on the first rows of a stream."""
+    # The total number of rows is unknown: size the layers for many.
     hidden = hidden_layer_sizes(estimator, math.inf)
-    task, device, dtype = _placed(estimator, prepared, hidden)
-    task = task.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
-    posterior = _fit.start(task.plan, task.members, device, dtype)
-    design = TrainingRows(prepared.table, task.shares, device, dtype)
-    trained = _fit.run([estimator], task.plan, task.members, design, posterior)
-    return replace(task, trained=trained)
+    job, device, dtype = _job_and_device(estimator, data, hidden)
+    job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
+    posterior = _fit.start(job.config, job.members, device, dtype)
+    design = TrainingRows(data.table, job.shares, device, dtype)
+    trained = _fit.run([estimator], job.config, job.members, design, posterior)
+    return replace(job, trained=trained)
 
 
 def resume(
-    estimator, prepared: TrainingData, how: str, n_epochs: int = 1, seen: float = 0.0
+    estimator, data: TrainingData, how: str, n_epochs: int = 1, seen: float = 0.0
 ) -> _job.TrainingJob:
-    """Train on from the present weights, in the present scaling.
+    """Continue training from the fitted weights, with the same standardisation.
 
-    how : "warm", a fit to the end; "stream", epochs over further rows of a stream;
-        "renew", a fit to the end whose prior is the posterior so far
-    n_epochs, seen : of a stream: passes, and the weight of the rows before that are
-        not among these
+    how : "warm", a full fit; "stream", ``n_epochs`` over new rows of a stream;
+        "renew", a full fit whose prior is the present posterior
+    n_epochs, seen : for a stream, passes over the new rows, and the weight of earlier
+        rows that are not in ``data``
     """
     fitted = tuple(estimator.network_.get("sizes", ())[1:-1])
     hidden = hidden_layer_sizes(estimator, math.inf, fitted)
-    task, device, dtype = _placed(estimator, prepared, hidden)
+    job, device, dtype = _job_and_device(estimator, data, hidden)
     if how == "stream":
-        task = task.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
-    n_rows = seen + task.total_weight if how == "stream" else task.total_weight
-    task = task.of_length_scale(
-        _length_scale(estimator, task.plan.network.prior_fan_ins, n_rows)
+        job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
+    n_rows = seen + job.total_weight if how == "stream" else job.total_weight
+    job = job.with_length_scale(
+        _length_scale(estimator, job.config.network.prior_fan_ins, n_rows)
     )
-    estimator._check_can_go_on(task, prepared.of_y)
-    task = task.resumed_from(_fitted.scaling_of(estimator), estimator.seeds_)
+    estimator._check_can_continue(job, data.target_attributes)
+    job = job.resumed_from(_fitted.scaling_of(estimator), estimator.seeds_)
     posterior = _fitted.posterior_of(estimator, device, dtype).at_rates_of(
-        _fit.start(task.plan, task.members, device, dtype)
+        _fit.start(job.config, job.members, device, dtype)
     )
     stream = how == "stream"
     if how == "renew":
-        task = task.under_prior(_fitted.prior_from(posterior))
+        job = job.under_prior(_fitted.prior_from(posterior))
     elif stream and estimator.prior_ is not None:
-        task = task.under_prior(estimator.prior_)
-    if how == "warm" and task.estimates_tau:
-        # That of the fit before, if it is not a stream's.
-        noise = set(task.plan.likelihood.predictive_params)
+        job = job.under_prior(estimator.prior_)
+    if how == "warm" and job.estimates_tau:
+        # Keep the noise that an earlier `fit` estimated; streams do not estimate it.
+        noise = set(job.config.likelihood.predictive_params)
         if noise & posterior.likelihood_params.keys():
-            task = task.holding_noise()
-    design = TrainingRows(prepared.table, task.shares, device, dtype, seen)
+            job = job.holding_noise()
+    design = TrainingRows(data.table, job.shares, device, dtype, seen)
     trained = _fit.run(
         [estimator],
-        task.plan,
-        task.members,
+        job.config,
+        job.members,
         design,
         posterior,
         estimator.optimizer_ if stream else None,
         estimator.n_epochs_seen_,
     )
-    if how == "warm" and task.estimates_variance:
-        # No rows are held out of what goes on.
-        noisy = trained.posterior.with_noise_of(posterior)
-        trained = replace(trained, posterior=noisy)
-    return replace(task, trained=trained)
+    if how == "warm" and job.estimates_variance:
+        # Warm starts hold out no rows: keep the noise estimate of the earlier fit.
+        updated = trained.posterior.with_noise_of(posterior)
+        trained = replace(trained, posterior=updated)
+    return replace(job, trained=trained)
 
 
 def _length_scale(estimator, fan_ins, n_rows: float) -> np.ndarray:
-    """Of what goes on, (layers,): for N rows now, or what rows have chosen before."""
-    # Fits of the first format do not say theirs, and had no choice.
-    if leaves_length_scale(estimator) and hasattr(estimator, "length_scale_"):
+    """Prior length scale of a continued training, (layers,).
+
+    Keeps a scale that an earlier fit selected; otherwise follows the rule for N rows.
+    """
+    # Fits of the first format selected no scale and lack the attribute.
+    if selects_length_scale(estimator) and hasattr(estimator, "length_scale_"):
         before = np.resize(estimator.length_scale_, len(fan_ins))
         by_rule = estimator._length_scales(fan_ins, estimator.total_weight_)
         if not np.allclose(before, by_rule):
@@ -101,76 +104,76 @@ def _length_scale(estimator, fan_ins, n_rows: float) -> np.ndarray:
     return estimator._length_scales(fan_ins, n_rows)
 
 
-def _placed(estimator, prepared, hidden):
-    """The task, and where and in what precision it is computed."""
+def _job_and_device(estimator, data, hidden):
+    """Return the job, its device and its precision."""
     device = _validation.device_for_fit(estimator.device)
-    task = _job.task_of(estimator, prepared, hidden)
-    return task, device, _fit.computed_in(task.plan, device)
+    job = _job.training_job(estimator, data, hidden)
+    return job, device, _fit.computed_in(job.config, device)
 
 
-def check_same_network(estimator, task: _job.TrainingJob, of_y: dict) -> None:
-    """What is continued must be the same network.
-
-    Raises
-    ------
-    ValueError
-    """
-    _check_same_targets(estimator, task, of_y)
+def check_same_network(
+    estimator, job: _job.TrainingJob, target_attributes: dict
+) -> None:
+    """Raise ``ValueError`` if a job has other networks or targets than the fit."""
+    _check_same_targets(estimator, job, target_attributes)
     old = estimator.network_
-    new = _fitted.description_of(task.plan.network, task.plan.likelihood)
+    new = _fitted.description_of(job.config.network, job.config.likelihood)
     if new != old:
         changed = [n for n in {**old, **new} if old.get(n) != new.get(n)]
         before, now = (
-            ", ".join(f"{name}={one.get(name)}" for name in changed)
-            for one in (old, new)
+            ", ".join(f"{name}={description.get(name)}" for name in changed)
+            for description in (old, new)
         )
         raise ValueError(
-            "training that goes on (warm_start, partial_fit) must keep the network; "
-            f"it had {before}, and is asked to have {now}. Set the parameters back, "
+            "continued training (warm_start, partial_fit) must keep the network; "
+            f"the fitted network has {before}, got {now}. Set the parameters back, "
             "set warm_start=False, or fit a clone."
         )
-    if task.n_members != len(estimator.seeds_):
+    if job.n_members != len(estimator.seeds_):
         raise ValueError(
-            "training that goes on (warm_start, partial_fit) must keep its networks: "
-            f"there are {len(estimator.seeds_)}; got n_estimators="
+            "continued training (warm_start, partial_fit) must keep the number of "
+            f"networks, {len(estimator.seeds_)}; got n_estimators="
             f"{estimator.n_estimators}. Set n_estimators={len(estimator.seeds_)}, or "
             "warm_start=False."
         )
 
 
-def _check_same_targets(estimator, task: _job.TrainingJob, of_y: dict) -> None:
-    """y must have the classes, or the number of targets, of the fit before."""
-    if "classes_" not in of_y:
-        now, before = task.scaling.n_targets, len(estimator.y_mean_)
+def _check_same_targets(
+    estimator, job: _job.TrainingJob, target_attributes: dict
+) -> None:
+    """Raise if y has other classes, or another number of targets, than the fit."""
+    if "classes_" not in target_attributes:
+        now, before = job.scaling.n_targets, len(estimator.y_mean_)
         if now != before:
             raise ValueError(
-                "training that goes on (warm_start, partial_fit) must keep the "
-                f"targets; y has {_counted(now, 'target')}, the model has {before}. "
+                "continued training (warm_start, partial_fit) must keep the "
+                f"targets; y has {_pluralised(now, 'target')}, the model has {before}. "
                 "Set warm_start=False, or fit a clone."
             )
         return
-    now, before = of_y["classes_"], estimator.classes_
+    now, before = target_attributes["classes_"], estimator.classes_
     if not np.array_equal(now, before):
         raise ValueError(
-            "training that goes on (warm_start, partial_fit) must keep the classes; "
+            "continued training (warm_start, partial_fit) must keep the classes; "
             f"y has {len(now)} classes, the model has {len(before)}: "
             f"{now.tolist()[:10]} and {before.tolist()[:10]}. Set warm_start=False, or "
             "fit a clone."
         )
 
 
-def _counted(n: int, what: str) -> str:
+def _pluralised(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 # ---- rows that are kept
 
-# Arrays with an entry per row, and how many rows and what weight there have been.
+# Value of ``replay_``: arrays with an entry per kept row, and the number and the weight
+# of all rows so far.
 Kept = dict[str, Any]
 
 
 def with_kept(table: Table, kept: Kept | None) -> Table:
-    """New rows, and below those that were kept, of the weight that they stand for."""
+    """Append kept rows to new rows, with the total weight of all earlier rows."""
     if kept is None:
         return table
     X, weights = kept["X"].astype(table.X.dtype), kept["sample_weight"]
@@ -180,24 +183,26 @@ def with_kept(table: Table, kept: Kept | None) -> Table:
 
 
 def update_reservoir(table: Table, kept: Kept | None, n_rows: int, seed: int) -> Kept:
-    """A sample of so many of the rows so far: those of the smallest random keys.
+    """Sample ``n_rows`` of all rows so far: the rows with the smallest random keys.
 
-    Keys from the smallest one on that was ever left out are left out for good: rows of
-    larger ones are not there any more.
+    ``limit`` is the smallest key that was ever dropped. Rows with keys at or above it
+    are never kept, since earlier rows with such keys are lost; so the sample stays
+    uniform if ``n_rows`` grows.
     """
     if kept is None:
         kept = {"n_seen": 0, "weight_seen": 0.0, "limit": 1.0}
     used = np.flatnonzero(table.sample_weight > 0)
     key = np.random.default_rng((seed, kept["n_seen"])).random(len(used))
-    # One more than can be kept; and a whole sparse table is none to make dense.
-    first = np.argsort(key, kind="stable")[: n_rows + 1]
-    chosen = used[first]
-    X: Any = table.X[chosen]
+    # One row more than can be kept, for `limit`. Select first: all rows of a sparse
+    # table may be too many to convert to a dense array.
+    smallest = np.argsort(key, kind="stable")[: n_rows + 1]
+    subset = used[smallest]
+    X: Any = table.X[subset]
     rows = {
         "X": X.toarray() if sparse.issparse(X) else X,
-        "y": table.y[chosen],
-        "sample_weight": table.sample_weight[chosen],
-        "key": key[first],
+        "y": table.y[subset],
+        "sample_weight": table.sample_weight[subset],
+        "key": key[smallest],
     }
     if "key" in kept:
         rows = {name: np.concatenate([kept[name], rows[name]]) for name in rows}

@@ -1,13 +1,13 @@
 """Forward passes of a torch module with one dropout mask for all rows.
 
-torch draws a mask of its own for every row of a batch. Here the mask of a draw is that
-of a batch of one row, and all rows share it, so that a prediction does not depend on
-the other rows.
+torch draws a separate mask for every row of a batch. Here a draw has the mask of a
+batch with one row, and all rows share it. So a prediction does not depend on the other
+rows.
 
-A `TorchDispatchMode` sees every operator of a pass, whatever code calls it: layers,
-functions, attention, TorchScript. Under `torch.inference_mode` operators arrive as they
-are called, not in the parts that they consist of. The mode is of one thread. Nothing in
-torch is replaced, and no global generator is used.
+A `TorchDispatchMode` intercepts every operator of a pass, whether layers, functions,
+attention or TorchScript call it. Under `torch.inference_mode` it receives operators as
+called, before torch decomposes them. The mode acts on one thread only. Nothing in torch
+is replaced, and no global random generator is used.
 """
 
 import copy
@@ -27,22 +27,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from skbayesnn._engine.resources import is_out_of_memory
 
 _aten = torch.ops.aten
-# The value of SELU at minus infinity, with the sign changed: what alpha dropout sets.
+# Minus the limit of SELU at minus infinity; alpha dropout sets units to -_ALPHA.
 _ALPHA = 1.7580993408473766
-# Rows that are compared alone and in a batch, and draws in which they are.
+# Number of rows and of draws for which a row alone is compared with a batch.
 _N_COMPARED_ROWS, _N_COMPARED_DRAWS = 3, 2
-# Rate of the masks in that comparison: at small rates two masks are often equal.
+# Dropout rate in that comparison. With small rates, different masks are often equal.
 _COMPARED_RATE = 0.5
 
 # Positional arguments and keyword arguments of a module's forward.
 Inputs = tuple[tuple, dict]
 
 NO_DROPOUT = (
-    "`module` must use dropout with a rate > 0 in its forward pass; got none, so that "
-    "all draws would be the same. Supported are torch's Dropout, Dropout1d, Dropout2d, "
-    "Dropout3d, AlphaDropout and FeatureAlphaDropout, their functions, and the dropout "
-    "of RNN, LSTM, GRU, MultiheadAttention, Transformer and "
-    "scaled_dot_product_attention."
+    "`module` must use dropout with a rate > 0 in its forward pass, or all draws are "
+    "equal; got none. Use torch's Dropout, Dropout1d, Dropout2d, Dropout3d, "
+    "AlphaDropout or FeatureAlphaDropout, their functions, or the dropout of RNN, "
+    "LSTM, GRU, MultiheadAttention, Transformer or scaled_dot_product_attention."
 )
 
 
@@ -50,21 +49,21 @@ NO_DROPOUT = (
 
 
 def copied(module: nn.Module) -> nn.Module:
-    """A deep copy.
+    """Deep copy of a module.
 
     Raises
     ------
     TypeError
-        A module that cannot be copied.
+        If the module cannot be copied.
     """
     memo: dict[int, Any] = {}
     for layer in module.modules():
         for value in vars(layer).values():
             values = value.values() if isinstance(value, dict) else value
-            for one in values if isinstance(value, dict | list | tuple) else [value]:
-                # torch copies no tensor that autograd has computed (weight_norm).
-                if isinstance(one, torch.Tensor) and not one.is_leaf:
-                    memo[id(one)] = one.detach().clone()
+            for item in values if isinstance(value, dict | list | tuple) else [value]:
+                # deepcopy fails for tensors computed by autograd (weight_norm).
+                if isinstance(item, torch.Tensor) and not item.is_leaf:
+                    memo[id(item)] = item.detach().clone()
     try:
         return copy.deepcopy(module, memo)
     except Exception as error:
@@ -75,9 +74,9 @@ def copied(module: nn.Module) -> nn.Module:
 
 
 def may_have_dropout(module: nn.Module) -> bool:
-    """Whether a forward pass may call dropout; False only if it is certain."""
+    """Whether a forward pass may call dropout; False if it certainly does not."""
     return any(
-        _rate(layer) > 0 or not _is_of_torch(layer) for layer in module.modules()
+        _rate(layer) > 0 or not _is_torch_layer(layer) for layer in module.modules()
     )
 
 
@@ -89,8 +88,8 @@ def _rate(layer) -> float:
     return layer.dropout if isinstance(layer, nn.MultiheadAttention) else 0
 
 
-def _is_of_torch(layer) -> bool:
-    # torch.nn.utils.parametrize puts a class of its own before that of the layer.
+def _is_torch_layer(layer) -> bool:
+    # torch.nn.utils.parametrize derives a class from the class of the layer.
     names = [kind.__module__ for kind in type(layer).__mro__]
     first = next(name for name in names if name != "torch.nn.utils.parametrize")
     return first.startswith("torch.nn.")
@@ -99,22 +98,23 @@ def _is_of_torch(layer) -> bool:
 def _has_flag(layer) -> bool:
     """Whether dropout may depend on ``layer.training``.
 
-    Other layers of torch stay as in evaluation. Of other classes nothing is known.
+    True for user-defined layers, whose code is unknown, and for torch layers with
+    dropout. Other torch layers stay in evaluation mode.
     """
     if not hasattr(layer, "training") or isinstance(layer, _NormBase):
         return False
     if isinstance(layer, torch.jit.ScriptModule):
         return not str(layer.original_name).startswith(("BatchNorm", "InstanceNorm"))
     kinds = _DropoutNd | nn.RNNBase | nn.MultiheadAttention
-    of_transformer = type(layer).__module__ == "torch.nn.modules.transformer"
-    return isinstance(layer, kinds) or of_transformer or not _is_of_torch(layer)
+    in_transformer = type(layer).__module__ == "torch.nn.modules.transformer"
+    return isinstance(layer, kinds) or in_transformer or not _is_torch_layer(layer)
 
 
-# ---- where the rows are
+# ---- position of the rows in the inputs of dropout
 
 
 class _Call(NamedTuple):
-    """A call of dropout: the module that makes it, the rate, and the input."""
+    """A call of dropout: the calling module, the rate, and the input."""
 
     where: str
     p: float
@@ -123,22 +123,22 @@ class _Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the rows of a batch are in the input of a call of dropout.
+    """Position of the rows of a batch in the input of a call of dropout.
 
     Parameters
     ----------
     where : str
-        The module that makes the call.
+        Calling module.
     p : float
-        The rate.
+        Dropout rate.
     shape : tuple of int
-        Of the input for a batch of one row.
+        Shape of the input for a batch with one row.
     axis : int, optional
-        Of the rows. None where the input is the same for all rows, as weights are.
+        Axis of the rows. None if all rows have the same input, for instance weights.
     squeezed : bool
-        Whether the module drops this axis for a batch of one row.
+        Whether the module drops this axis for a batch with one row.
     rows_vary_fastest : bool
-        The order on an axis that the rows share with something else.
+        Order on the axis, if it combines the rows with another index.
     """
 
     where: str
@@ -149,7 +149,7 @@ class Layout:
     rows_vary_fastest: bool = False
 
     def shape_of(self, n_rows: int) -> tuple[int, ...]:
-        """Shape of the input for a batch."""
+        """Shape of the input for a batch with ``n_rows``."""
         if self.axis is None or (self.squeezed and n_rows == 1):
             return self.shape
         if self.squeezed:
@@ -158,7 +158,7 @@ class Layout:
         return *before, n_rows * self.shape[self.axis], *after
 
     def joined(self, singles) -> torch.Tensor:
-        """The input of a batch, from those of its rows."""
+        """Combine the inputs of single rows to the input of a batch."""
         if self.axis is None:
             return singles[0]
         if self.squeezed:
@@ -168,12 +168,12 @@ class Layout:
         return torch.cat(singles, self.axis)
 
     def repeated(self, mask: torch.Tensor, n_rows: int) -> torch.Tensor:
-        """The mask of one row for all rows of a batch."""
+        """Repeat the mask of one row for all rows of a batch."""
         if self.axis is None or (self.squeezed and n_rows == 1):
             return mask
         if self.squeezed:
             return mask.unsqueeze(self.axis)
-        # An axis of length one is broadcast.
+        # An axis of length 1 broadcasts.
         if n_rows == 1 or mask.shape[self.axis] == 1:
             return mask
         if self.rows_vary_fastest:
@@ -181,39 +181,42 @@ class Layout:
         return torch.cat([mask] * n_rows, self.axis)
 
     @classmethod
-    def found(cls, call: _Call, singles: Sequence[_Call]) -> "Layout":
-        """The layout that best makes the batch's input from those of its rows.
+    def infer(cls, call: _Call, singles: Sequence[_Call]) -> "Layout":
+        """Find the layout that best combines inputs of single rows to a batch input.
 
         Raises
         ------
         ValueError
-            The rates differ, or no layout has the shape of the batch's input.
+            If the rates differ, or no layout gives the shape of the batch's input.
         """
-        rows = [one.x for one in singles]
-        shape, of_batch = tuple(rows[0].shape), tuple(call.x.shape)
+        inputs = [single.x for single in singles]
+        shape, batch_shape = tuple(inputs[0].shape), tuple(call.x.shape)
         new = partial(cls, call.where, call.p, shape)
         layouts = [new()]
-        for axis in range(len(of_batch)):
+        for axis in range(len(batch_shape)):
             layouts.append(new(axis, squeezed=True))
             if axis < len(shape):
                 layouts += [new(axis), new(axis, rows_vary_fastest=True)]
-        fit = [one for one in layouts if one.shape_of(len(rows)) == of_batch]
-        shapes = sorted({tuple(one.shape) for one in rows})
-        rates = sorted({one.p for one in (call, *singles)})
-        if not fit or len(shapes) > 1 or len(rates) > 1:
+        n_rows = len(inputs)
+        candidates = [
+            layout for layout in layouts if layout.shape_of(n_rows) == batch_shape
+        ]
+        shapes = sorted({tuple(x.shape) for x in inputs})
+        rates = sorted({c.p for c in (call, *singles)})
+        if not candidates or len(shapes) > 1 or len(rates) > 1:
             raise ValueError(
                 "`module` must give dropout one rate, and inputs of one shape per row; "
                 f"{call.where} gives it rate {' and '.join(map(str, rates))}, and an "
-                f"input of shape {of_batch} for {len(rows)} rows and of shape "
+                f"input of shape {batch_shape} for {n_rows} rows and of shape "
                 f"{' and '.join(map(str, shapes))} for each row alone. Let `module` "
-                "and `X_transform` treat every row by itself, and pad sequences to a "
+                "and `X_transform` treat every row separately, and pad sequences to a "
                 "fixed length."
             )
-        return min(fit, key=lambda one: (one.joined(rows) - call.x).abs().sum())
+        return min(candidates, key=lambda c: (c.joined(inputs) - call.x).abs().sum())
 
 
 def _agree(a: torch.Tensor, b: torch.Tensor, atol: torch.Tensor) -> bool:
-    """Whether outputs are equal, up to a tolerance for each; (rows, outputs)."""
+    """Whether outputs are equal up to a tolerance per output, (rows, outputs)."""
     if a.shape != b.shape:
         return False
     return bool(((a == b) | ((a - b).abs() <= atol) | (a.isnan() & b.isnan())).all())
@@ -223,18 +226,18 @@ def _agree(a: torch.Tensor, b: torch.Tensor, atol: torch.Tensor) -> bool:
 
 
 class _Masks:
-    """The masks of one draw, in the order of the calls of dropout.
+    """Masks of one draw, in the order of the calls of dropout.
 
     Parameters
     ----------
     draw : int
-        The seed.
+        Seed of the random numbers.
     layouts : list of Layout
-        Of all calls.
+        Layouts of all calls.
     n_rows : int
-        In the batch.
+        Number of rows of the batch.
     rate : float, optional
-        The probability of dropping a unit; None takes that of the call.
+        Probability of dropping a unit; by default the rate of the call.
     """
 
     def __init__(self, draw: int, layouts: list[Layout], n_rows: int, rate=None):
@@ -242,35 +245,38 @@ class _Masks:
         self.layouts, self.n_rows, self.rate = layouts, n_rows, rate
         self.n_calls = 0
 
-    def next(self, shape, p, n_own) -> torch.Tensor:
-        """Which units are kept, for all rows; in a shape that broadcasts."""
+    def next(self, shape, p, n_mask_axes) -> torch.Tensor:
+        """Draw the mask of units that the next call keeps; its shape broadcasts.
+
+        n_mask_axes : as in ``_Pass.kept``
+        """
         if self.n_calls == len(self.layouts):
-            raise ValueError(_other_calls(self.n_calls + 1, self.layouts))
+            raise ValueError(_unequal_calls(self.n_calls + 1, self.layouts))
         layout = self.layouts[self.n_calls]
         if layout.p != p or layout.shape_of(self.n_rows) != tuple(shape):
             raise ValueError(
                 "`module` must give dropout one rate, and inputs of one shape per row; "
                 f"{layout.where} gives it rate {p:g} and an input of shape "
-                f"{tuple(shape)} for {self.n_rows} rows; the first passes had "
+                f"{tuple(shape)} for {self.n_rows} rows; in the first passes it was "
                 f"{layout.p:g} and {layout.shape_of(self.n_rows)}. Pad sequences to a "
                 "fixed length, and keep no state between calls."
             )
         self.n_calls += 1
-        own = layout.shape[:n_own]
-        own += (1,) * (len(layout.shape) - len(own))
+        mask_shape = layout.shape[:n_mask_axes]
+        mask_shape += (1,) * (len(layout.shape) - len(mask_shape))
         uniform = torch.rand(
-            own, generator=self.generator, dtype=torch.float32, device="cpu"
+            mask_shape, generator=self.generator, dtype=torch.float32, device="cpu"
         )
         kept = uniform >= (p if self.rate is None else self.rate)
         return layout.repeated(kept, self.n_rows)
 
     def check_all_used(self):
-        """Refuse a pass with fewer calls of dropout than expected."""
+        """Raise if a pass had fewer calls of dropout than expected."""
         if self.n_calls < len(self.layouts):
-            raise ValueError(_other_calls(self.n_calls, self.layouts))
+            raise ValueError(_unequal_calls(self.n_calls, self.layouts))
 
 
-def _other_calls(n_calls, expected) -> str:
+def _unequal_calls(n_calls, expected) -> str:
     return (
         f"`module` must call dropout equally often for all rows; got {n_calls} calls "
         f"for some, and {len(expected)} for others. Let no branch depend on the rows, "
@@ -279,17 +285,17 @@ def _other_calls(n_calls, expected) -> str:
 
 
 class _Pass(TorchDispatchMode):
-    """Puts our masks in place of torch's during one forward pass.
+    """Mode that replaces torch's dropout masks during one forward pass.
 
     Parameters
     ----------
     path : list of str
-        The modules that are running, outermost first.
+        Modules that are running, outermost first.
     masks : _Masks, optional
-        None switches dropout off and records its calls.
+        Masks to use. None disables dropout and records its calls.
     training : bool
-        Whether the training flags are set. A call that is switched off is then an
-        error.
+        Whether the training flags are set. If so, a call of dropout with
+        ``train=False`` is an error.
     """
 
     def __init__(self, path, masks=None, training=True):
@@ -306,10 +312,10 @@ class _Pass(TorchDispatchMode):
             output = _HANDLERS[operator](self, func, args, kwargs)
         elif torch.Tag.nondeterministic_seeded in getattr(func, "tags", ()):
             self.refuse(
-                "`module` must take random numbers only for torch's dropout; "
-                f"{self.path[-1]} calls torch.ops.{func}, whose masks would differ "
+                "`module` must use random numbers only in torch's dropout; "
+                f"{self.path[-1]} calls torch.ops.{func}, whose random numbers differ "
                 "from row to row. Use torch.nn.Dropout or torch.nn.functional.dropout "
-                "there, or set its rate to zero."
+                "instead, or set its rate to zero."
             )
         elif self.training and operator in _WITHOUT_DROPOUT:
             self._refuse_switched_off(f"torch.ops.{func}")
@@ -320,21 +326,22 @@ class _Pass(TorchDispatchMode):
         return output
 
     def refuse(self, message: str):
-        """End the pass; code around the operator may hide the exception."""
+        """Raise an error, and store it, since code of the module may catch it."""
         self.error = self.error or ValueError(message)
         raise self.error
 
     def _refuse_switched_off(self, what):
         self.refuse(
-            f"`module` must use dropout where its training flag is set; {what} in "
-            f"{self.path[-1]} is switched off, as in a module that was traced in "
-            "evaluation. Give the module as it was trained, or set this rate to zero."
+            f"`module` must use dropout if its training flag is set; {what} in "
+            f"{self.path[-1]} is disabled, as in a module that was traced in "
+            "evaluation mode. Give the module as it was trained, or set this rate to "
+            "zero."
         )
 
-    def kept(self, x, p, train, n_own=None) -> torch.Tensor | None:
-        """Which units a call keeps; None for all.
+    def kept(self, x, p, train, n_mask_axes=None) -> torch.Tensor | None:
+        """Mask of the units that a call keeps; None if it keeps all.
 
-        n_own : int, axes in front that have masks of their own; None for all
+        n_mask_axes : number of leading axes along which the mask varies; None for all
         """
         if p == 0:
             return None
@@ -343,37 +350,38 @@ class _Pass(TorchDispatchMode):
                 self._refuse_switched_off(f"dropout with rate {p:g}")
             return None
         if self.masks is None:
-            # A copy: x may be changed in place.
+            # Copy x, since it may be changed in place.
             x_now = x.cpu().clone().double()
             self.calls.append(_Call(self.path[-1], p, x_now))
             self.n_bytes += x.nbytes
             return None
         try:
-            kept = self.masks.next(x.shape, p, n_own)
+            kept = self.masks.next(x.shape, p, n_mask_axes)
         except ValueError as error:
             self.error = error
             raise
         return kept.to(x.device)
 
     def _measure(self, func, output):
-        tensors = output if isinstance(output, list | tuple) else [output]
-        for one in tensors:
-            if isinstance(one, torch.Tensor) and not getattr(func, "is_view", False):
-                self.n_bytes += one.nbytes
-                if one.is_floating_point():
-                    self.eps = max(self.eps, torch.finfo(one.dtype).eps)
+        """Add up the memory of an operator's results, and store their precision."""
+        results = output if isinstance(output, list | tuple) else [output]
+        for x in results:
+            if isinstance(x, torch.Tensor) and not getattr(func, "is_view", False):
+                self.n_bytes += x.nbytes
+                if x.is_floating_point():
+                    self.eps = max(self.eps, torch.finfo(x.dtype).eps)
 
 
 def _arguments(func, args, kwargs) -> dict[str, Any]:
     """All arguments of an operator by name, in their order."""
     declared = func._schema.arguments
-    given = dict(zip((one.name for one in declared), args, strict=False)) | kwargs
-    return {one.name: given.get(one.name, one.default_value) for one in declared}
+    given = dict(zip((arg.name for arg in declared), args, strict=False)) | kwargs
+    return {arg.name: given.get(arg.name, arg.default_value) for arg in declared}
 
 
-def _dropout(current: _Pass, func, args, kwargs, *, n_own=None, alpha=False):
+def _dropout(current: _Pass, func, args, kwargs, *, n_mask_axes=None, alpha=False):
     x, p, train = _arguments(func, args, kwargs).values()
-    kept = current.kept(x, p, train, n_own)
+    kept = current.kept(x, p, train, n_mask_axes)
     output = x if kept is None else _masked(x, kept, p, alpha)
     if output is not x and func._schema.is_mutable:
         return x.copy_(output)
@@ -381,8 +389,11 @@ def _dropout(current: _Pass, func, args, kwargs, *, n_own=None, alpha=False):
 
 
 def _masked(x, kept, p, alpha=False):
-    """Dropout, or alpha dropout (Klambauer et al. 2017, "Self-normalizing neural
-    networks", NeurIPS, section 3), with this mask."""
+    """Apply a mask of dropout or alpha dropout.
+
+    Alpha dropout: Klambauer et al. (2017), "Self-normalizing neural networks", NeurIPS,
+    section 3.
+    """
     kept = kept.to(x.dtype)
     if p == 1 or not alpha:
         return x * (kept / max(1 - p, 1e-12))
@@ -391,7 +402,7 @@ def _masked(x, kept, p, alpha=False):
 
 
 def _attention(current: _Pass, func, args, kwargs):
-    """Scaled dot product attention whose weights are dropped, by its definition."""
+    """Scaled dot product attention with dropout of its weights, by its definition."""
     given = _arguments(func, args, kwargs)
     p, key, value = given["dropout_p"], given["key"], given["value"]
     if p == 0:
@@ -408,16 +419,16 @@ def _attention(current: _Pass, func, args, kwargs):
     if mask is not None:
         is_bool = mask.dtype == torch.bool
         scores = scores.masked_fill(~mask, -math.inf) if is_bool else scores + mask
-    # Where nothing may be attended to, all weights are zero.
-    nothing = (scores == -math.inf).all(-1, keepdim=True)
-    weights = scores.softmax(-1).masked_fill(nothing, 0)
+    # A query that may not attend to any key has zero weights.
+    no_keys = (scores == -math.inf).all(-1, keepdim=True)
+    weights = scores.softmax(-1).masked_fill(no_keys, 0)
     kept = current.kept(weights, p, True)
     weights = weights if kept is None else _masked(weights, kept, p)
     return weights.to(value.dtype) @ value
 
 
 def _recurrent(current: _Pass, func, args, kwargs):
-    """Recurrent layers, one by one where there is dropout between them."""
+    """Stacked recurrent layers, run one by one if there is dropout between them."""
     given = _arguments(func, args, kwargs)
     p, n_layers = given["dropout"], given["num_layers"]
     if p == 0 or n_layers == 1:
@@ -429,32 +440,32 @@ def _recurrent(current: _Pass, func, args, kwargs):
     if "batch_sizes" in given:
         current.refuse(
             "`module` must give a recurrent layer with dropout a padded tensor; "
-            f"{current.path[-1]} takes a packed sequence, whose rows do not lie on one "
+            f"{current.path[-1]} gets a packed sequence, whose rows are not on one "
             "axis. Do not pack it, or set its `dropout` to zero."
         )
     several = not isinstance(given["hx"], torch.Tensor)
     states = list(given["hx"]) if several else [given["hx"]]
     n_ways, n_params = 1 + given["bidirectional"], len(given["params"]) // n_layers
-    x, last = given["input"], []
+    x, final_states = given["input"], []
     for layer in range(n_layers):
-        start = [one[layer * n_ways : (layer + 1) * n_ways] for one in states]
-        own: dict[str, Any] = {
+        initial = [state[layer * n_ways : (layer + 1) * n_ways] for state in states]
+        layer_arguments: dict[str, Any] = {
             "input": x,
-            "hx": start if several else start[0],
+            "hx": initial if several else initial[0],
             "params": given["params"][layer * n_params : (layer + 1) * n_params],
             **{"num_layers": 1, "dropout": 0.0, "train": False},
         }
-        x, *end = func(*(given | own).values())
-        last.append(end)
+        x, *final = func(*(given | layer_arguments).values())
+        final_states.append(final)
         kept = current.kept(x, p, True) if layer < n_layers - 1 else None
         x = x if kept is None else _masked(x, kept, p)
-    return x, *(torch.cat(each) for each in zip(*last, strict=True))
+    return x, *(torch.cat(layers) for layers in zip(*final_states, strict=True))
 
 
 def _as_in_evaluation(current: _Pass, func, args, kwargs, *, flag):
-    """An operator of which training is no dropout."""
+    """Run an operator without dropout in evaluation mode."""
     given = _arguments(func, args, kwargs)
-    # Without running moments those of the batch are taken in evaluation, too.
+    # Without running moments, batch moments are used in evaluation mode, too.
     if given.get("running_mean", 0) is not None:
         given[flag] = False
     return func(*given.values())
@@ -472,8 +483,8 @@ _HANDLERS: dict[Any, Callable] = {
 }
 # Feature dropout drops whole channels, (rows, channels, ...).
 _HANDLERS |= {
-    operator: partial(_dropout, n_own=n_own, alpha=alpha)
-    for name, n_own, alpha in (
+    operator: partial(_dropout, n_mask_axes=n_mask_axes, alpha=alpha)
+    for name, n_mask_axes, alpha in (
         ("dropout", None, False),
         ("alpha_dropout", None, True),
         ("feature_dropout", 2, False),
@@ -481,7 +492,7 @@ _HANDLERS |= {
     )
     for operator in (getattr(_aten, name), getattr(_aten, f"{name}_"))
 }
-# Kernels for evaluation alone.
+# Fused kernels that torch calls only in evaluation mode.
 _WITHOUT_DROPOUT = {
     _aten._transformer_encoder_layer_fwd,
     _aten._native_multi_head_attention,
@@ -493,18 +504,18 @@ _WITHOUT_DROPOUT = {
 
 @dataclass(frozen=True)
 class Examined:
-    """What is known of a module before its draws.
+    """Results of the check of a module before its draws.
 
     Parameters
     ----------
     layouts : list of Layout
-        Of all calls of dropout.
+        Layouts of all calls of dropout.
     evaluated : Tensor of shape (rows, outputs)
-        Without dropout, of the rows that were compared.
+        Outputs without dropout, for the compared rows.
     tolerance : float
-        Of what rounding alone changes, as a share of the largest value.
+        Bound of rounding errors, as a share of the largest value.
     n_bytes : int
-        Of memory for a row in a batch.
+        Memory for each row of a batch.
     """
 
     layouts: list[Layout]
@@ -519,12 +530,12 @@ class SharedMaskNetwork:
     Parameters
     ----------
     module : nn.Module
-        In evaluation. It is copied: what `forward` stores in it ends with this object.
+        Module in evaluation mode. It is copied, so that `forward` cannot change it.
     """
 
     def __init__(self, module: nn.Module):
         self.module = copied(module)
-        # Modules that are running, and how often dropout was called before each.
+        # Running modules, and the number of calls of dropout before each.
         self._path: list[str] = []
         self._n_calls: list[int] = []
         self._without_call: set[str] = set()
@@ -554,18 +565,18 @@ class SharedMaskNetwork:
             self._without_call.add(where)
 
     def run(self, inputs: Inputs, n_rows: int, masks=None, training=True, but=None):
-        """One forward pass.
+        """Run one forward pass.
 
         Parameters
         ----------
         inputs : Inputs
         n_rows : int
         masks : _Masks, optional
-            None switches dropout off.
+            Dropout masks; None disables dropout.
         training : bool
-            Whether dropout runs as in training.
+            Whether layers with dropout are in training mode.
         but : nn.Module, optional
-            A layer that runs as in evaluation all the same.
+            A layer that stays in evaluation mode.
 
         Returns
         -------
@@ -575,7 +586,7 @@ class SharedMaskNetwork:
         Raises
         ------
         ValueError
-            The module fails, or does something that no masks can be shared in.
+            If the module raises an error, or its rows cannot share masks.
         """
         for layer in self._flagged.values():
             flag = training and layer is not but
@@ -583,7 +594,7 @@ class SharedMaskNetwork:
                 layer.training = flag
         self._path[:], self._n_calls[:] = ["`module`"], []
         self._pass = record = _Pass(self._path, masks, training and but is None)
-        # Layers may work in place.
+        # Copy the inputs, since layers may change them in place.
         args, kwargs = _each_tensor(inputs, torch.clone)
         tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Tensor)]
         record.n_bytes = 2 * sum(tensor.nbytes for tensor in tensors)
@@ -594,15 +605,15 @@ class SharedMaskNetwork:
             if record.error is None and not is_out_of_memory(error):
                 how = "as in training" if training else "in evaluation"
                 record.error = ValueError(
-                    "`module` must take any number of rows of X, or of what "
-                    f"`X_transform` makes of it; for {n_rows}, {how}, it raised "
+                    "`module` must accept any number of rows of X, or of the result of "
+                    f"`X_transform`; for {n_rows} rows, {how}, it raised "
                     f"{type(error).__name__}: {error}\nThe inputs were "
-                    f"{_described(inputs)}. Arrays get the dtype of the parameters; a "
-                    "tensor of integers stays as it is. Only dropout may depend on "
+                    f"{_described(inputs)}. Arrays are converted to the dtype of the "
+                    "parameters, integer tensors are not. Only dropout may depend on "
                     "`self.training`."
                 )
             raise (record.error or error) from error
-        # Code of the module may have caught it.
+        # Code of the module may have caught the error.
         if record.error is not None:
             raise record.error
         if masks is not None:
@@ -618,16 +629,17 @@ class SharedMaskNetwork:
         return np.stack(outputs)
 
     def examine(self, inputs_of: Callable[[Any], Inputs], n_rows: int) -> Examined:
-        """Check with a few rows what is assumed of all.
+        """Check the assumptions on the module with a few rows.
 
-        Without dropout a pass is as in evaluation. With the masks of a draw the
-        outputs of a row are the same alone and in a batch.
+        Without dropout, training mode must not change the outputs. With the masks of a
+        draw, the outputs of a row must be the same alone and in a batch.
 
-        inputs_of : callable, row numbers -> ``Inputs``
+        inputs_of : function of row numbers that returns ``Inputs``
 
         Raises
         ------
         ValueError
+            If an assumption does not hold.
         """
         rows = np.unique(np.linspace(0, n_rows - 1, _N_COMPARED_ROWS).astype(int))
         rows = rows if len(rows) > 1 else np.zeros(2, int)
@@ -637,15 +649,15 @@ class SharedMaskNetwork:
         self._without_call.clear()
         together, record = self.run(batch, len(rows))
         self._check_dropout(record.calls)
-        alone, records = zip(*(self.run(one, 1) for one in singles), strict=True)
-        layouts = _layouts(record.calls, [one.calls for one in records])
+        alone, records = zip(*(self.run(row, 1) for row in singles), strict=True)
+        layouts = _layouts(record.calls, [single.calls for single in records])
         passes = [(together, alone)]
         for draw in range(_N_COMPARED_DRAWS):
             masks = _Masks(draw, layouts, len(rows), _COMPARED_RATE)
             together, _ = self.run(batch, len(rows), masks)
             alone = tuple(
-                self.run(one, 1, _Masks(draw, layouts, 1, _COMPARED_RATE))[0]
-                for one in singles
+                self.run(row, 1, _Masks(draw, layouts, 1, _COMPARED_RATE))[0]
+                for row in singles
             )
             passes.append((together, alone))
         tolerance = self._tolerance(record.eps)
@@ -654,14 +666,14 @@ class SharedMaskNetwork:
             self._refuse_training_behaviour(batch, passes[0][0], atol)
         for together, alone in passes:
             _check_alone(together, alone, atol)
-        # They cost time, and the names of the modules are known.
+        # The hooks take time, and module names are no longer needed.
         for hook in self._hooks:
             hook.remove()
         n_bytes = max(record.n_bytes - records[0].n_bytes, 0) // (len(rows) - 1)
         return Examined(layouts, evaluated, tolerance, n_bytes)
 
     def _tolerance(self, eps: float) -> float:
-        """Of rounding, which grows from layer to layer; as a share of the outputs."""
+        """Bound of rounding errors, which grow from layer to layer, relative."""
         if any(value.device.type != "cpu" for value in self.module.parameters()):
             eps = max(eps, 2.0**-11)  # TensorFloat-32
         elif torch.get_float32_matmul_precision() != "highest":
@@ -671,84 +683,84 @@ class SharedMaskNetwork:
     def _check_dropout(self, calls):
         if self._without_call:
             raise ValueError(
-                "layers of dropout in `module` must call torch's dropout; "
+                "dropout layers of `module` must call torch's dropout; "
                 f"{', '.join(sorted(self._without_call))} does not. Use "
-                "torch.nn.Dropout or torch.nn.functional.dropout there, or set its "
+                "torch.nn.Dropout or torch.nn.functional.dropout instead, or set its "
                 "`p` to zero."
             )
         if not calls:
             raise ValueError(NO_DROPOUT)
 
     def _refuse_training_behaviour(self, batch, together, atol):
-        """Name the layers of which training is more than dropout."""
+        """Raise and name the layers where training mode changes more than dropout."""
         again, _ = self.run(batch, len(together))
         if not _agree(again, together, atol):
             raise ValueError(
-                "`module` must return the same at every call while its dropout is off; "
-                "it does not. It must keep no state between calls, and draw random "
-                "masks by torch.nn.Dropout or torch.nn.functional.dropout."
+                "`module` must return the same outputs at every call without dropout; "
+                "got different ones. Keep no state between calls, and draw random "
+                "masks with torch.nn.Dropout or torch.nn.functional.dropout."
             )
-        found = []
+        names = []
         for where, layer in self._flagged.items():
             try:
                 output, _ = self.run(batch, len(together), but=layer)
             except ValueError:
                 continue
             if not _agree(output, together, atol):
-                found.append(where)
+                names.append(where)
         raise ValueError(
-            "`module` must differ between training and evaluation by dropout alone; "
-            f"with dropout switched off, {', '.join(found) or 'it'} still does. Let "
+            "`module` must differ between training and evaluation mode by dropout "
+            f"only; without dropout, {', '.join(names) or 'it'} still differs. Let "
             "`forward` use `self.training` for dropout only."
         )
 
 
 def _layouts(together, alone) -> list[Layout]:
-    """Of every call, from the calls for a batch and for each of its rows."""
-    other = [len(calls) for calls in alone if len(calls) != len(together)]
-    if other:
-        raise ValueError(_other_calls(other[0], together))
+    """Infer the layout of every call from calls for a batch and for its single rows."""
+    unequal = [len(calls) for calls in alone if len(calls) != len(together)]
+    if unequal:
+        raise ValueError(_unequal_calls(unequal[0], together))
     return [
-        Layout.found(call, [calls[i] for calls in alone])
+        Layout.infer(call, [calls[i] for calls in alone])
         for i, call in enumerate(together)
     ]
 
 
 def _largest(outputs) -> torch.Tensor:
-    """Largest finite absolute value of each output, in several passes; (outputs,).
+    """Largest finite absolute value of each output over several passes, (outputs,).
 
-    Those with dropout are among them: without it an output may be zero by chance.
+    Includes passes with dropout, since without it an output may be zero by chance.
     """
     stacked = torch.stack(outputs).abs()
     return stacked.where(stacked.isfinite(), 0).amax((0, 1))
 
 
 def _check_alone(together, alone, atol):
-    """Refuse outputs for a row that depend on the batch."""
-    for i, one in enumerate(alone):
-        if not _agree(one, together[[i]], atol):
+    """Raise if outputs for a row depend on the batch."""
+    for i, output in enumerate(alone):
+        if not _agree(output, together[[i]], atol):
             raise ValueError(
-                "`module` and `X_transform` must treat every row by itself; with the "
+                "`module` and `X_transform` must treat every row separately; with the "
                 f"same dropout masks `module` returns {few(together[i])} for a row in "
-                f"a batch of {len(alone)} and {few(one[0])} for the row alone. "
-                "Moments of the batch, or a padding that depends on it, mix the rows; "
-                "masks that are not drawn by torch differ between calls."
+                f"a batch of {len(alone)} and {few(output[0])} for the row alone. "
+                "Avoid batch statistics and padding that depends on the batch, and "
+                "draw all masks with torch."
             )
 
 
 def few(outputs) -> str:
-    """The first values, for a message."""
+    """Format the first values for a message."""
     shown = ", ".join(f"{value:.6g}" for value in outputs[:3].tolist())
     return f"[{shown}{', ...' if len(outputs) > 3 else ''}]"
 
 
 def _rows_of(output, n_rows: int) -> torch.Tensor:
-    """What a module returns, (rows, outputs) in float64 on the CPU."""
+    """Validate the output of a module; convert to (rows, outputs), float64, CPU."""
     rule = "`module` must return one tensor of real numbers, (n_samples[, n_outputs]); "
     if not isinstance(output, torch.Tensor):
         raise ValueError(
-            f"{rule}got {type(output).__name__}. Give a module that returns the tensor "
-            "of the predictions alone."
+            f"{rule}got {type(output).__name__}. Give a module that returns only the "
+            "tensor of the predictions."
         )
     if not output.is_floating_point():
         raise ValueError(
@@ -768,8 +780,8 @@ def _rows_of(output, n_rows: int) -> torch.Tensor:
 def _each_tensor(inputs: Inputs, function) -> Inputs:
     args, kwargs = inputs
 
-    def changed(one):
-        return function(one) if isinstance(one, torch.Tensor) else one
+    def changed(value):
+        return function(value) if isinstance(value, torch.Tensor) else value
 
     return tuple(map(changed, args)), {k: changed(v) for k, v in kwargs.items()}
 
@@ -777,8 +789,8 @@ def _each_tensor(inputs: Inputs, function) -> Inputs:
 def _described(inputs: Inputs) -> str:
     args, kwargs = inputs
     return ", ".join(
-        f"{tuple(one.shape)} of {one.dtype}"
-        if isinstance(one, torch.Tensor)
-        else type(one).__name__
-        for one in (*args, *kwargs.values())
+        f"{tuple(value.shape)} of {value.dtype}"
+        if isinstance(value, torch.Tensor)
+        else type(value).__name__
+        for value in (*args, *kwargs.values())
     )

@@ -1,4 +1,4 @@
-"""What ``fit`` was given -> checked rows."""
+"""Validate the arguments of ``fit``."""
 
 from dataclasses import dataclass, field
 
@@ -14,50 +14,51 @@ from skbayesnn._runtime import warn, warn_once
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What ``fit`` was given, checked; the candidates of a search share one per fold.
+    """Validated arguments of ``fit``. In a search, the candidates share one per fold.
 
     Parameters
     ----------
     table : Table
+        Training rows, followed by a given validation set.
     rows : ndarray of int
-        Of positive weight, to be trained on.
+        Indices of the training rows with positive weight.
     validation : ndarray of int, or None
-        Rows given to stop the training.
-    of_y : dict
-        Fitted attributes that follow from y alone.
+        Indices of the rows of ``X_val``.
+    target_attributes : dict
+        Fitted attributes that depend only on y.
     """
 
     table: Table
     rows: np.ndarray
     validation: np.ndarray | None
-    of_y: dict
+    target_attributes: dict
     _scalings: dict = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def classes(self) -> np.ndarray | None:
-        """Labels of a classification."""
-        return self.of_y.get("classes_")
+        """Class labels; None for regression."""
+        return self.target_attributes.get("classes_")
 
     @property
-    def targets_apart(self) -> list[np.ndarray]:
-        """y as it was given, and y of the given validation rows."""
+    def separate_targets(self) -> list[np.ndarray]:
+        """y, and ``y_val`` if given."""
         y, validation = self.table.y, self.validation
         return [y] if validation is None else np.split(y, validation[:1])
 
-    def scaling(self, rows: np.ndarray, weights: np.ndarray, **which) -> Scaling:
-        """That of some rows; computed once for the same ones."""
-        key = rows.tobytes(), weights.tobytes(), *which.values()
+    def scaling(self, rows: np.ndarray, weights: np.ndarray, **options) -> Scaling:
+        """Standardisation of some rows, from a cache."""
+        key = rows.tobytes(), weights.tobytes(), *options.values()
         if key not in self._scalings:
             X, y = self.table.X[rows], self.table.y[rows]
-            self._scalings[key] = Scaling.of(X, y, weights, **which)
+            self._scalings[key] = Scaling.of(X, y, weights, **options)
         return self._scalings[key]
 
     def forget_scalings(self) -> None:
-        """Those computed so far, one for each candidate's own rows."""
+        """Clear the cache of ``scaling``."""
         self._scalings.clear()
 
 
-def prepare(
+def training_data(
     estimator,
     X,
     y,
@@ -67,11 +68,11 @@ def prepare(
     *,
     reset: bool = True,
 ) -> TrainingData:
-    """Checked arguments of an estimator's ``fit``.
+    """Validate the arguments of an estimator's ``fit``.
 
-    reset : bool, whether the columns of X are new to the estimator
+    reset : bool, whether to store the number and the names of the columns of X
     """
-    table, of_y = estimator._check(X, y, sample_weight, reset=reset)
+    table, target_attributes = estimator._check(X, y, sample_weight, reset=reset)
     likelihood = likelihood_named(estimator.likelihood)
     has_noise = likelihood is not None and not likelihood.tempered
     if estimator.network is None or not estimator.network.row_shapes:
@@ -79,32 +80,34 @@ def prepare(
     if has_noise:
         _warn_of_constant_targets(table)
     rows = np.flatnonzero(table.sample_weight > 0)
-    table, validation = _with_validation(estimator, table, X_val, y_val, of_y)
-    return TrainingData(table, rows, validation, of_y)
+    table, validation = _with_validation(
+        estimator, table, X_val, y_val, target_attributes
+    )
+    return TrainingData(table, rows, validation, target_attributes)
 
 
-def _with_validation(estimator, table, X_val, y_val, of_y):
-    """The table with the given validation rows below, and their numbers."""
+def _with_validation(estimator, table, X_val, y_val, target_attributes):
+    """Append the validation set to the table; return the indices of its rows."""
     if X_val is None and y_val is None:
         return table, None
     if X_val is None or y_val is None or not estimator.early_stopping:
         raise ValueError(
             "`X_val` and `y_val` must be given together, with "
-            f"early_stopping=True; got X_val={_given(X_val)}, "
-            f"y_val={_given(y_val)}, early_stopping={estimator.early_stopping!r}."
+            f"early_stopping=True; got X_val={_type_name(X_val)}, "
+            f"y_val={_type_name(y_val)}, early_stopping={estimator.early_stopping!r}."
         )
-    way_out = f" {THROUGH_STEPS}"
+    hint = f" {THROUGH_STEPS}"
     try:
         check_inputs(estimator, X_val, reset=False)
-        way_out = ""
-        held_out = estimator._check_held_out(X_val, y_val, table, of_y)
+        hint = ""
+        held_out = estimator._check_held_out(X_val, y_val, table, target_attributes)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"of `X_val` and `y_val`: {error}{way_out}") from error
+        raise kind(f"in `X_val` and `y_val`: {error}{hint}") from error
     if held_out.y.shape[1:] != table.y.shape[1:]:
         raise ValueError(
-            "`y_val` must have as many targets as `y`; got "
-            f"{held_out.y.shape[1]} targets, y has {table.y.shape[1]}."
+            f"`y_val` must have the number of targets of `y`, {table.y.shape[1]}; got "
+            f"{held_out.y.shape[1]}."
         )
     warn_of_other_units(table.X, held_out.X)
     n = len(table.sample_weight)
@@ -112,26 +115,26 @@ def _with_validation(estimator, table, X_val, y_val, of_y):
     return both, np.arange(n, len(both.sample_weight))
 
 
-def _given(value):
+def _type_name(value):
     return None if value is None else type(value).__name__
 
 
 def _warn_of_constant_columns(table: Table, names) -> None:
-    """They can be fitted, but tell nothing; of all folds of a call it is said once."""
+    """Warn of constant columns, once for all folds of a call."""
     used = table.sample_weight > 0
     X = table.X if used.all() else table.X[used]
-    ends = X.max(axis=0), X.min(axis=0)
+    bounds = X.max(axis=0), X.min(axis=0)
     if sparse.issparse(X):
-        ends = tuple(end.toarray().ravel() for end in ends)
-    columns = np.flatnonzero(ends[0] == ends[1])
+        bounds = tuple(bound.toarray().ravel() for bound in bounds)
+    columns = np.flatnonzero(bounds[0] == bounds[1])
     if len(columns):
-        which = columns.tolist() if names is None else [str(names[j]) for j in columns]
-        shown = ", ".join(map(repr, which[:10])) + ", ..." * (len(which) > 10)
+        labels = columns.tolist() if names is None else [str(names[j]) for j in columns]
+        shown = ", ".join(map(repr, labels[:10])) + ", ..." * (len(labels) > 10)
         warn_once(
             "constant columns",
             f"{len(columns)} columns of X are constant in the training rows ({shown}): "
-            "nothing can be learned from them, and where they have other values at "
-            "prediction the prior alone decides. Remove them, for instance with "
+            "nothing can be learned from them, and for other values in a prediction "
+            "only the prior counts. Remove them, for instance with "
             "sklearn.feature_selection.VarianceThreshold.",
         )
 
@@ -140,6 +143,7 @@ def _warn_of_constant_targets(table: Table) -> None:
     y = table.y[table.sample_weight > 0]
     if (y == y[0]).all(0).any():
         warn(
-            "y is constant in the training rows: its noise cannot be told, and the "
-            "predicted uncertainty means nothing. Are these the right rows and column?",
+            "y is constant in the training rows: the observation noise cannot be "
+            "estimated, and predicted uncertainties are meaningless. Check the rows "
+            "and the column of y.",
         )

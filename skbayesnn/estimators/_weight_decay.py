@@ -1,4 +1,4 @@
-"""Weight decay, as optimisers know it, and the model precision that it stands for."""
+"""Convert the weight decay of an optimiser to a model precision."""
 
 from typing import Any
 
@@ -15,35 +15,37 @@ def tau_from_weight_decay(
     dropout: ArrayLike = 0.0,
     length_scale: ArrayLike = 1.0,
 ) -> Any:
-    """The model precision under which the prior is a given weight decay [1]_.
+    """Model precision tau for which the prior equals a given weight decay [1]_.
 
-    tau = p l^2 / (2 N lambda), p = 1 - dropout: the inverse of an estimator's
-    ``weight_decay_``. lambda stands beside half the mean squared error in y's own
-    units and multiplies the squared weights.
+    Use it to convert a network trained with weight decay to an estimator's ``tau``. The
+    formula is tau = p l^2 / (2 N lambda), p = 1 - dropout, the inverse of the one for
+    the attribute ``weight_decay_``. The loss is half the mean squared error, in the
+    units of y, plus lambda times the sum of squared weights.
 
     Parameters
     ----------
     weight_decay : float > 0 or array-like
-        lambda, of all layers or of each. Torch's SGD adds its ``weight_decay`` times
-        the weight itself to the gradient: that is 2 lambda beside half the mean squared
-        error, 4 lambda beside ``MSELoss``.
+        lambda, one value or one per layer. The ``weight_decay`` of torch's SGD is 2
+        lambda if the loss is half the mean squared error, and 4 lambda with
+        ``MSELoss``, since SGD adds weight_decay times the weight to the gradient.
     n_samples : int
         N, the number of training rows, or the sum of their weights.
     dropout : float in [0, 1] or array-like, default=0.0
-        Of all layers or of each, as the estimators' ``dropout``.
+        Dropout rate, one value or one per layer, as in the estimators.
     length_scale : float > 0 or array-like, default=1.0
-        Prior length scale l, of all layers or of each.
+        Prior length scale l, one value or one per layer.
 
     Returns
     -------
     tau : float or ndarray
-        1 / variance of the noise of y, in y's own units; of the shape of
-        ``weight_decay``, ``dropout`` and ``length_scale``, broadcast. Of several layers
-        there is one noise: lambda_i, p_i and l_i agree where all values are equal.
+        1 / variance of the observation noise, in squared inverse units of y. Its shape
+        is that of ``weight_decay``, ``dropout`` and ``length_scale``, broadcast. All
+        layers have the same noise: unequal values mean that the values of the layers
+        do not fit together.
 
     See Also
     --------
-    MCDropoutRegressor : Whose ``tau`` it is.
+    MCDropoutRegressor : Regressor with the parameter ``tau``.
 
     References
     ----------
@@ -67,24 +69,24 @@ def tau_from_weight_decay(
         np.broadcast_shapes(*shapes)
     except ValueError as error:
         raise ValueError(
-            "`weight_decay`, `dropout` and `length_scale` must be numbers, or have one "
-            f"for each layer; got the shapes {', '.join(map(str, shapes))}."
+            "`weight_decay`, `dropout` and `length_scale` must be floats, or have one "
+            f"value per layer; got the shapes {', '.join(map(str, shapes))}."
         ) from error
-    # The formula is its own inverse: lambda and tau change places.
+    # Exchanging lambda and tau inverts the formula.
     with np.errstate(divide="ignore", over="ignore"):
         tau = weight_decay_of(1 - rate, scale, n_samples, decay)
     if not ((decay > 0) & (tau > 0) & np.isfinite(tau)).all():
         raise ValueError(
-            f"`weight_decay` must be > 0 and make a finite tau > 0; got "
-            f"{weight_decay!r}. Without any the prior is flat, whatever tau: "
-            "length_scale=0."
+            "`weight_decay` must be > 0 and give a finite tau > 0; got "
+            f"{weight_decay!r}. For training without weight decay use length_scale=0, "
+            "a flat prior, with any tau."
         )
     return tau if np.ndim(tau) else float(tau)
 
 
 def _numbers(name: str, values, **bounds) -> np.ndarray:
-    """One number, or several, each checked."""
+    """Validate a number or an array of numbers."""
     if np.ndim(values) == 0:
         return np.asarray(check_number(name, values, **bounds), dtype=float)
-    checked = [check_number(name, one, **bounds) for one in np.ravel(values)]
+    checked = [check_number(name, value, **bounds) for value in np.ravel(values)]
     return np.array(checked, dtype=float).reshape(np.shape(values))

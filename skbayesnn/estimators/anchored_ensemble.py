@@ -1,4 +1,4 @@
-"""Anchored ensembles [PLB20]: MAP networks, each about its own draw from the prior."""
+"""Anchored ensembles [PLB20]: each network's prior is centred on its own prior draw."""
 
 import math
 from typing import Any
@@ -14,7 +14,7 @@ from skbayesnn.estimators._regression import BayesianRegressor
 
 
 class _AnchoredEnsemble(BayesianNetwork):
-    """Randomised MAP sampling."""
+    """Randomised MAP sampling, for regression and classification."""
 
     bias_length_scale: Any
     noisy_targets: Any
@@ -34,24 +34,24 @@ class _AnchoredEnsemble(BayesianNetwork):
         )
 
     def _bias_length_scale(self, fan_ins):
-        of_weights = self._length_scales(fan_ins, math.inf)
-        of_biases = of_weights / np.sqrt(fan_ins)
+        weight_scales = self._length_scales(fan_ins, math.inf)
+        bias_scales = weight_scales / np.sqrt(fan_ins)
         if isinstance(self.bias_length_scale, str):
             _validation.check_named(
                 "bias_length_scale", self.bias_length_scale, ["auto"]
             )
         else:
-            of_biases = _validation.per_layer(
+            bias_scales = _validation.per_layer(
                 "bias_length_scale", self.bias_length_scale, len(fan_ins), low=0
             )
-        if not (of_weights.all() and of_biases.all()):
+        if not (weight_scales.all() and bias_scales.all()):
             raise ValueError(
-                "anchors are drawn from N(0, 1 / l^2), so that `length_scale` and "
-                f"`bias_length_scale` must be > 0; got {self.length_scale!r} and "
-                f"{self.bias_length_scale!r}. For maximum likelihood take "
+                "`length_scale` and `bias_length_scale` must be > 0, since anchors are "
+                f"drawn from N(0, 1 / l^2); got {self.length_scale!r} and "
+                f"{self.bias_length_scale!r}. For maximum likelihood use "
                 "MCDropout* with dropout=0 and length_scale=0."
             )
-        return of_biases
+        return bias_scales
 
 
 class AnchoredEnsembleRegressor(_AnchoredEnsemble, BayesianRegressor):

@@ -73,16 +73,16 @@ class _BayesByBackprop(_pruning.Prunable):
     def _check_normal(self, rates):
         if rates.any():
             raise ValueError(
-                "gradient='characteristic' needs a normal posterior, which the spike "
-                f"and slab is not; got dropout={self.dropout!r}. Set dropout=0, or "
-                "another gradient."
+                "gradient='characteristic' requires a normal posterior, but dropout "
+                f"makes it spike-and-slab; got dropout={self.dropout!r}. Set dropout=0 "
+                "or another gradient."
             )
 
     def _check_scale_mixture(self, kl):
         if kl == "closed":
             raise ValueError(
-                "the KL to prior='scale_mixture' has no closed form; got kl='closed'. "
-                "Set kl='sampled', or prior='gaussian'."
+                "prior='scale_mixture' requires kl='sampled', since its KL has no "
+                "closed form; got kl='closed'. Set kl='sampled', or prior='gaussian'."
             )
         scale = self.length_scale
         if not isinstance(scale, str) and np.any(np.equal(scale, 0)):
@@ -98,26 +98,27 @@ class _BayesByBackprop(_pruning.Prunable):
         X: MatrixLike | None = None,
         y: ArrayLike | None = None,
     ) -> Self:
-        """Drop the weights of the least signal to noise, and units that nothing uses.
+        """Remove the weights with the lowest signal-to-noise ratio.
 
-        A share of each network's weights becomes zero and loses its noise, those of the
-        lowest |mean| / std over all layers [1]_; a hidden unit whose outgoing weights
-        are zero in all networks is removed. Biases stay.
+        Sets a share of each network's weights to exactly zero, those with the lowest
+        |mean| / std over all layers [1]_. Removes hidden units whose outgoing weights
+        are zero in all networks. Keeps all biases. The training of a pruned network
+        cannot be continued.
 
         Parameters
         ----------
         share : float in [0, 1), default=0.75
-            Of the weights of the network as it is. On scikit-learn's digits the error
-            of held-out rows is 2.9 %, 3.8 % at 0.75, 10 % at 0.9 and 30 % at 0.95:
-            give ``X`` and ``y`` to see yours.
+            Share of the present weights to remove. On scikit-learn's digits, the error
+            on held-out rows is 2.9 % before, 3.8 % at 0.75, 10 % at 0.9 and 30 % at
+            0.95. Give ``X`` and ``y`` to measure the effect on your data.
         X, y : array-like, default=None
             Rows to ``score`` before and after.
 
         Returns
         -------
         self : object
-            ``pruning_`` says what was done; ``elbo_`` and the noise are those of the
-            fit. A pruned network cannot be trained on.
+            The pruned estimator. ``pruning_`` has the sizes and scores before and
+            after. ``elbo_`` and the observation noise are not updated.
 
         References
         ----------
@@ -133,20 +134,20 @@ class _BayesByBackprop(_pruning.Prunable):
         )
 
     def _renews(self, prior, n_epochs, n_replay) -> bool:
-        """Whether `partial_fit` takes the posterior so far as the prior."""
+        """Whether ``partial_fit`` uses the present posterior as the prior."""
         if prior is None:
             return False
         _validation.check_option("prior", prior, ["previous"])
         if n_epochs != 1 or n_replay != 0:
             raise ValueError(
-                "prior='previous' fits its rows to the end, and earlier ones are in "
-                f"the prior; got n_epochs={n_epochs!r}, n_replay={n_replay!r}. Leave "
-                "them out, or set prior=None."
+                "prior='previous' runs a full fit and replays no rows, so `n_epochs` "
+                f"and `n_replay` must not be set; got n_epochs={n_epochs!r}, "
+                f"n_replay={n_replay!r}. Leave them out, or set prior=None."
             )
         if np.any(np.asarray(self.dropout) != 0):
             raise ValueError(
-                "prior='previous' needs a normal posterior, which the spike and slab "
-                f"is not; got dropout={self.dropout!r}. Set dropout=0."
+                "prior='previous' requires a normal posterior, but dropout makes it "
+                f"spike-and-slab; got dropout={self.dropout!r}. Set dropout=0."
             )
         return True
 
@@ -313,28 +314,35 @@ y_mean_, y_scale_
         n_epochs: int = 1,
         n_replay: int = 0,
     ) -> Self:
-        """Go on training with new rows (streams, out-of-core data).
+        """Update the fit with new rows, for streams and out-of-core data.
 
-        The first call fixes the standardisation. By default each call is some epochs
-        over new rows of one data set: N grows, and the weight of the prior falls with
-        it; pass each row once. With ``prior="previous"`` every call fits its rows to
-        the end (``max_iter`` epochs), and they are all of N: the first call under the
-        prior of the parameters, the others under the posterior so far, which is Bayes'
-        rule applied to one part of the data after another.
+        The first call fixes the standardisation. Pass each row once. With
+        ``prior=None`` every call adds its rows to N, which lowers the weight of the
+        prior, and trains for ``n_epochs``. With ``prior="previous"`` every call applies
+        Bayes' rule to its rows: it runs a full fit (``max_iter`` epochs) with the
+        present posterior as the prior, and N is the number of its rows. The first call
+        uses the prior of the constructor.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            New inputs.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            New target values.
         sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, as in ``fit``.
         prior : {"previous", None}, default=None
+            Leave None for streams of small batches. Set ``"previous"`` for few large
+            parts of the data.
         n_epochs, n_replay : int, default=1 and 0
-            Passes over these rows, and rows of the stream to be kept, as in
-            :meth:`MCDropoutRegressor.partial_fit`; not with ``prior="previous"``.
+            Passes over the new rows, and number of earlier rows to replay, as in
+            :meth:`MCDropoutRegressor.partial_fit`. Leave the defaults with
+            ``prior="previous"``.
 
         Returns
         -------
         self : object
+            The updated estimator.
         """
         how = {"n_epochs": n_epochs, "n_replay": n_replay}
         renew = self._renews(prior, **how)
@@ -460,22 +468,26 @@ parameters_, network_, seeds_, optimizer_, x_mean_, x_scale_
         n_epochs: int = 1,
         n_replay: int = 0,
     ) -> Self:
-        """Go on training with new rows (streams, out-of-core data).
+        """Update the fit with new rows, for streams and out-of-core data.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            New inputs.
         y : array-like of shape (n_samples,)
+            New labels.
         classes : array-like, default=None
-            All labels that can occur; needed in the first call, unless that call's
-            y has them all.
+            All labels that can occur. Required in the first call, unless its y
+            contains all of them.
         sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, as in ``fit``.
         prior, n_epochs, n_replay
             As in :meth:`BBBRegressor.partial_fit`.
 
         Returns
         -------
         self : object
+            The updated estimator.
         """
         classes = self._classes_of_stream(classes)
         how: dict[str, Any] = {"n_epochs": n_epochs, "n_replay": n_replay}

@@ -13,7 +13,7 @@ from skbayesnn.estimators._job import PosteriorSpec
 from skbayesnn.estimators._regression import BayesianRegressor
 
 NOISES = ("bernoulli", "gaussian", "dropconnect", "additive")
-# Units that a draw drops on average, where draws are to differ.
+# Warn if a draw drops fewer units than this on average: then most draws are equal.
 _FEWEST_DROPPED = 0.1
 
 
@@ -22,7 +22,7 @@ class _MCDropout(BayesianNetwork):
 
     noise: str
 
-    # Where `dropout="auto"` starts to learn: the default of a rate that is given.
+    # Initial rate for `dropout="auto"`.
     _start_rate: float
 
     @property
@@ -36,9 +36,9 @@ class _MCDropout(BayesianNetwork):
             _validation.check_named("dropout", self.dropout, ["auto"])
             if noise != "bernoulli":
                 raise ValueError(
-                    "dropout='auto' learns the rate of noise='bernoulli' only; got "
-                    f"noise={noise!r}. Give a number, or see VariationalDropout*, "
-                    "which learns the variance of Gaussian noise."
+                    "dropout='auto' requires noise='bernoulli'; got "
+                    f"noise={noise!r}. Give a rate, or use VariationalDropout*, which "
+                    "learns the variance of Gaussian dropout."
                 )
             families: tuple[Family, ...] = (Concrete(),) * n_layers
             rates = np.full(n_layers, self._start_rate)
@@ -57,9 +57,9 @@ class _MCDropout(BayesianNetwork):
         )
 
     def _warn_if_doubtful(self, table, rows, weights):
-        """Also where the rates that are learned leave nothing to be dropped."""
+        """Also warn if the learned dropout rates are so low that draws are equal."""
         super()._warn_if_doubtful(table, rows, weights)
-        # Several networks differ by themselves.
+        # With several networks, predictions have a spread without dropout.
         if not self._learns_rates or len(self.seeds_) > 1:
             return
         posterior = _fitted.posterior_of(self, torch.device("cpu"), torch.float32)
@@ -68,12 +68,11 @@ class _MCDropout(BayesianNetwork):
         rates = np.broadcast_to(self.dropout_, len(n_masks))
         if rates @ n_masks < _FEWEST_DROPPED:
             warn(
-                "the learned rates of dropout are next to nothing "
-                f"({rates.max():.1g} at most): nine draws in ten drop no unit, and "
-                "what the network does not know is hardly in its uncertainty. Where "
-                "that, or rows unlike those of the training, are to be seen, take an "
-                "anchored ensemble (AnchoredEnsembleRegressor, "
-                "AnchoredEnsembleClassifier) or the stack (BayesianStackingRegressor, "
+                f"the learned dropout rates are nearly zero ({rates.max():.1g} at "
+                "most): nine of ten draws drop no unit, and the epistemic uncertainty "
+                "is too small. If you need it, for instance to detect rows unlike the "
+                "training data, use an anchored ensemble (AnchoredEnsembleRegressor, "
+                "AnchoredEnsembleClassifier) or stacking (BayesianStackingRegressor, "
                 "BayesianStackingClassifier)."
             )
 

@@ -1,4 +1,4 @@
-"""MC dropout of a network that was trained in torch or skorch [GG16]."""
+"""MC dropout predictions of networks trained in torch or skorch [GG16]."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -46,12 +46,12 @@ from skbayesnn.estimators._torch_dropout import (
 
 _PARALLEL = nn.DataParallel | nn.parallel.DistributedDataParallel
 OUTPUTS = ("logits", "probabilities")
-# Copies of the outputs of all draws that are held at once, in float64, and what torch
-# takes in addition to the results of its operators.
+# Memory estimate: float64 copies of the outputs of all draws, and torch's memory as a
+# multiple of the results of its operators.
 _N_COPIES, _WORKSPACE = 5, 1.5
-# Of a sum of probabilities in half precision.
+# Rounding error of a sum of probabilities in half precision.
 _ROUNDING = 0.02
-# Rows from which outputs in [0, 1] are no accident.
+# Number of rows from which outputs in [0, 1] are unlikely to be logits.
 _ROWS_TO_WARN = 20
 
 
@@ -65,13 +65,18 @@ class _TorchModule(PredictiveMixin, BaseEstimator):
         return True
 
     def fit(self, X, y=None):
-        """Do nothing: the network is trained already, as in a `FrozenEstimator`."""
+        """Do nothing: the network is already trained, as in a `FrozenEstimator`."""
         return self
 
-    def _check_outputs(self, found: Examined) -> None:
+    def _check_outputs(self, examined: Examined) -> None:
+        """Validate the number and the range of the module's outputs."""
         raise NotImplementedError
 
     def _predictive_of(self, outputs: np.ndarray) -> Any:
+        """Return a function of rows that gives their predictive distribution.
+
+        outputs : (draws, rows, outputs)
+        """
         raise NotImplementedError
 
     def _open_predictive(self, X):
@@ -82,18 +87,18 @@ class _TorchModule(PredictiveMixin, BaseEstimator):
             raise ValueError("`X` must have at least one row; got none.")
         network = SharedMaskNetwork(self.module)
         inputs_of = partial(_inputs, self.module, self.X_transform, X)
-        found = network.examine(inputs_of, n_rows)
-        self._check_outputs(found)
+        examined = network.examine(inputs_of, n_rows)
+        self._check_outputs(examined)
 
         def opened(rows: slice) -> PredictiveBlocks:
             n = rows.stop - rows.start
-            outputs = network.draws(inputs_of(rows), n, self.n_draws, found.layouts)
+            outputs = network.draws(inputs_of(rows), n, self.n_draws, examined.layouts)
             predictive = self._predictive_of(outputs)
             return PredictiveBlocks(n, predictive, min(BLOCK, n_at_once))
 
-        of_draws = self.n_draws * found.evaluated.shape[1] * 8 * _N_COPIES
+        draw_bytes = self.n_draws * examined.evaluated.shape[1] * 8 * _N_COPIES
         budget = sklearn.get_config()["working_memory"] * 2**20
-        n_at_once = max(int(budget / (_WORKSPACE * found.n_bytes + of_draws)), 1)
+        n_at_once = max(int(budget / (_WORKSPACE * examined.n_bytes + draw_bytes)), 1)
         return PredictiveBlocks.in_parts(n_rows, opened, n_at_once)
 
 
@@ -101,13 +106,13 @@ class _TorchModule(PredictiveMixin, BaseEstimator):
 class _TorchRegressor(RegressionPredictiveMixin, RegressorMixin, _TorchModule):
     noise_std: float | np.ndarray
 
-    def _check_outputs(self, found):
-        n_targets = found.evaluated.shape[1]
-        given = np.shape(self.noise_std)
-        if given not in ((), (n_targets,)):
+    def _check_outputs(self, examined):
+        n_targets = examined.evaluated.shape[1]
+        shape = np.shape(self.noise_std)
+        if shape not in ((), (n_targets,)):
             raise ValueError(
                 "`noise_std` must be one number, or one for each of the "
-                f"{n_targets} outputs of `module`; got {given[0]}."
+                f"{n_targets} outputs of `module`; got {shape[0]}."
             )
 
     def _predictive_of(self, mean):
@@ -120,30 +125,37 @@ class _TorchRegressor(RegressionPredictiveMixin, RegressorMixin, _TorchModule):
 
     @default_settings
     def predict(self, X, return_std=False, return_cov=False):
-        """Predictive mean, and the total predictive standard deviation.
+        """Predict the mean of y, and optionally its standard deviation or covariance.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, ...), or what ``X_transform`` takes
+        X : array-like of shape (n_samples, ...), or any input of ``X_transform``
+            Inputs.
         return_std : bool, default=False
+            Whether to return the standard deviation of the predictive distribution.
         return_cov : bool, default=False
-            Whether to return the covariance of the targets; not with ``return_std``.
+            Whether to return the covariance of the targets, one matrix per row. Cannot
+            be combined with ``return_std``.
 
         Returns
         -------
         mean : ndarray of shape (n_samples[, n_targets])
-            Over the draws, in y's units.
+            Predictive mean, in the units of y.
         std : ndarray of the same shape
-            Only with ``return_std=True``; in y's units, noise included (eq. 6).
+            Standard deviation, including observation noise, in the units of y. Only
+            with ``return_std=True``.
         cov : ndarray of shape (n_samples, n_targets, n_targets)
-            Only with ``return_cov=True``.
+            Covariance of the targets. Only with ``return_cov=True``.
         """
         if return_cov:
             check_one_of_std_and_cov(return_std)
             return mean_and_covariance(self._open_predictive(X))
         parts = [
-            (one.mean(), one.uncertainty(["total"])["total"] if return_std else None)
-            for _, one in self._open_predictive(X).blocks()
+            (
+                block.mean(),
+                block.uncertainty(["total"])["total"] if return_std else None,
+            )
+            for _, block in self._open_predictive(X).blocks()
         ]
         means, stds = zip(*parts, strict=True)
         mean = np.concatenate(means)
@@ -157,34 +169,34 @@ class _TorchClassifier(ClassifierMixin, _TorchModule):
 
     @property
     def classes_(self):
-        """All labels, sorted."""
+        """Class labels, sorted."""
         return np.sort(self.classes)
 
-    def _check_outputs(self, found):
-        n_outputs, n_classes = found.evaluated.shape[1], len(self.classes)
+    def _check_outputs(self, examined):
+        n_outputs, n_classes = examined.evaluated.shape[1], len(self.classes)
         if n_outputs == 1 and n_classes == 2:
             if self.outputs is None:
                 raise ValueError(
-                    "`outputs` must be 'logits' or 'probabilities' for a module of one "
-                    f"output; got None. It is that of {self.classes[1]!r}, the second "
-                    "of `classes`."
+                    "`outputs` must be 'logits' or 'probabilities' for a module with "
+                    "one output; got None. The output is for the second of `classes`, "
+                    f"{self.classes[1]!r}."
                 )
         elif n_outputs != n_classes:
             raise ValueError(
                 f"`module` must have an output for each of {n_classes} classes; got "
-                f"{n_outputs}. Only two classes may have one output, that of the "
-                "second."
+                f"{n_outputs}. Only for two classes is one output enough, for the "
+                "second class."
             )
-        elif self.outputs is None and _on_simplex(found):
+        elif self.outputs is None and _on_simplex(examined):
             raise ValueError(
                 "`outputs` must be given for this module: its outputs are in [0, 1] "
-                "and sum to one in every row, as probabilities do, and by default they "
-                "are logits. Set outputs='probabilities' (or 'logits')."
+                "and sum to one in every row, like probabilities, but the default is "
+                "logits. Set outputs='probabilities' (or 'logits')."
             )
-        elif self.outputs == "probabilities" and not _on_simplex(found):
+        elif self.outputs == "probabilities" and not _on_simplex(examined):
             raise ValueError(
                 "`module` must return probabilities in [0, 1] that sum to one in every "
-                f"row; got {few(found.evaluated[0])}. If these are logits, set "
+                f"row; got {few(examined.evaluated[0])}. If these are logits, set "
                 "outputs='logits'."
             )
 
@@ -193,9 +205,9 @@ class _TorchClassifier(ClassifierMixin, _TorchModule):
             p = outputs
             p = np.concatenate([1 - p, p], 2) if p.shape[2] == 1 else p
             total = p.sum(2, keepdims=True)
-            right = (p >= -_ROUNDING) & (p <= 1 + _ROUNDING)
-            right &= np.abs(total - 1) <= _ROUNDING
-            _check_finite(right, "in [0, 1] and sum to one, with dropout, too")
+            valid = (p >= -_ROUNDING) & (p <= 1 + _ROUNDING)
+            valid &= np.abs(total - 1) <= _ROUNDING
+            _check_finite(valid, "in [0, 1] and sum to one, also with dropout")
             p = p.clip(0, 1) / total
         else:
             if self.outputs is None:
@@ -203,42 +215,43 @@ class _TorchClassifier(ClassifierMixin, _TorchModule):
             if outputs.shape[2] == 1:
                 outputs = np.concatenate([np.zeros_like(outputs), outputs], 2)
             p = torch.as_tensor(outputs).softmax(-1).numpy()
-            # A logit of minus infinity is a probability of zero.
+            # Check p, not the outputs: a logit of minus infinity is a probability of 0.
             _check_finite(np.isfinite(p))
-        # From the order of the outputs to that of `classes_`.
+        # Reorder from `classes` (as given) to `classes_` (sorted).
         classes = self.classes_
         p = p[..., columns_of(classes, self.classes)]
         return lambda rows: ClassPredictive(p[:, rows], classes)
 
     @default_settings
     def predict_proba(self, X):
-        """Mean over the draws of the class probabilities.
+        """Predict class probabilities, averaged over the draws.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, ...), or what ``X_transform`` takes
+        X : array-like of shape (n_samples, ...), or any input of ``X_transform``
+            Inputs.
 
         Returns
         -------
         probability : ndarray of shape (n_samples, n_classes)
-            In the order of ``classes_``.
+            Columns in the order of ``classes_``.
         """
         blocks = self._open_predictive(X).blocks()
-        return np.concatenate([one.mean() for _, one in blocks])
+        return np.concatenate([block.mean() for _, block in blocks])
 
     @default_settings
     def predict_log_proba(self, X):
-        """Logarithm of ``predict_proba``."""
+        """Predict logarithms of class probabilities; see ``predict_proba``."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 
     def predict(self, X):
-        """The class of the largest mean probability."""
+        """Predict the class of the largest mean probability."""
         return self.classes_[self.predict_proba(X).argmax(1)]
 
 
 class _SkorchModule(nn.Module):
-    """The module of a skorch net and the function that skorch puts behind it."""
+    """The module of a skorch net, followed by skorch's ``predict_nonlinearity``."""
 
     def __init__(self, net, nonlinearity):
         super().__init__()
@@ -251,7 +264,7 @@ class _SkorchModule(nn.Module):
         output = output[0] if isinstance(output, tuple) else output
         if self.nonlinearity is None:
             return output
-        # skorch's functions for two classes take a vector.
+        # For two classes, skorch's functions require a vector.
         if self.of_classes and output.ndim == 2 and output.shape[1] == 1:
             output = output[:, 0]
         return self.nonlinearity(output)
@@ -260,65 +273,68 @@ class _SkorchModule(nn.Module):
 def from_torch(
     module, X_transform=None, *, classes=None, outputs=None, noise_std=None, n_draws=50
 ) -> Any:
-    """MC dropout predictions of a trained network, with the methods of this package.
+    """Wrap a trained torch module as an estimator with MC dropout predictions.
 
-    Use it for a network that was trained with dropout in torch or skorch. All dropout
-    runs as in training, also in layers that are in evaluation mode; everything else
-    runs as in evaluation. A draw has one mask for all rows: up to rounding, the
-    prediction for a row does not depend on the other rows.
+    Use it for a network that was trained with dropout in torch or skorch. Dropout runs
+    in training mode, even in layers that are set to evaluation mode. Everything else
+    runs in evaluation mode. All rows share the mask of a draw, so the prediction for a
+    row does not depend on the other rows, up to rounding.
 
     Parameters
     ----------
     module : torch.nn.Module, or a fitted skorch net
-        Maps rows to means of y, (n_samples[, n_targets]), or to one output for each
-        class, (n_samples, n_classes). It is copied. Of a skorch net the first output
-        is used, and the function that skorch applies to it (``predict_nonlinearity``).
+        Trained network. It returns the means of y, (n_samples[, n_targets]), or one
+        output for each class, (n_samples, n_classes), and is copied. For a skorch net,
+        skorch's ``predict_nonlinearity`` is applied to its first output.
     X_transform : callable, default=None
-        From some rows of X to the input of the module. A tensor of integers or booleans
-        keeps its dtype. Floating-point tensors and arrays get the dtype of the
-        parameters. A tuple holds positional arguments, a dict keyword arguments. The
-        rows may be on any axis. None means that X is an array of finite numbers.
+        Function that converts rows of X to the input of the module. None requires X to
+        be an array of finite floats. The result may be an array, a tensor, a tuple
+        (positional arguments) or a dict (keyword arguments), with the rows on any axis.
+        Arrays and floating-point tensors are converted to the dtype of the parameters;
+        integer and boolean tensors keep their dtype.
     classes : array-like of shape (n_classes,), default=None
-        Labels in the order of the outputs, each once; makes a classifier. Its
-        ``classes_`` and the columns of ``predict_proba`` are sorted, as scikit-learn's
-        are.
+        Distinct labels, in the order of the outputs. Give them for a classifier. As
+        usual in scikit-learn, its ``classes_`` and the columns of ``predict_proba`` are
+        sorted.
     outputs : {"logits", "probabilities"}, default=None
-        What the module returns for classes. Log probabilities are logits, too. If it
-        returns one output for two classes, that is of ``classes[1]``. None means
-        probabilities for a skorch net and logits otherwise; a module with one output,
-        or with outputs that sum to one, then needs an explicit value.
+        Kind of the outputs of a classifier. Log probabilities are logits, too. A single
+        output for two classes is for ``classes[1]``. None means probabilities for a
+        skorch net and logits for a module; a module with one output, or with outputs
+        that sum to one, requires an explicit value.
     noise_std : float > 0, or array-like of shape (n_targets,), default=None
-        Standard deviation of the noise of y, in its units; makes a regressor. Estimate
-        it from residuals on held-out rows.
+        Standard deviation of the observation noise, in the units of y. Give it for a
+        regressor. Estimate it from residuals on held-out rows.
     n_draws : int, default=50
-        Dropout masks. The time of a prediction is proportional to it.
+        Number of dropout masks. The time of a prediction is proportional to it.
 
     Returns
     -------
     model : object
-        A fitted regressor or classifier: ``predict(X, return_std=True)`` or
-        ``predict_proba``, ``predict_uncertainty``, ``predict_interval``,
-        ``log_predictive_density``, ``sample_y`` and the others.
+        A fitted regressor or classifier, with ``predict``, ``predict_proba``,
+        ``predict_uncertainty``, ``predict_interval``, ``log_predictive_density``,
+        ``sample_y`` and other methods of the estimators.
 
     Raises
     ------
     ValueError, TypeError
-        At once or at a prediction. The module has no dropout, or some that the rows
-        cannot share: masks of its own code, packed sequences, a traced module. Or its
-        rows depend on each other, training changes more than dropout, or it does not
-        return one tensor of finite numbers. The message names the layer.
+        If the module has no dropout, or dropout whose mask rows cannot share (masks
+        from its own code, packed sequences, a traced module); if its rows depend on
+        each other; if training changes more than dropout; or if it does not return one
+        tensor of finite floats. Some of these errors are raised at the first
+        prediction. The message names the layer.
 
     Notes
     -----
-    Dropout is every call of a layer or function of torch: ``Dropout`` (1d, 2d, 3d),
-    ``AlphaDropout``, ``FeatureAlphaDropout``, their functions and subclasses, and the
-    dropout of ``RNN``, ``LSTM``, ``GRU``, ``MultiheadAttention``, ``Transformer`` and
-    ``scaled_dot_product_attention``. As in training, every call has its own mask, also
-    where a layer is called twice or once per time step.
+    Every call of a torch layer or function with dropout is recognised: ``Dropout`` (1d,
+    2d, 3d), ``AlphaDropout``, ``FeatureAlphaDropout``, their functions and subclasses,
+    and the dropout of ``RNN``, ``LSTM``, ``GRU``, ``MultiheadAttention``,
+    ``Transformer`` and ``scaled_dot_product_attention``. As in training, every call
+    has its own mask, also if a layer is called twice or once per time step.
 
-    Each prediction first runs up to three rows alone and together and compares them.
-    A dependence between rows is found only if these rows show it. The rows of X go
-    through the network in blocks; scikit-learn's ``working_memory`` sets their size.
+    Each prediction first runs up to three rows, alone and as a batch, and compares the
+    results. A dependence between rows is detected only if it shows in these rows. The
+    network processes X in blocks of rows; scikit-learn's ``working_memory`` sets their
+    size.
 
     References
     ----------
@@ -340,12 +356,12 @@ def from_torch(
         classes = _checked_classes(classes)
     if (classes is None) == (noise_std is None):
         raise TypeError(
-            "either `classes`, for a classifier, or `noise_std`, for a regressor, must "
+            "either `classes` (for a classifier) or `noise_std` (for a regressor) must "
             f"be given; got {'neither' if classes is None else 'both'}."
         )
-    module, of_skorch = _plain_module(module, outputs)
+    module, is_skorch = _plain_module(module, outputs)
     if classes is not None:
-        outputs = "probabilities" if of_skorch and outputs is None else outputs
+        outputs = "probabilities" if is_skorch and outputs is None else outputs
         return _TorchClassifier(module, X_transform, n_draws, classes, outputs)
     if outputs is not None:
         raise ValueError(
@@ -356,35 +372,35 @@ def from_torch(
         noise_std = check_number("noise_std", noise_std, low=0, open_low=True)
     else:
         values = [
-            check_number("noise_std", one, low=0, open_low=True) for one in noise_std
+            check_number("noise_std", std, low=0, open_low=True) for std in noise_std
         ]
         noise_std = np.array(values)
     return _TorchRegressor(module, X_transform, n_draws, noise_std)
 
 
 def _plain_module(module, outputs) -> tuple[nn.Module, bool]:
-    """A copy in evaluation, and whether it holds the function of a skorch net."""
-    of_skorch = hasattr(module, "_get_predict_nonlinearity")
-    if of_skorch and hasattr(module, "module_"):
+    """Copy a module in evaluation mode; also return whether it is a skorch net."""
+    is_skorch = hasattr(module, "_get_predict_nonlinearity")
+    if is_skorch and hasattr(module, "module_"):
         function = None if outputs else module._get_predict_nonlinearity()
         module = _SkorchModule(module, function)
     if not isinstance(module, nn.Module):
         raise TypeError(
             "`module` must be a torch.nn.Module or a fitted skorch net; got "
-            f"{type(module).__name__}{', which is not fitted' if of_skorch else ''}."
+            f"{type(module).__name__}{', which is not fitted' if is_skorch else ''}."
         )
-    # Wrappers that run the module elsewhere or otherwise.
+    # Unwrap parallel and compiled modules.
     while isinstance(module, _PARALLEL) or hasattr(module, "_orig_mod"):
         module = module.module if isinstance(module, _PARALLEL) else module._orig_mod
     values = chain(module.parameters(), module.buffers())
     if any(nn.parameter.is_lazy(value) for value in values):
         raise ValueError(
-            "`module` must have parameters of known shape; got a lazy layer that no "
-            "rows went through. Call the module once, and train it."
+            "`module` must have parameters of known shape; got a lazy layer that was "
+            "never called. Call the module once, and train it."
         )
     if not may_have_dropout(module):
         raise ValueError(NO_DROPOUT)
-    return copied(module).eval(), of_skorch
+    return copied(module).eval(), is_skorch
 
 
 def _checked_classes(classes) -> np.ndarray:
@@ -397,47 +413,50 @@ def _checked_classes(classes) -> np.ndarray:
         n_different = len(np.unique(labels))
     except TypeError as error:
         raise TypeError(
-            f"`classes` must have labels of one kind, which can be sorted; got "
+            "`classes` must contain labels that can be sorted, all of one type; got "
             f"{labels.tolist()}."
         ) from error
     if n_different < len(labels):
         raise ValueError(
-            f"`classes` must have each label once; got {labels.tolist()}. Give a label "
-            "for each output of the module, in their order."
+            f"`classes` must contain each label once; got {labels.tolist()}. Give a "
+            "label for each output of the module, in their order."
         )
     return labels
 
 
 def _inputs(module, X_transform, X, rows) -> Inputs:
-    """What the module takes of some rows; a slice or an array of numbers."""
-    given = safe_indexing(X, rows)
+    """Arguments of the module for some rows of X.
+
+    rows : slice, or array of row indices
+    """
+    values = safe_indexing(X, rows)
     if X_transform is not None:
-        given = X_transform(given)
-    of_module = [*module.parameters(), *module.buffers()]
-    device = next((one.device for one in of_module), torch.device("cpu"))
-    dtypes = (one.dtype for one in of_module if one.is_floating_point())
+        values = X_transform(values)
+    tensors = [*module.parameters(), *module.buffers()]
+    device = next((tensor.device for tensor in tensors), torch.device("cpu"))
+    dtypes = (tensor.dtype for tensor in tensors if tensor.is_floating_point())
     convert = partial(_tensor, device=device, dtype=next(dtypes, torch.float32))
-    if isinstance(given, Mapping):
-        return (), {name: convert(one) for name, one in given.items()}
-    # A packed sequence is a tuple, too.
-    return tuple(map(convert, given if type(given) is tuple else (given,))), {}
+    if isinstance(values, Mapping):
+        return (), {name: convert(value) for name, value in values.items()}
+    # Not isinstance: a packed sequence is a named tuple, but one argument.
+    return tuple(map(convert, values if type(values) is tuple else (values,))), {}
 
 
 def _tensor(value, device, dtype):
-    """An array or a tensor as the module takes it; other objects as they are."""
+    """Convert an array or a tensor for the module; return other objects unchanged."""
     if sparse.issparse(value):
         value = value.toarray()
     if not isinstance(value, torch.Tensor):
-        of_tensors = isinstance(value, list) and any(
-            isinstance(one, torch.Tensor) for one in value
+        has_tensors = isinstance(value, list) and any(
+            isinstance(item, torch.Tensor) for item in value
         )
-        if of_tensors or not (isinstance(value, list) or hasattr(value, "__array__")):
+        if has_tensors or not (isinstance(value, list) or hasattr(value, "__array__")):
             return value
         value = np.asarray(value)
         if value.dtype.kind not in "fiub":
             raise TypeError(
-                "`X_transform` must return numbers; got an array of "
-                f"{value.dtype}. Categories need numbers, too."
+                "`X_transform` must return numeric arrays; got an array of "
+                f"{value.dtype}. Encode categories as integers."
             )
         value = tensor_of(value).to(dtype)
     value = value.to(device)
@@ -445,37 +464,37 @@ def _tensor(value, device, dtype):
         return value
     if value.isnan().any():
         raise ValueError(
-            "`X_transform` must return no NaN; got some. Impute missing values there, "
-            "or before."
+            "`X_transform` must return no NaN; got some. Impute missing values in it, "
+            "or before the estimator."
         )
     return value.to(dtype)
 
 
-def _check_finite(right, what="finite") -> None:
-    """Refuse draws of which some values are wrong, (draws, rows, outputs)."""
-    lacking = ~right.all((0, 2))
-    if lacking.any():
+def _check_finite(valid, rule="finite") -> None:
+    """Raise if some outputs are not valid, (draws, rows, outputs)."""
+    invalid = ~valid.all((0, 2))
+    if invalid.any():
         raise ValueError(
-            f"`module` must return outputs that are {what}; got others in "
-            f"{lacking.sum()} of {len(lacking)} rows, first in row {lacking.argmax()} "
-            "of its block. Are they in the units of the training?"
+            f"`module` must return outputs that are {rule}; got others in "
+            f"{invalid.sum()} of {len(invalid)} rows, first in row {invalid.argmax()} "
+            "of its block. Check that X has the units of the training data."
         )
 
 
-def _on_simplex(found: Examined) -> bool:
+def _on_simplex(examined: Examined) -> bool:
     """Whether the outputs are probabilities of the classes."""
-    p = found.evaluated
-    inside = (p > -found.tolerance) & (p < 1 + found.tolerance)
-    total = (p.sum(1) - 1).abs() < found.tolerance
+    p, tolerance = examined.evaluated, examined.tolerance
+    inside = (p > -tolerance) & (p < 1 + tolerance)
+    total = (p.sum(1) - 1).abs() < tolerance
     return bool(inside.all() and total.all())
 
 
 def _warn_of_shares(outputs) -> None:
-    """Warn where logits may be probabilities of one class against the others."""
+    """Warn if logits may be probabilities of one class against the others."""
     if outputs.shape[1] >= _ROWS_TO_WARN and ((outputs >= 0) & (outputs <= 1)).all():
         warn(
-            "all outputs of `module` are in [0, 1] and are taken for logits. "
-            "Probabilities of one class against the others are no logits: give the "
+            "all outputs of `module` are in [0, 1], but they are treated as logits. "
+            "If they are probabilities of one class against the others, give the "
             "module without its last sigmoid. If they are logits, set "
             "outputs='logits'."
         )

@@ -31,7 +31,7 @@ class _VariationalDropout(_pruning.Prunable):
 
     def _posterior_spec(self, fan_ins):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))
-        noise, alpha, prior, approximation = (
+        noise, alpha_per, prior, approximation = (
             _validation.check_option(name, getattr(self, name), options)
             for name, options in {
                 "noise": ("correlated", "independent"),
@@ -40,20 +40,21 @@ class _VariationalDropout(_pruning.Prunable):
                 "kl_approximation": ("molchanov", "kingma"),
             }.items()
         )
-        if noise == "correlated" and alpha == "weight":
+        if noise == "correlated" and alpha_per == "weight":
             raise ValueError(
-                "noise='correlated' has one random number per unit; got "
-                "alpha_per='weight'. Set alpha_per='unit', or noise='independent'."
+                "noise='correlated' requires alpha_per='layer' or 'unit', since it has "
+                "one random number per unit; got alpha_per='weight'. Set "
+                "alpha_per='unit', or noise='independent'."
             )
         if noise == "correlated" and prior == "gaussian":
             raise ValueError(
-                "noise='correlated' has no density over the weights, and so no KL to "
-                "a Gaussian prior; got prior='gaussian'. Set prior='log_uniform', or "
-                "noise='independent'."
+                "noise='correlated' requires prior='log_uniform': it has no density "
+                "over the weights, and no KL to a Gaussian prior; got "
+                "prior='gaussian'. Set prior='log_uniform', or noise='independent'."
             )
         kind = Correlated if noise == "correlated" else Independent
-        noisy = kind(alpha, approximation)
-        families = tuple(noisy if rate > 0 else Point() for rate in rates)
+        family = kind(alpha_per, approximation)
+        families = tuple(family if rate > 0 else Point() for rate in rates)
         return PosteriorSpec(
             rates,
             families,
@@ -73,7 +74,7 @@ class _VariationalDropout(_pruning.Prunable):
 
     @property
     def alpha_(self) -> list[Array]:
-        """Variance of the noise of a weight of one, per layer."""
+        """alpha of every weight, per layer: the relative variance of its noise."""
         return [
             log_alpha.double().exp().cpu().numpy()
             for log_alpha in _pruning.log_alpha(self._plain_posterior())
@@ -91,24 +92,26 @@ class _VariationalDropout(_pruning.Prunable):
         X: MatrixLike | None = None,
         y: ArrayLike | None = None,
     ) -> Self:
-        """Drop the weights that are noise, and the hidden units that nothing uses.
+        """Remove the weights that are mostly noise.
 
-        Weights with log alpha above the threshold become zero and lose their noise; a
-        hidden unit whose outgoing weights are zero in all networks is removed.
+        Sets weights with log alpha above a threshold to exactly zero. Removes hidden
+        units whose outgoing weights are zero in all networks. The training of a pruned
+        network cannot be continued.
 
         Parameters
         ----------
         threshold : float, default=3
-            Of log alpha; 3 is a dropout rate of 0.95 [2]_. With
-            ``kl_approximation="kingma"`` log alpha is at most 0, with
-            ``"molchanov"`` at most 4.
+            Largest log alpha of the weights that are kept; 3 is a dropout rate of 0.95
+            (Molchanov et al. 2017). log alpha is at most 4, and at most 0 with
+            ``kl_approximation="kingma"``.
         X, y : array-like, default=None
             Rows to ``score`` before and after.
 
         Returns
         -------
         self : object
-            ``pruning_`` says what was done. A pruned network cannot be trained on.
+            The pruned estimator. ``pruning_`` has the sizes and scores before and
+            after.
         """
         threshold = _validation.check_number("threshold", threshold)
         return self._prune(

@@ -1,4 +1,4 @@
-"""The Gaussian process behind dropout [GG16 appendix 3], by random features."""
+"""Gaussian process that dropout approximates [GG16 appendix 3], by random features."""
 
 from numbers import Real
 from typing import Any
@@ -13,7 +13,10 @@ from skbayesnn.estimators._regression import BayesianRegressor
 
 
 def _family(rate: float, width: float | str, length_scale: float) -> Family:
-    """Of one map; without width dropout is left, or a point."""
+    """Posterior family of one weight layer.
+
+    width : posterior standard deviation as a share of the prior's; "auto" learns it
+    """
     if isinstance(width, str):
         return MeanField(spike=bool(rate > 0))
     if width > 0:
@@ -149,48 +152,48 @@ y_mean_, y_scale_
 
     @property
     def hidden_layer_sizes(self) -> tuple[int, ...]:
-        """The features are one hidden layer."""
+        """Layer sizes of the network: the features are one hidden layer."""
         return (self._n_features(),)
 
     def _n_features(self):
         return layer_size("n_features", self.n_features)
 
     def _length_scales(self, fan_ins, total_weight):
-        """Of the features, and 1 / K as the variance of what weighs them."""
-        of_features = _validation.check_number(
+        """Length scale of the features; their weights have variance 1 / n_features."""
+        feature_scale = _validation.check_number(
             "length_scale", self.length_scale, low=0, open_low=True
         )
-        return np.array([of_features, np.sqrt(fan_ins[1])])
+        return np.array([feature_scale, np.sqrt(fan_ins[1])])
 
     def _posterior_spec(self, fan_ins):
         rates = _validation.dropout_rates(self.dropout, len(fan_ins))
         scales = self._length_scales(fan_ins, np.inf)
         families = tuple(map(_family, rates, self._widths(), scales))
-        # A width that is given is too narrow where features interpolate the rows:
-        # held-out rows then estimate the noise of predictions.
-        of_given_width = any(isinstance(one, FixedWidth) for one in families)
+        # If the features interpolate the rows, a given width is too narrow, so that
+        # residuals underestimate the noise: held-out rows estimate it.
+        has_fixed_width = any(isinstance(family, FixedWidth) for family in families)
         return PosteriorSpec(
             rates,
             families,
             training={
                 "n_training_draws": _validation.training_draws(self),
-                "variance_source": "held_out" if of_given_width else "residuals",
+                "variance_source": "held_out" if has_fixed_width else "residuals",
             },
         )
 
     def _widths(self) -> list[float | str]:
-        """Of both maps, as shares of the prior's."""
-        given = self.sigma
-        if isinstance(given, str | Real):
-            given = (given, given)
-        if len(given) != 2:
+        """Posterior widths of both weight layers, as shares of the prior's."""
+        widths = self.sigma
+        if isinstance(widths, str | Real):
+            widths = (widths, widths)
+        if len(widths) != 2:
             raise ValueError(
-                "`sigma` must be a number, 'auto', or one of these for the features "
-                f"and one for their weights; got {self.sigma!r}."
+                "`sigma` must be a float, 'auto', or a pair of these for the features "
+                f"and their weights; got {self.sigma!r}."
             )
         return [
-            _validation.check_named("sigma", each, ["auto"])
-            if isinstance(each, str)
-            else _validation.check_number("sigma", each, low=0)
-            for each in given
+            _validation.check_named("sigma", width, ["auto"])
+            if isinstance(width, str)
+            else _validation.check_number("sigma", width, low=0)
+            for width in widths
         ]

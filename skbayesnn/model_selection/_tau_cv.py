@@ -31,7 +31,7 @@ from skbayesnn.estimators import _job
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._defaults import hidden_layer_sizes
 from skbayesnn.estimators._job import likelihood_class
-from skbayesnn.estimators._training_data import TrainingData, prepare
+from skbayesnn.estimators._training_data import TrainingData, training_data
 from skbayesnn.model_selection._search import BatchedGridSearchCV, BestEstimatorMixin
 from skbayesnn.scoring import log_density_scorer
 
@@ -192,16 +192,18 @@ multimetric_, classes_, n_features_in_, feature_names_in_
             The fitted estimator. An error or an interruption leaves it unchanged.
         """
         network = self._network()
-        prepared = prepare(network, X, y, sample_weight, X_val, y_val)
-        taus = self._path(network, prepared)
+        data = training_data(network, X, y, sample_weight, X_val, y_val)
+        taus = self._path(network, data)
         network.set_params(tau=taus[0])
         by_class = getattr(network, "class_weight", None)
         if isinstance(by_class, dict):
             # scikit-learn raises if a label with a weight is missing from a fold.
-            every_class = dict.fromkeys(prepared.of_y["classes_"].tolist(), 1.0)
+            every_class = dict.fromkeys(
+                data.target_attributes["classes_"].tolist(), 1.0
+            )
             network.set_params(class_weight=every_class | by_class)
         # Check the parameters once here, rather than for every member.
-        job = _job.task_of(network, prepared)
+        job = _job.training_job(network, data)
         if "hidden_layer_sizes" in network.get_params(deep=False):
             # The best tau depends on the width: use the final fit's width in the folds.
             widths = hidden_layer_sizes(network, job.total_weight)
@@ -220,9 +222,9 @@ multimetric_, classes_, n_features_in_, feature_names_in_
             "y_val": y_val,
         }
         fit_params = {n: value for n, value in fit_params.items() if value is not None}
-        splits = self._splits(X, y, groups, prepared.rows)
-        if self.scoring is None and prepared.classes is not None:
-            _check_labels(splits, prepared.table, prepared.classes)
+        splits = self._splits(X, y, groups, data.rows)
+        if self.scoring is None and data.classes is not None:
+            _check_labels(splits, data.table, data.classes)
         search = self._searched(network, taus, splits, X, y, fit_params)
         start = time.perf_counter()
         network.set_params(tau=taus[search.best_index_]).fit(X, y, **fit_params)
@@ -264,15 +266,15 @@ multimetric_, classes_, n_features_in_, feature_names_in_
             network.set_params(random_state=source.randint(2**31 - 1))
         return network
 
-    def _path(self, network: BayesianNetwork, prepared: TrainingData) -> list:
+    def _path(self, network: BayesianNetwork, data: TrainingData) -> list:
         """The values of tau to try: floats, or lists with one float per target."""
         if isinstance(self.taus, Integral):
             n = _validation.check_number("taus", self.taus, kind=Integral, low=1)
-            of_classes = "classes_" in prepared.of_y
+            of_classes = "classes_" in data.target_attributes
             kind = likelihood_class(network.likelihood, of_classes=of_classes)
             if kind.tempered:
                 return np.geomspace(*TEMPERED_BOUNDS, n).tolist()
-            return _spaced(n, prepared, kind.robust).tolist()
+            return _spaced(n, data, kind.robust).tolist()
         values = np.asarray(self.taus, dtype=object)
         if values.ndim not in (1, 2) or values.size == 0:
             raise TypeError(
@@ -371,11 +373,11 @@ def _scores_of(search) -> np.ndarray:
     return np.stack([results[f"split{i}_test_score"] for i in range(n)], axis=1)
 
 
-def _spaced(n: int, prepared: TrainingData, robust: bool) -> np.ndarray:
+def _spaced(n: int, data: TrainingData, robust: bool) -> np.ndarray:
     """n geometrically spaced precisions: (n,), or (n, targets) for several targets."""
-    table, rows = prepared.table, prepared.rows
+    table, rows = data.table, data.rows
     weights = table.sample_weight[rows]
     scaled = {"inputs": True, "targets": True, "robust": robust}
-    scaling = prepared.scaling(rows, weights, **scaled)
+    scaling = data.scaling(rows, weights, **scaled)
     path = np.geomspace(*NOISE_BOUNDS, n)[:, None] * scaling.signal_precision()
     return path[:, 0] if path.shape[1] == 1 else path

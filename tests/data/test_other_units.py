@@ -153,8 +153,8 @@ def test_columns_of_another_number_name_the_way_out(problem):
     network = MCDropoutRegressor((5,), early_stopping=True, max_iter=3)
     pipeline = make_pipeline(PCA(2), network)
     own = {"mcdropoutregressor__X_val": X[100:], "mcdropoutregressor__y_val": y[100:]}
-    said = "of `X_val` and `y_val`: X has 4 features.*transform_input"
+    said = "in `X_val` and `y_val`: X has 4 features.*transform_input"
     with pytest.raises(ValueError, match=said):
         pipeline.fit(X[:100], y[:100], **own)
-    with pytest.raises(ValueError, match=r"of `X_val` and `y_val`: (?!.*Pipeline)"):
+    with pytest.raises(ValueError, match=r"in `X_val` and `y_val`: (?!.*Pipeline)"):
         network.fit(X[:100], y[:100], X_val=X[100:], y_val=y[100:] * np.nan)

@@ -19,9 +19,9 @@ from skbayesnn._engine.random import anchor_normal, philox
 from skbayesnn.estimators import _job, _selection
 from skbayesnn.estimators._fit import train_together
 from skbayesnn.estimators._fitted import posterior_of
-from skbayesnn.estimators._job import task_of
+from skbayesnn.estimators._job import training_job
 from skbayesnn.estimators._selection import folds_of
-from skbayesnn.estimators._training_data import prepare
+from skbayesnn.estimators._training_data import training_data
 from tests.helpers.kernels import arc_cosine, arc_sine, tanh_kernel
 
 ROWS, INPUTS, TARGETS, MEMBERS = 12, 3, 2, 500
@@ -145,8 +145,8 @@ def test_tau_is_that_of_held_out_rows_under_the_conjugate_posterior(seed, monkey
     18 % in each fold, is a tenth of what rows vary by, so that the noise is known to
     1 %; and it is rounded to 1 %.
     """
-    monkeypatch.setattr(_selection, "_OF_A_PART", 60)
-    monkeypatch.setattr(_selection, "_OF_ALL_PARTS", 300)
+    monkeypatch.setattr(_selection, "_NETWORKS_PER_FOLD", 60)
+    monkeypatch.setattr(_selection, "_NETWORKS_IN_ALL", 300)
     X, y = _linear_table(seed, 40, 0.5)
     model = _linear(n_estimators=60, random_state=seed)
     model.set_params(batch_size=40).fit(X, y)
@@ -233,7 +233,9 @@ def test_large_tables_learn_the_noise_from_the_rows_alone(seed, rows, monkeypatc
     y = y[:, 0]
     # A noise that is learned with the weights takes longer to arrive.
     model = _linear(n_estimators=5, random_state=seed).set_params(max_iter=4000)
-    with pytest.warns(UserWarning, match="none are held out to tell the noise of y"):
+    with pytest.warns(
+        UserWarning, match="no rows were held out to estimate the observation noise"
+    ):
         model.fit(X, y)
     Z = np.column_stack([X, np.ones(ROWS)])
     variances = np.mean((y - _weights(model)[:, 0] @ Z.T) ** 2, axis=1)
@@ -281,8 +283,10 @@ def test_together_each_has_the_tau_that_it_has_alone(seed):
     ]
     models[1].set_params(length_scale=0.7, max_iter=40)
     slices = [slice(0, 40), slice(0, 150)]
-    prepared = [prepare(m, X[s], y[s]) for m, s in zip(models, slices, strict=True)]
-    tasks = [task_of(m, one) for m, one in zip(models, prepared, strict=True)]
+    prepared = [
+        training_data(m, X[s], y[s]) for m, s in zip(models, slices, strict=True)
+    ]
+    tasks = [training_job(m, one) for m, one in zip(models, prepared, strict=True)]
     together = train_together(models, tasks)
     for model, s, fitted in zip(models, slices, together, strict=True):
         alone = model.fit(X[s], y[s])
@@ -391,7 +395,7 @@ def test_a_stream_has_new_noise_for_new_rows(seed, rows):
 
 @pytest.mark.parametrize("changes", [{"length_scale": 0}, {"bias_length_scale": 0.0}])
 def test_a_flat_prior_has_no_anchors(rows, changes):
-    with pytest.raises(ValueError, match="anchors are drawn"):
+    with pytest.raises(ValueError, match="anchors are drawn from"):
         AnchoredEnsembleRegressor(**changes).fit(*rows[:2])
 
 

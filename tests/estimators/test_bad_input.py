@@ -174,7 +174,7 @@ def test_x_of_one_dimension(data, refused, fitted, kind):
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
 def test_constant_y(data, small, value, likelihood):
     model = MCDropoutRegressor(likelihood=likelihood, **small)
-    with pytest.warns(UserWarning, match=r"y is constant .* noise cannot be told"):
+    with pytest.warns(UserWarning, match=r"y is constant .* noise cannot be estimated"):
         model.fit(data.X, np.full(41, value))
     mean, std = model.predict(data.X_new, return_std=True)
     assert np.isfinite(mean).all() and (std > 0).all()
@@ -374,7 +374,7 @@ PARAMETERS = [
     (
         {"hidden_layer_sizes": (10**6, 10**6)},
         ValueError,
-        "`hidden_layer_sizes` and `n_estimators` must make at most .* got 1,000,00",
+        "`hidden_layer_sizes` and `n_estimators` must give at most .* got 1,000,00",
     ),
     ({"n_estimators": 10**9}, ValueError, "`n_estimators` must be at most 1000000"),
     ({"hidden_layer_sizes": "abc"}, TypeError, "integer or a sequence.* got 'abc'"),
@@ -491,8 +491,8 @@ def test_noise_of_mc_dropout(data, refused, kind):
     refused(kind, data.X, y, ValueError, message, noise="concrete")
     for noise in ("gaussian", "dropconnect", "additive"):
         message = (
-            "dropout='auto' learns the rate of noise='bernoulli' only; got "
-            rf"noise='{noise}'. Give a number, or see VariationalDropout\*"
+            "dropout='auto' requires noise='bernoulli'; got "
+            rf"noise='{noise}'. Give a rate, or use VariationalDropout\*"
         )
         refused(kind, data.X, y, ValueError, message, noise=noise, dropout="auto")
 
@@ -925,7 +925,7 @@ def test_priors_out_of_proportion(data, refused, parameters, message):
 )
 def test_errors_of_validation_rows_name_them(data, small, X_val, y_val, message):
     model = MCDropoutRegressor(early_stopping=True, **small)
-    with pytest.raises(ValueError, match=f"^of `X_val` and `y_val`: .*{message}"):
+    with pytest.raises(ValueError, match=f"^in `X_val` and `y_val`: .*{message}"):
         model.fit(data.X, data.y, X_val=X_val(data), y_val=y_val(data))
 
 
@@ -943,7 +943,7 @@ def test_validation_rows_may_be_sparse_where_x_is_dense(data, small):
 
 def test_classes_of_a_stream_are_two_at_least(data, small):
     model = MCDropoutClassifier(**small)
-    with pytest.raises(ValueError, match=r"`classes` must hold .* 2; got \[0\]"):
+    with pytest.raises(ValueError, match=r"`classes` must contain .* 2; got \[0\]"):
         model.partial_fit(data.X, np.zeros(41, int), classes=[0])
 
 

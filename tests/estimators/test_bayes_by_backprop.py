@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.filterwarnings(
         f"ignore:{beginning}:sklearn.exceptions.ConvergenceWarning"
     )
-    for beginning in ("the network explains", "in its training rows the network")
+    for beginning in ("the network explains", "on the training rows the network")
 ]
 
 
@@ -65,7 +65,7 @@ UNSUPPORTED = [
     (
         {"prior": "scale_mixture"},
         ValueError,
-        "the KL to prior='scale_mixture' has no closed form; got kl='closed'. Set "
+        "prior='scale_mixture' requires kl='sampled', .*; got kl='closed'. Set "
         "kl='sampled', or prior='gaussian'",
     ),
     *[
@@ -102,12 +102,12 @@ UNSUPPORTED = [
     (
         {"gradient": "characteristic", "activation": "tanh", "dropout": 0.1},
         ValueError,
-        "needs a normal posterior, .*; got dropout=0.1. Set dropout=0",
+        "requires a normal posterior, .*; got dropout=0.1. Set dropout=0",
     ),
     (
         {"gradient": "characteristic", "dropout": 0.0},
         ValueError,
-        "nothing of kinks; got activation='relu' and .* Set activation='tanh'",
+        "smooth network; got activation='relu' and .* Set activation='tanh'",
     ),
     *[
         (
@@ -550,8 +550,8 @@ def test_a_first_call_that_collapses_warns(small, kind, seed):
 def test_previous_posterior_that_is_not_normal(data, small, kind):
     y = target(kind, data)
     message = (
-        "prior='previous' needs a normal posterior, which the spike and slab is not; "
-        r"got dropout=.*Set dropout=0"
+        "prior='previous' requires a normal posterior, but dropout makes it "
+        r"spike-and-slab; got dropout=.*Set dropout=0"
     )
     for dropout in (0.2, [0.0, 0.1, 0.0]):
         model = kind(**small | {"dropout": dropout}).fit(data.X, y)
@@ -574,14 +574,16 @@ def test_prior_of_a_stream_that_is_none(data, small, kind, prior):
 def test_previous_posterior_and_rows_held_out(data, small, kind):
     model = kind(**small).fit(data.X, target(kind, data))
     model.set_params(early_stopping=True)
-    with pytest.raises(ValueError, match="cannot hold any out"):
+    with pytest.raises(ValueError, match="holds out no rows"):
         model.partial_fit(data.X, target(kind, data), prior="previous")
 
 
 def test_previous_posterior_of_another_network(data, small):
     model = BBBRegressor(**small).fit(data.X, data.y)
     model.set_params(hidden_layer_sizes=(8, 7))
-    with pytest.raises(ValueError, match="must keep the network; it had sizes"):
+    with pytest.raises(
+        ValueError, match="must keep the network; the fitted network has sizes"
+    ):
         model.partial_fit(data.X, data.y, prior="previous")
 
 

@@ -22,9 +22,9 @@ from skbayesnn import (
 )
 from skbayesnn.estimators import _fit, _selection
 from skbayesnn.estimators._defaults import defaults_of
-from skbayesnn.estimators._job import task_of
+from skbayesnn.estimators._job import training_job
 from skbayesnn.estimators._selection import HeldOutScore
-from skbayesnn.estimators._training_data import prepare
+from skbayesnn.estimators._training_data import training_data
 from skbayesnn.model_selection import TauCV
 from skbayesnn.networks import MLP
 
@@ -72,20 +72,20 @@ def folds(X, y):
 
 def scores_of(model, *given, device=CPU):
     """Log densities of all settings of a task, and the task."""
-    task = task_of(model, prepare(model, *given))
-    [found] = _selection.judgements([task], device, torch.float64)
-    return [one.score for one in found], task
+    job = training_job(model, training_data(model, *given))
+    [found] = _selection.held_out_scores([job], device, torch.float64)
+    return [one.score for one in found], job
 
 
-def scales_of(task):
+def scales_of(job):
     """The length scales to choose from, each of all layers."""
-    assert {one.n_epochs for one in task.settings} <= set(task.members.n_epochs)
-    return tuple(float(np.unique(one.length_scale).item()) for one in task.settings)
+    assert {one.n_epochs for one in job.settings} <= set(job.members.n_epochs)
+    return tuple(float(np.unique(one.length_scale).item()) for one in job.settings)
 
 
-def lengths_of(task):
+def lengths_of(job):
     """The numbers of epochs to choose from, the longest first."""
-    return tuple(dict.fromkeys(one.n_epochs for one in task.settings))
+    return tuple(dict.fromkeys(one.n_epochs for one in job.settings))
 
 
 # ---- parts of the rows
@@ -153,8 +153,8 @@ def test_scores_are_those_of_fits_without_the_folds(kind, table, seed):
         for scale in SCALES
     ]
     model = kind(**settings)
-    scores, task = scores_of(model, X, y, weights)
-    assert scales_of(task) == SCALES
+    scores, job = scores_of(model, X, y, weights)
+    assert scales_of(job) == SCALES
     np.testing.assert_allclose(scores, expected, rtol=1e-6)
     assert model.fit(X, y, weights).length_scale_ == SCALES[np.argmax(expected)]
 
@@ -203,11 +203,11 @@ def test_together_each_chooses_as_alone(table, seed):
         BBBClassifier(tau=tau, **EXACT, random_state=seed + i)
         for i, tau in enumerate((0.5, 1.0, 20.0))
     ]
-    tasks = [
-        task_of(model, prepare(model, X[kept], y[kept]))
+    jobs = [
+        training_job(model, training_data(model, X[kept], y[kept]))
         for model, kept in zip(models, rows, strict=True)
     ]
-    together = _fit.train_together(models, tasks)
+    together = _fit.train_together(models, jobs)
     for model, kept, fitted in zip(models, rows, together, strict=True):
         alone = model.fit(X[kept], y[kept]).length_scale_
         np.testing.assert_array_equal(fitted.length_scale, [alone, alone])
@@ -220,8 +220,8 @@ def test_given_scales_and_those_of_others_are_not_looked_at(table):
         MCDropoutClassifier(**EXACT, length_scale="fan_in"),
         AnchoredEnsembleClassifier(**EXACT),
     ):
-        task = task_of(model, prepare(model, X, y))
-        assert not task.needs_selection
+        job = training_job(model, training_data(model, X, y))
+        assert not job.needs_selection
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,10 @@ def test_where_tau_is_chosen_nothing_else_is(kind, table, monkeypatch):
     best = model.best_estimator_
     assert best.length_scale_ == 1.0 and network.length_scale == "auto"
     plain = clone(network).set_params(length_scale=1.0, tau=model.tau_)
-    assert best.n_iter_ == task_of(plain, prepare(plain, X, y)).members.n_epochs[0]
+    assert (
+        best.n_iter_
+        == training_job(plain, training_data(plain, X, y)).members.n_epochs[0]
+    )
 
 
 def test_many_rows_have_no_choice(seed):
@@ -250,9 +253,9 @@ def test_many_rows_have_no_choice(seed):
     y = (X[:, 0] > 0).astype(int)
     model = MCDropoutClassifier(**EXACT, random_state=seed)
     for n_rows, scales in ((199, SCALES), (200, (1.0,)), (201, (1.0,))):
-        task = task_of(model, prepare(model, X[:n_rows], y[:n_rows]))
-        assert scales_of(task) == scales
-        np.testing.assert_array_equal(task.length_scale, [1.0, 1.0])
+        job = training_job(model, training_data(model, X[:n_rows], y[:n_rows]))
+        assert scales_of(job) == scales
+        np.testing.assert_array_equal(job.length_scale, [1.0, 1.0])
 
 
 def test_where_nothing_can_be_held_out_there_is_no_choice():
@@ -348,13 +351,13 @@ def test_what_the_noise_asks_for(noise, wide, seed):
 def test_means_are_those_with_the_scale_given(likelihood, chosen, seed, monkeypatch):
     X, y = smooth(seed, 0.1)
     y = np.exp(y).round() if likelihood == "poisson" else y
-    monkeypatch.setattr(_selection, "best_setting", lambda task, judged: chosen)
+    monkeypatch.setattr(_selection, "best_setting", lambda job, judged: chosen)
     settings = EXACT | {"likelihood": likelihood, "n_estimators": 2}
     model = MCDropoutRegressor(**settings, random_state=seed).fit(X, y)
-    task = task_of(model, prepare(model, X, y))
-    assert [one.length_scale[0] for one in task.settings[1:]] == [4.0, 1.0]
+    job = training_job(model, training_data(model, X, y))
+    assert [one.length_scale[0] for one in job.settings[1:]] == [4.0, 1.0]
     np.testing.assert_array_equal(
-        np.resize(model.length_scale_, 2), task.settings[chosen].length_scale
+        np.resize(model.length_scale_, 2), job.settings[chosen].length_scale
     )
     given = MCDropoutRegressor(
         **settings, length_scale=model.length_scale_, random_state=seed
@@ -366,7 +369,10 @@ def test_a_scale_that_is_that_of_the_rule_is_there_once():
     """Of 16 columns and 64 to 144 rows."""
     X = np.random.default_rng(0).normal(size=(100, 16))
     model = MCDropoutRegressor((16,), device="cpu")
-    assert scales_of(task_of(model, prepare(model, X, X[:, 0]))) == (4.0, 1.0)
+    assert scales_of(training_job(model, training_data(model, X, X[:, 0]))) == (
+        4.0,
+        1.0,
+    )
 
 
 @pytest.mark.parametrize("chosen", [0, 2])
@@ -374,7 +380,7 @@ def test_a_stream_keeps_what_was_chosen_and_else_follows_its_rows(
     chosen, seed, monkeypatch
 ):
     X, y = smooth(seed, 0.1)
-    monkeypatch.setattr(_selection, "best_setting", lambda task, judged: chosen)
+    monkeypatch.setattr(_selection, "best_setting", lambda job, judged: chosen)
     settings = EXACT | {"hidden_layer_sizes": (40,)}
     model = MCDropoutRegressor(**settings, random_state=seed).fit(X[:30], y[:30])
     fan_ins = np.array([2, 40])
@@ -396,19 +402,19 @@ TIMED = [MCDropoutClassifier, VariationalDropoutClassifier, AnchoredEnsembleClas
 def test_few_rows_may_train_for_a_quarter_or_a_tenth(kind, table):
     X, y = table
     model = kind(**OPEN)
-    task = task_of(model, prepare(model, X, y))
-    n_epochs = task.members.n_epochs[0]
+    job = training_job(model, training_data(model, X, y))
+    n_epochs = job.members.n_epochs[0]
     expected = tuple(int(np.ceil(share * n_epochs)) for share in SHARES)
-    assert lengths_of(task) == expected and len(task.settings) == len(SHARES)
+    assert lengths_of(job) == expected and len(job.settings) == len(SHARES)
 
 
 @pytest.mark.parametrize("kind", TIMED[:2])
 def test_lengths_and_scales_have_the_first_in_common(kind, table):
     X, y = table
     model = kind(**OPEN | {"length_scale": "auto"})
-    task = task_of(model, prepare(model, X, y))
-    pairs = [(one.length_scale[0], one.n_epochs) for one in task.settings]
-    most, *shorter = lengths_of(task)
+    job = training_job(model, training_data(model, X, y))
+    pairs = [(one.length_scale[0], one.n_epochs) for one in job.settings]
+    most, *shorter = lengths_of(job)
     assert pairs == [*((scale, most) for scale in SCALES), *((1.0, n) for n in shorter)]
 
 
@@ -422,8 +428,8 @@ def test_a_shorter_training_has_to_be_better_beyond_doubt(table):
     """By more than the standard error of the sum of differences, over rows."""
     X, y = table
     model = MCDropoutClassifier(**OPEN)
-    task = task_of(model, prepare(model, X, y))
-    most, quarter, tenth = lengths_of(task)
+    job = training_job(model, training_data(model, X, y))
+    most, quarter, tenth = lengths_of(job)
     none = np.full(4, -np.inf)
     for densities, n_epochs in (
         # A sum of 2, and an error of sqrt(3 / 4) of one row's 2; and the other way.
@@ -436,7 +442,7 @@ def test_a_shorter_training_has_to_be_better_beyond_doubt(table):
         ((none, [-9, -9, -9, -9], [-8, -8, -9, -9]), tenth),
         ((np.full(4, np.nan), [-9, -9, -9, -9], none), quarter),
     ):
-        chosen = _selection._with_best_setting(task, judged(*densities))
+        chosen = _selection._with_best_setting(job, judged(*densities))
         assert set(chosen.members.n_epochs) == {n_epochs}
         assert chosen.noise is None and not chosen.settings
 
@@ -461,11 +467,14 @@ def test_doubt_is_that_of_rows_that_are_there_as_often(seed):
 @pytest.mark.parametrize("chosen", [0, 1, 2])
 def test_the_fit_is_that_with_the_length_given(kind, chosen, table, seed, monkeypatch):
     X, y = table
-    monkeypatch.setattr(_selection, "best_setting", lambda task, judged: chosen)
+    monkeypatch.setattr(_selection, "best_setting", lambda job, judged: chosen)
     model = kind(**OPEN, random_state=seed).fit(X, y)
     given = kind(**OPEN | {"max_iter": model.n_iter_}, random_state=seed).fit(X, y)
     np.testing.assert_array_equal(model.predict_proba(X), given.predict_proba(X))
-    assert model.n_iter_ == lengths_of(task_of(model, prepare(model, X, y)))[chosen]
+    assert (
+        model.n_iter_
+        == lengths_of(training_job(model, training_data(model, X, y)))[chosen]
+    )
 
 
 def test_scores_of_lengths_are_those_of_fits_of_these_lengths(table, seed):
@@ -473,11 +482,11 @@ def test_scores_of_lengths_are_those_of_fits_of_these_lengths(table, seed):
     X, y = table
     settings = OPEN | {"standardize": False, "random_state": seed}
     model = MCDropoutClassifier(**settings)
-    scores, task = scores_of(model, X, y)
+    scores, job = scores_of(model, X, y)
     weights = np.ones(ROWS)
     expected = [
         _out_of_fold(MCDropoutClassifier(**settings | {"max_iter": n}), X, y, weights)
-        for n in lengths_of(task)
+        for n in lengths_of(job)
     ]
     np.testing.assert_allclose(scores, expected, rtol=1e-4)
 
@@ -489,8 +498,8 @@ def test_labels_that_are_noise_are_not_learned_by_heart(seed):
     found = []
     for y in (random.permutation(np.arange(300) % 2), (X[:, 0] > X[:, 1]).astype(int)):
         model = MCDropoutClassifier(device="cpu", random_state=seed).fit(X, y)
-        task = task_of(model, prepare(model, X, y))
-        found.append(lengths_of(task).index(model.n_iter_))
+        job = training_job(model, training_data(model, X, y))
+        found.append(lengths_of(job).index(model.n_iter_))
     assert found[0] == 2 and found[1] == 0
 
 
@@ -499,8 +508,8 @@ def test_of_many_rows_two_parts_are_held_out(n_rows, n_folds, seed):
     X = np.random.default_rng(seed).normal(size=(n_rows, 2))
     y = (X[:, 0] > 0).astype(int)
     model = MCDropoutClassifier(**OPEN, random_state=seed)
-    task = task_of(model, prepare(model, X, y))
-    for without in _selection._without_folds(task):
+    job = training_job(model, training_data(model, X, y))
+    for without in _selection._fold_jobs(job):
         assert len(without.shares) == n_folds
         assert without.n_members == n_folds * len(without.settings)
     held_out = np.concatenate([share.validation for share in without.shares])
@@ -516,12 +525,12 @@ def test_together_each_chooses_its_length_as_alone(seed):
     settings = OPEN | {"max_iter": "auto", "length_scale": "auto", "batch_size": 115}
     models = [MCDropoutClassifier(**settings, random_state=seed + i) for i in range(2)]
     rows = [slice(0, 190), slice(0, 230)]
-    prepared = [
-        prepare(model, X[r], y[r]) for model, r in zip(models, rows, strict=True)
+    data = [
+        training_data(model, X[r], y[r]) for model, r in zip(models, rows, strict=True)
     ]
-    tasks = [task_of(model, one) for model, one in zip(models, prepared, strict=True)]
-    assert [len(task.settings) for task in tasks] == [5, 3]
-    together = _fit.train_together(models, tasks)
+    jobs = [training_job(model, one) for model, one in zip(models, data, strict=True)]
+    assert [len(job.settings) for job in jobs] == [5, 3]
+    together = _fit.train_together(models, jobs)
     for model, r, fitted in zip(models, rows, together, strict=True):
         alone = model.fit(X[r], y[r])
         np.testing.assert_array_equal(fitted.length_scale[:1], alone.length_scale_)
@@ -535,8 +544,8 @@ def test_no_length_is_chosen_where_one_is_given_or_rows_stop(table):
         MCDropoutClassifier(**OPEN, early_stopping=True),
         MCDropoutClassifier(**OPEN, network=MLP((5,))),
     ):
-        task = task_of(model, prepare(model, X, y))
-        assert not task.needs_selection
+        job = training_job(model, training_data(model, X, y))
+        assert not job.needs_selection
 
 
 @pytest.mark.parametrize(
@@ -556,8 +565,8 @@ def test_of_many_rows_no_length_is_chosen(model, below, seed):
     y = (X[:, 0] > 0).astype(int)
     for n_rows in (30, below - 1, below):
         if n_rows > 0:
-            task = task_of(model, prepare(model, X[:n_rows], y[:n_rows]))
-            assert len(lengths_of(task)) == (len(SHARES) if n_rows < below else 1)
+            job = training_job(model, training_data(model, X[:n_rows], y[:n_rows]))
+            assert len(lengths_of(job)) == (len(SHARES) if n_rows < below else 1)
 
 
 @pytest.mark.parametrize(
@@ -573,9 +582,9 @@ def test_of_many_rows_no_length_is_chosen(model, below, seed):
 def test_regressors_that_learn_rates_choose_of_all_rows(model, n_rows, n_folds, seed):
     """Of many by one part; however many there are."""
     X = np.random.default_rng(seed).normal(size=(n_rows, 2))
-    task = task_of(model, prepare(model, X, X[:, 0]))
-    assert len(lengths_of(task)) == len(SHARES)
-    for without in _selection._without_folds(task):
+    job = training_job(model, training_data(model, X, X[:, 0]))
+    assert len(lengths_of(job)) == len(SHARES)
+    for without in _selection._fold_jobs(job):
         assert len(without.shares) == n_folds
 
 
@@ -584,8 +593,8 @@ def test_a_tenth_of_few_epochs_is_one_at_least(seed):
     X = np.random.default_rng(seed).normal(size=(4_000, 2))
     y = (X[:, 0] > 0).astype(int)
     model = MCDropoutClassifier(**OPEN, dropout="auto", batch_size=1)
-    task = task_of(model, prepare(model, X, y))
-    assert lengths_of(task) == (10, 3, 1)
+    job = training_job(model, training_data(model, X, y))
+    assert lengths_of(job) == (10, 3, 1)
 
 
 # ---- CUDA

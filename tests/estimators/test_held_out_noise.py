@@ -15,8 +15,8 @@ from skbayesnn._distributions.map_factor import PRIOR_STD
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn.estimators import _fit, _job, _selection
 from skbayesnn.estimators._fitted import posterior_of
-from skbayesnn.estimators._job import task_of
-from skbayesnn.estimators._training_data import prepare
+from skbayesnn.estimators._job import training_job
+from skbayesnn.estimators._training_data import training_data
 from skbayesnn.model_selection import TauCV
 
 ROWS, INPUTS, TARGETS, N_DRAWS = 44, 3, 2, 50
@@ -348,9 +348,9 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
     model = seeded(model, seed)
     weights = np.random.default_rng(seed).integers(1, 4, size=ROWS).astype(float)
     fold = _selection.folds_of(X)
-    task = task_of(model, prepare(model, X, y, weights))
-    [judged] = _selection.judgements([task], CPU, torch.float64)
-    for setting, found in zip(task.settings, judged, strict=True):
+    job = training_job(model, training_data(model, X, y, weights))
+    [judged] = _selection.held_out_scores([job], CPU, torch.float64)
+    for setting, found in zip(job.settings, judged, strict=True):
         said, of_rows = [], []
         for number in range(5):
             train, test = fold != number, fold == number
@@ -359,7 +359,7 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
             [of_network] = as_trained(alone, X[test], y[test])
             said.append(of_network)
             of_rows.append(weights[test])
-        density, expected = task.plan.likelihood.fit_predictive_params(
+        density, expected = job.config.likelihood.fit_predictive_params(
             np.concatenate(said), np.concatenate(of_rows)
         )
         # Logarithms are rounded to 0.001, of s or of s^2; the density with it.
@@ -368,7 +368,7 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
         for name, values in expected.items():
             assert found.noise[name] == pytest.approx(values, abs=4e-3)
     model.fit(X, y, weights)
-    chosen = judged[_selection.best_setting(task, judged)]
+    chosen = judged[_selection.best_setting(job, judged)]
     for name, values in chosen.noise.items():
         np.testing.assert_allclose(kept_noise(model, name), [values], rtol=1e-12)
 
@@ -378,11 +378,11 @@ def test_together_each_has_its_own_noise(model, table, seed):
     X, y = table
     rows = [slice(0, 40), slice(0, 40), slice(4, 44)]
     models = [seeded(model, seed + i) for i in range(len(rows))]
-    tasks = [
-        task_of(one, prepare(one, X[kept], y[kept]))
+    jobs = [
+        training_job(one, training_data(one, X[kept], y[kept]))
         for one, kept in zip(models, rows, strict=True)
     ]
-    together = _fit.train_together(models, tasks)
+    together = _fit.train_together(models, jobs)
     found = [fitted.noise for fitted in together]
     for name in found[0]:
         assert len({noise[name].tobytes() for noise in found}) > 1
@@ -409,8 +409,8 @@ def test_a_constant_target_has_no_say(table, seed):
     targets = np.stack([y, np.full(ROWS, 3.0)], axis=1)
     settings = EXACT | {"max_iter": "auto", "random_state": seed}
     model = VariationalDropoutRegressor(**settings)
-    task = task_of(model, prepare(model, X, targets))
-    [judged] = _selection.judgements([task], CPU, torch.float64)
+    job = training_job(model, training_data(model, X, targets))
+    [judged] = _selection.held_out_scores([job], CPU, torch.float64)
     # Of y, whose noise is 0.5: -0.7 a row where all else is known.
     assert len(judged) == 3 and max(one.score for one in judged) < 0
 
@@ -498,7 +498,7 @@ def test_noise_that_is_not_for_held_out_rows_to_say(table):
         VariationalDropoutRegressor(**EXACT, early_stopping=True),
         MCDropoutRegressor(**EXACT, dropout="auto", tau=4.0),
     ):
-        assert not task_of(model, prepare(model, X, y)).needs_selection
+        assert not training_job(model, training_data(model, X, y)).needs_selection
         assert not {FACTOR, ADDED, TAU, DF} & model.fit(X, y).parameters_.keys()
 
 
@@ -510,7 +510,10 @@ def test_without_noise_on_the_weights_it_is_of_the_residuals(table, monkeypatch)
 
     monkeypatch.setattr(_selection, "train", trained)
     point = VariationalDropoutRegressor(**EXACT, dropout=0.0, random_state=0)
-    assert task_of(point, prepare(point, X, y)).plan.variance_source == "residuals"
+    assert (
+        training_job(point, training_data(point, X, y)).config.variance_source
+        == "residuals"
+    )
     point.set_params(max_iter="auto").fit(X, y)
 
 
@@ -525,14 +528,17 @@ def test_where_tau_is_chosen_nothing_else_is(table, monkeypatch):
     TauCV(VariationalDropoutRegressor(**settings), taus=[2.0, 4.0], cv=2).fit(X, y)
 
 
-UNTOLD = "none are held out to tell the noise of y.*CalibratedUncertaintyRegressor"
+UNTOLD = (
+    "no rows were held out to estimate the observation noise.*"
+    "CalibratedUncertaintyRegressor"
+)
 
 
 @pytest.mark.filterwarnings("ignore:2 columns of X are constant")
 def test_rows_that_are_the_same_have_the_noise_of_their_training():
     """None can be held out, of which is warned."""
     model = VariationalDropoutRegressor(**EXACT, random_state=0)
-    with pytest.warns(UserWarning, match=f"of 2 rows too few differ.*{UNTOLD}"):
+    with pytest.warns(UserWarning, match=f"too few of 2 rows differ.*{UNTOLD}"):
         model.fit([[0.0, 1.0], [0.0, 1.0]], [1.0, 2.0])
     assert FACTOR not in model.parameters_
 
@@ -557,7 +563,7 @@ def test_networks_that_diverge_have_no_say(table, monkeypatch):
 def test_what_is_open_is_what_can_be_given():
     """The degrees of freedom, where tau is given; counted are rows with weight."""
     X, y = np.ones((6, 2)), np.arange(6.0)
-    given = r"of 5 rows too few differ.* or give likelihood_options=\{'df': \.\.\.\}\.$"
+    given = r"too few of 5 rows differ.* or give likelihood_options=\{'df': \.\.\.\}\.$"
     with pytest.warns(UserWarning, match=given):
         MCDropoutRegressor(**EXACT, likelihood="student_t", tau=4.0).fit(
             X, y, np.arange(6)
@@ -571,10 +577,8 @@ def test_of_many_rows_some_are_looked_at(table, monkeypatch, seed):
     X, y = table
     monkeypatch.setattr(_selection, "_MOST_HELD_OUT", 5)
     model = seeded(MCDropoutRegressor(**EXACT, likelihood="student_t"), seed)
-    task = task_of(model, prepare(model, X, y))
-    shares = [
-        one for [part] in [_selection._without_folds(task)] for one in part.shares
-    ]
+    job = training_job(model, training_data(model, X, y))
+    shares = [one for [part] in [_selection._fold_jobs(job)] for one in part.shares]
     assert [len(share.validation) for share in shares] == [5] * 5
     assert sum(len(share.rows) for share in shares) == 4 * ROWS
     assert {TAU, DF} <= model.fit(X, y).parameters_.keys()
@@ -586,7 +590,7 @@ def test_large_tables_hold_nothing_out(table, monkeypatch):
     model = VariationalDropoutRegressor(**EXACT, random_state=0)
     for module in (_job, _selection):
         monkeypatch.setattr(module, "MOST_ENTRIES", ROWS * INPUTS)
-    with pytest.warns(UserWarning, match=f"X has {ROWS * INPUTS} numbers.*{UNTOLD}"):
+    with pytest.warns(UserWarning, match=f"X has {ROWS * INPUTS} entries.*{UNTOLD}"):
         model.fit(X, y)
     assert FACTOR not in model.parameters_
     assert FACTOR in model.fit(X[1:], y[1:]).parameters_
@@ -601,12 +605,12 @@ def test_with_a_scale_that_is_chosen_it_is_that_of_held_out_rows(table, seed):
     model = seeded(MCDropoutRegressor(**EXACT), seed)
     for tau, needs_selection in (("auto", True), (4.0, False)):
         model.set_params(tau=tau)
-        task = task_of(model, prepare(model, X, y))
-        assert task.needs_selection == task.estimates_variance == needs_selection
-        assert len(task.settings) == (3 if needs_selection else 1)
+        job = training_job(model, training_data(model, X, y))
+        assert job.needs_selection == job.estimates_variance == needs_selection
+        assert len(job.settings) == (3 if needs_selection else 1)
     early = model.set_params(tau="auto", early_stopping=True)
-    task = task_of(early, prepare(early, X, y))
-    assert task.needs_selection and not task.estimates_variance
+    job = training_job(early, training_data(early, X, y))
+    assert job.needs_selection and not job.estimates_variance
 
 
 @pytest.mark.filterwarnings("ignore:2 columns of X are constant")

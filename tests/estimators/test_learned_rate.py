@@ -56,7 +56,7 @@ def test_rates_that_vanish_are_warned_of(seed):
     y = X @ random.normal(size=4)
     y /= y.std()
     with pytest.warns(
-        UserWarning, match="rates of dropout are next to nothing"
+        UserWarning, match="learned dropout rates are nearly zero"
     ) as seen:
         model = _certain(random_state=seed).fit(X, y)
     # Fewer than one unit in ten draws of 4 inputs and 32 hidden units.
@@ -79,7 +79,7 @@ def test_rates_that_are_given_or_leave_something_are_not(changed, seed):
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         _certain(random_state=seed, **changed).fit(X, y)
-    assert not any("next to nothing" in str(w.message) for w in seen)
+    assert not any("are nearly zero" in str(w.message) for w in seen)
 
 
 @pytest.mark.parametrize(("mask_per", "warned"), [("unit", False), ("channel", True)])
@@ -103,4 +103,4 @@ def test_masks_of_an_image_are_counted_where_they_are(mask_per, warned, monkeypa
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         model.fit(X, y)
-    assert any("next to nothing" in str(w.message) for w in seen) == warned
+    assert any("are nearly zero" in str(w.message) for w in seen) == warned

@@ -251,7 +251,9 @@ def test_posteriors_that_cannot_share_a_program(data, small, name, change):
     one = case.model(**small)
     other = clone(one).set_params(**change)
     table = Table(data.X, data.y[:, None], np.ones(41))
-    with pytest.raises(ValueError, match="of one program may differ in tau, dropout"):
+    with pytest.raises(
+        ValueError, match="of one program may only differ in tau, dropout"
+    ):
         fit_together([one, other], table, [np.arange(41)] * 2)
 
 

@@ -254,7 +254,7 @@ def predictions_of(model, X):
     }
 
 
-@pytest.mark.filterwarnings("ignore:in its training rows the network is far worse")
+@pytest.mark.filterwarnings("ignore:on the training rows the network is far worse")
 @pytest.mark.parametrize("shift", [2.0**31, -1e7, 1.0])
 def test_predictions_of_single_precision_resolve_y(data, shift):
     """float32 X gives float32 predictions, and float64 where those would be rounded.

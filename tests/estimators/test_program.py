@@ -7,7 +7,7 @@ import pytest
 
 from skbayesnn import BBBRegressor, MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn.estimators import _fit, _job
-from skbayesnn.estimators._training_data import prepare
+from skbayesnn.estimators._training_data import training_data
 
 ROWS, INPUTS, FOLDS = 38, 4, 3
 SMALL = {
@@ -55,8 +55,8 @@ def test_members_may_each_leave_a_fold_out(data, seed, estimator, kind):
     """
     X, y = data[kind]
     estimator = estimator.set_params(random_state=seed)
-    task = _job.task_of(estimator, prepare(estimator, X, y))
-    [share] = task.shares
+    job = _job.training_job(estimator, training_data(estimator, X, y))
+    [share] = job.shares
     fold = np.arange(ROWS) % FOLDS
     shares = tuple(
         replace(
@@ -68,14 +68,14 @@ def test_members_may_each_leave_a_fold_out(data, seed, estimator, kind):
         for k in range(FOLDS)
     )
     assert {len(one.rows) for one in shares} == {25, 26}
-    apart = replace(task, shares=shares)
-    assert apart.n_members == FOLDS and apart.scaling == task.scaling
+    apart = replace(job, shares=shares)
+    assert apart.n_members == FOLDS and apart.scaling == job.scaling
     assert apart.total_weight == pytest.approx(ROWS * (FOLDS - 1) / FOLDS)
     [together] = _fit.train_together([estimator], [apart])
     for k, one in enumerate(shares):
-        members = task.members
+        members = job.members
         alone = replace(
-            task,
+            job,
             shares=(one,),
             members=replace(
                 members,
@@ -97,8 +97,8 @@ def test_a_specification_is_in_the_units_of_the_data(data, seed):
     """tau, N and the scale of y meet in the task alone."""
     X, y = data["numbers"]
     estimator = MCDropoutRegressor(tau=0.5, random_state=seed, **SMALL)
-    task = _job.task_of(estimator, prepare(estimator, X, 20 * y))
-    np.testing.assert_allclose(task.tau, 0.5)
+    job = _job.training_job(estimator, training_data(estimator, X, 20 * y))
+    np.testing.assert_allclose(job.tau, 0.5)
     variance = np.var(20 * y)
-    np.testing.assert_allclose(task.members.tau, [[0.5 * variance]])
-    assert task.total_weight == ROWS
+    np.testing.assert_allclose(job.members.tau, [[0.5 * variance]])
+    assert job.total_weight == ROWS

@@ -43,7 +43,9 @@ def test_those_of_the_least_signal_go(data, model, share):
         assert (one != 0).sum() <= (other != 0).sum()
     assert model.pruning_["share"] == share
     assert model.pruning_["score_after"] == model.score(data.X, data.y)
-    with pytest.raises(ValueError, match=f"weights grow again; .* share={share:g}"):
+    with pytest.raises(
+        ValueError, match=f"weights would grow again; .* share={share:g}"
+    ):
         model.set_params(warm_start=True).fit(data.X, data.y)
 
 

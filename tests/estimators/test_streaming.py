@@ -128,7 +128,7 @@ def test_partial_fit_needs_all_classes(data, small):
     model.partial_fit(data.X[~top], data.labels[~top])
     with pytest.raises(ValueError, match=r"in `y` must be among the classes.*'top'"):
         model.partial_fit(data.X, data.labels)
-    with pytest.raises(ValueError, match="`classes` must be those of the first call"):
+    with pytest.raises(ValueError, match="`classes` must be the same as in the"):
         model.partial_fit(data.X, data.labels, classes=["low", "mid", "top"])
     np.testing.assert_array_equal(model.classes_, ["low", "mid"])
     assert model.n_iter_ == 1
@@ -148,9 +148,7 @@ def test_partial_fit_checks_the_features(data, small):
 def test_partial_fit_refuses_early_stopping(data, small, kind):
     # Of a grid that is an array it is NumPy's.
     model = kind(early_stopping=np.True_, **small)
-    with pytest.raises(
-        ValueError, match=r"cannot hold any out; got early_stopping=True"
-    ):
+    with pytest.raises(ValueError, match=r"holds out no rows; got early_stopping=True"):
         model.partial_fit(data.X, data.labels)
     assert not hasattr(model, "n_features_in_")
 
@@ -225,7 +223,8 @@ def test_warm_start_refuses_another_network(data, small, change):
     model.set_params(**change)
     before = copy.deepcopy(vars(model))
     with pytest.raises(
-        ValueError, match=r"must keep the network; it had .*, set warm_start=False"
+        ValueError,
+        match=r"must keep the network; the fitted network has .*, set warm_start=False",
     ) as caught:
         model.fit(data.X, data.y)
     # Of the network, what differs, and not the whole of it.

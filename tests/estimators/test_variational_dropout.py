@@ -60,14 +60,14 @@ UNSUPPORTED = [
     (
         {"alpha_per": "weight"},
         ValueError,
-        "noise='correlated' has one random number per unit; got alpha_per='weight'. "
+        "noise='correlated' requires alpha_per='layer' .*; got alpha_per='weight'. "
         "Set alpha_per='unit', or noise='independent'",
     ),
     (
         {"prior": "gaussian"},
         ValueError,
-        "noise='correlated' has no density over the weights.*got prior='gaussian'. Set "
-        "prior='log_uniform', or noise='independent'",
+        "noise='correlated' requires prior='log_uniform': .*; got prior='gaussian'. "
+        "Set prior='log_uniform', or noise='independent'",
     ),
     (
         {"noise": "bernoulli"},
@@ -508,7 +508,7 @@ def test_training_does_not_go_on_after_pruning(data, small, kind, threshold, met
     before = copy.deepcopy(model.parameters_)
     with pytest.raises(
         ValueError,
-        match=r"would let pruned weights grow again; .* pruned with threshold="
+        match=r"pruned weights would grow again; .* pruned with threshold="
         rf"{threshold:g}\. Set warm_start=False, or fit a clone",
     ):
         getattr(model, method)(data.X, y)

@@ -298,7 +298,7 @@ def test_rows_of_a_class_without_training_rows_are_refused(data, small):
     """To stop the training by, or in a stream that goes on."""
     weights = (data.labels != "mid").astype(float)
     model = MCDropoutClassifier(**small, early_stopping=True)
-    said = r"only labels with training rows of positive weight; got \['mid'\]"
+    said = r"only labels that have training rows with positive weight; got \['mid'\]"
     with pytest.raises(ValueError, match=said):
         model.fit(data.X, data.labels, weights, X_val=data.X, y_val=data.labels)
     model = MCDropoutClassifier(**small)

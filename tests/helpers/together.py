@@ -11,11 +11,13 @@ def fit_together(estimators, table, rows, validation=None, classes=None):
 
     rows, validation : of each estimator; the latter stop its training
     """
-    of_y = {} if classes is None else {"classes_": classes}
-    tasks = [
-        _job.task_of(estimator, TrainingData(table, of_one, held_out, of_y))
+    target_attributes = {} if classes is None else {"classes_": classes}
+    jobs = [
+        _job.training_job(
+            estimator, TrainingData(table, of_one, held_out, target_attributes)
+        )
         for estimator, of_one, held_out in zip(
             estimators, rows, validation or repeat(None), strict=False
         )
     ]
-    return _fit.train_together(estimators, tasks)
+    return _fit.train_together(estimators, jobs)

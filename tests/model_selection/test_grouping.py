@@ -12,10 +12,10 @@ import torch
 from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit
 
 from skbayesnn._batch import executor
-from skbayesnn._batch.jobs import Job
+from skbayesnn._batch.jobs import FoldFit
 from skbayesnn.estimators import _fit
-from skbayesnn.estimators._job import task_of
-from skbayesnn.estimators._training_data import prepare
+from skbayesnn.estimators._job import training_job
+from skbayesnn.estimators._training_data import training_data
 from skbayesnn.model_selection import BatchedGridSearchCV
 from tests.helpers.comparison import (
     SMALL,
@@ -102,12 +102,12 @@ def test_no_candidate_is_trained_twice(data, programs):
 def test_members_are_in_the_order_of_their_tables(data):
     """Not in that of memory addresses: the order changes the last bits of results."""
     estimator = regressor()
-    tables = [prepare(estimator, data.X, data.y) for _ in range(4)]
+    tables = [training_data(estimator, data.X, data.y) for _ in range(4)]
     tables.sort(key=lambda rows: id(rows.table), reverse=True)
-    tasks = [task_of(estimator, rows) for rows in tables]
-    jobs = [Job(("", i), estimator, estimator, task) for i, task in enumerate(tasks)]
-    [group] = executor.groups_of(jobs, 2**40)
-    assert [job.key for job in group] == [job.key for job in jobs]
+    jobs = [training_job(estimator, rows) for rows in tables]
+    fits = [FoldFit(("", i), estimator, estimator, job) for i, job in enumerate(jobs)]
+    [group] = executor.groups_of(fits, 2**40)
+    assert [fit.key for fit in group] == [fit.key for fit in fits]
 
 
 # ---- memory
@@ -129,9 +129,9 @@ def test_memory_of_a_member_bounds_it(data):
     found = []
     for units, n_estimators in ((5, 1), (50, 1), (50, 3)):
         estimator = regressor(hidden_layer_sizes=units, n_estimators=n_estimators)
-        prepared = prepare(estimator, data.X, data.y)
-        task = task_of(estimator, prepared)
-        job = Job(("", 0), estimator, estimator, task)
+        prepared = training_data(estimator, data.X, data.y)
+        task = training_job(estimator, prepared)
+        job = FoldFit(("", 0), estimator, estimator, task)
         found.append(executor.bytes_of([job]))
         weights = n_estimators * 8 * (units * (4 + 1) + units + 1)
         activations = n_estimators * 8 * SMALL["batch_size"] * (4 + units + 1)
@@ -146,9 +146,9 @@ def test_memory_of_a_member_is_that_of_its_precision(data):
     for dtype in ("float32", "float64"):
         estimator = regressor(dtype=dtype, hidden_layer_sizes=500)
         for X in (data.X, data.X.astype(np.float32)):
-            prepared = prepare(estimator, X, data.y)
-            task = task_of(estimator, prepared)
-            job = Job(("", 0), estimator, estimator, task)
+            prepared = training_data(estimator, X, data.y)
+            task = training_job(estimator, prepared)
+            job = FoldFit(("", 0), estimator, estimator, task)
             found.setdefault(dtype, set()).add(executor.bytes_of([job]))
     [single], [double] = found.values()
     assert 1.9 * single < double <= 2 * single

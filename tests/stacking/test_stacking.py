@@ -853,7 +853,7 @@ def test_classes_that_are_not_told(seed):
         warnings.simplefilter("error", ConvergenceWarning)
         stack.fit(X[:, :1], coin)
     X[[3, 50], 0] = 1e6, -1e6
-    with pytest.warns(ConvergenceWarning, match=r"their shares.*\(numbers \[0\]\)"):
+    with pytest.warns(ConvergenceWarning, match=r"their shares.*\(columns \[0\]\)"):
         stack.fit(X, coin)
 
 
