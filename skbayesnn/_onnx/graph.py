@@ -73,7 +73,6 @@ class Tensor:
         return self.op("Neg")
 
     def square(self) -> "Tensor":
-        """Return x^2."""
         return self * self
 
     def sum(self, axis: int, keepdims: bool = False) -> "Tensor":

@@ -359,7 +359,6 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         return state
 
     def __setstate__(self, state):
-        """Undo ``__getstate__``."""
         if "weights_" in state:
             columns = _plain(state["weights_"])
             names = list(columns["weight"])

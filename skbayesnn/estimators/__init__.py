@@ -1,6 +1,6 @@
 """The estimators: one file for each method."""
 
-from skbayesnn.estimators._docs import complete_docstrings
+from skbayesnn.estimators._docs import complete_docstrings as _complete_docstrings
 from skbayesnn.estimators.anchored_ensemble import (
     AnchoredEnsembleClassifier,
     AnchoredEnsembleRegressor,
@@ -22,6 +22,7 @@ __all__ = [
     "MCDropoutRegressor",
     "VariationalDropoutClassifier",
     "VariationalDropoutRegressor",
+    "VariationalGPRegressor",
 ]
 
-complete_docstrings([*(globals()[name] for name in __all__), VariationalGPRegressor])
+_complete_docstrings([globals()[name] for name in __all__])

@@ -219,7 +219,7 @@ def _network(estimator, data, likelihood, hidden) -> tuple[Network, PosteriorSpe
 
 
 def _n_members(estimator) -> int:
-    """Validate ``n_estimators``."""
+    """Number of networks, checked."""
     n_members = _validation.check_number(
         "n_estimators", estimator.n_estimators, kind=_validation.Integral, low=1
     )

@@ -55,7 +55,7 @@ class VariationalGPRegressor(BayesianRegressor):
         function gives the arc-sine kernel (Williams 1998), ``"relu"`` the arc-cosine
         kernel of degree one (Cho & Saul 2009).
     dropout : float in [0, 1) or sequence of 2 floats, default=0
-        1 - p of the rows of w, and of those of v. Leave 0 unless you compare with MC
+        1 - p for the rows of w and of v. Leave 0 unless you compare with MC
         dropout.
     length_scale : float > 0, default=1.0
         l, for standardised columns: search 0.3 to 3. Functions change slowly where it

@@ -105,8 +105,9 @@ def _best_has(name: str):
     """``available_if`` the best estimator, or the estimator to search, has a method."""
 
     def check(search) -> bool:
-        estimator = getattr(search, "best_estimator_", search.estimator)
-        return hasattr(estimator, name)
+        if not search.refit:
+            return False
+        return hasattr(getattr(search, "best_estimator_", search.estimator), name)
 
     return available_if(check)
 
@@ -118,11 +119,6 @@ class BestEstimatorMixin:
 
     def _call_best(self, name: str, *args: Any, **params: Any) -> Any:
         check_is_fitted(self)
-        if not hasattr(self, "best_estimator_"):
-            raise AttributeError(
-                f"`{name}` requires `refit=True`; got refit=False. Set refit=True and "
-                "fit again."
-            )
         return getattr(self.best_estimator_, name)(*args, **params)
 
     @_best_has("predict")

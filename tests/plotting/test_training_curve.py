@@ -109,7 +109,7 @@ def test_panels(stopped, ax):
 def test_errors(data, regressor):
     with pytest.raises(NotFittedError):
         TrainingCurveDisplay.from_estimator(MCDropoutRegressor())
-    with pytest.raises(TypeError, match="got Ridge, which has none"):
+    with pytest.raises(TypeError, match="got Ridge, which contains none"):
         TrainingCurveDisplay.from_estimator(Ridge().fit(data.X, data.y))
     bagging = BaggingRegressor(regressor[-1], n_estimators=2, random_state=0).fit(
         data.X, data.y

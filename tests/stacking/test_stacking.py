@@ -507,7 +507,7 @@ def test_a_class_of_weight_zero_is_still_a_class(labelled):
     low = y == "low"
     assert np.isnan(model.oof_prediction_[low]).all()
     np.testing.assert_allclose(model.oof_prediction_[~low].sum(1), 1)
-    with pytest.raises(ValueError, match="`class_weight` must be finite and not neg"):
+    with pytest.raises(ValueError, match="`class_weight` must be finite and >= 0"):
         classifier(class_weight={"low": -1.0}).fit(X, y)
 
 
