@@ -269,7 +269,7 @@ def test_second_derivatives_want_no_kinks(table, network, activation, accepted):
     if accepted:
         model.fit(X, labels)
         return
-    with pytest.raises(ValueError, match=r"gradient='characteristic' follows second"):
+    with pytest.raises(ValueError, match=r"gradient='characteristic' uses second"):
         model.fit(X, labels)
 
 

@@ -218,7 +218,7 @@ class _Decoder:
 
     def __init__(self, members, sklearn_version, trusted, all_params):
         self._members: dict[str, bytes] = members
-        self._sklearn_version, self._all_params = sklearn_version, all_params
+        self._version, self._all_params = sklearn_version, all_params
         self._trusted = trusted
         self._bytes_left = _BYTES + _BYTES_PER_BYTE * sum(map(len, members.values()))
         self.used: set[str] = set()
@@ -340,7 +340,7 @@ class _Decoder:
     def _fill(self, model, kind: Kind, state):
         requests = state.pop(METADATA_REQUEST, None)
         if state:
-            kind.fill(model, state, self._sklearn_version)
+            kind.fill(model, state, self._version)
         if requests is not None:
             set_requests(model, requests)
 

@@ -200,7 +200,7 @@ def test_search_over_the_length_scale(rows, seed):
         ({"length_scale": "auto"}, TypeError, "`length_scale` must be a number"),
         ({"sigma": -0.1}, ValueError, "`sigma` must be finite and >= 0; got -0.1"),
         ({"sigma": "learned"}, ValueError, "`sigma` must be a number or 'auto'"),
-        ({"sigma": [0.1] * 3}, ValueError, r"`sigma` must be a number.*got \[0.1, 0.1"),
+        ({"sigma": [0.1] * 3}, ValueError, r"`sigma` must be a float.*got \[0.1, 0.1"),
         ({"dropout": [0.1] * 3}, ValueError, "2 here.*got 3"),
     ],
 )

@@ -43,7 +43,7 @@ def test_layer_by_layer(seed):
     per_layer = tau_from_weight_decay(1e-3, 31, dropout, 0.4)
     expected = (1 - np.array(dropout)) * 0.16 / (2 * 31 * 1e-3)
     np.testing.assert_allclose(per_layer, expected, rtol=1e-12)
-    with pytest.raises(ValueError, match=r"one for each layer; got the shapes \(3,\)"):
+    with pytest.raises(ValueError, match=r"one value per layer; got the shapes \(3,\)"):
         tau_from_weight_decay([1e-3] * 3, 31, [0.1, 0.2])
 
 
