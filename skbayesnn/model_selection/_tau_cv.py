@@ -21,6 +21,7 @@ from skbayesnn import _validation
 from skbayesnn._runtime import one_call, replace_fitted
 from skbayesnn._sklearn_compat import (
     BaseSearchCV,
+    hand_callbacks,
     metrics_of,
     num_samples,
     safe_indexing,
@@ -328,7 +329,9 @@ multimetric_, classes_, n_features_in_, feature_names_in_
                 refit=False,
                 cv=splits,
                 verbose=int(_validation.verbosity(self.verbose) > 0),
-            ).fit(X, y, **fit_params)
+            )
+            hand_callbacks(self, search)
+            search.fit(X, y, **fit_params)
         # An interrupted search returns partial results; TauCV needs all of them.
         if len(search.cv_results_["params"]) < len(taus):
             raise KeyboardInterrupt

@@ -626,3 +626,27 @@ def test_saved_and_loaded(data):
         again = skbayesnn.loads(skbayesnn.dumps(model.fit(data.X, y)))
         np.testing.assert_array_equal(again.predict(data.X), model.predict(data.X))
         assert again.score(data.X, y) == model.score(data.X, y)
+
+
+def test_callbacks_get_the_events_of_the_search(data):
+    pytest.importorskip("sklearn.callback")
+    events = []
+
+    class Recorder:
+        requires_fit_predict = False
+
+        def setup(self, estimator, context):
+            events.append("setup")
+
+        def teardown(self, estimator, context):
+            events.append("teardown")
+
+        def on_fit_task_begin(self, estimator, context, **_):
+            events.append(context.task_name)
+
+        def on_fit_task_end(self, estimator, context, **_):
+            pass
+
+    new(taus=2, cv=2).set_callbacks(Recorder()).fit(data.X, data.y)
+    assert events[0] == "setup" and events[-1] == "teardown"
+    assert events.count("setup") == 1 and "fit" in events
