@@ -35,6 +35,7 @@ from skbayesnn._runtime import (
 from skbayesnn._sklearn_compat import ShowsSummary
 from skbayesnn._stacking.candidates import (
     Candidate,
+    Results,
     Rows,
     candidates_of,
     check_same_kind,
@@ -142,9 +143,13 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         )
         progress.forget_other_folds(splits)
         resources = self._resources()
-        work = held_out(candidates, rows, splits, progress.out_of_fold, resources)
-        n_networks = len(candidates) * len(splits)
-        seconds = _run_with_progress(work, log, n_networks, "networks out of fold")
+        seconds = _collect(
+            held_out(candidates, rows, splits, resources, progress.out_of_fold),
+            progress.out_of_fold,
+            log,
+            len(candidates) * len(splits),
+            "networks out of fold",
+        )
         remaining = drop_failed(candidates, splits, progress.out_of_fold)
         # If refitting a candidate fails, drop it and recompute the weights.
         candidates = []
@@ -164,9 +169,14 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                 )
                 for candidate in kept
             }
-            work = refitted(kept, settings, rows, progress.refits, resources)
-            expected = seconds * _work_of_refits(kept, settings, rows, splits)
-            _run_with_progress(work, log, len(kept), "fitted to all rows", expected)
+            _collect(
+                refitted(kept, settings, rows, resources, progress.refits),
+                progress.refits,
+                log,
+                len(kept),
+                "fitted to all rows",
+                seconds * _work_of_refits(kept, settings, rows, splits),
+            )
             remaining = drop_failed(candidates, [None], progress.refits)
         models = []
         for candidate in kept:
@@ -399,8 +409,8 @@ class _Unfinished:
     fingerprint: str | None
     seed: int
     folds: str | None = None
-    out_of_fold: dict = field(default_factory=dict)
-    refits: dict = field(default_factory=dict)
+    out_of_fold: Results = field(default_factory=dict)
+    refits: Results = field(default_factory=dict)
 
     def forget_other_folds(self, splits) -> None:
         """Drop out-of-fold results if the folds are not the same."""
@@ -443,16 +453,19 @@ def _work_of_refits(kept: list[Candidate], settings, rows: Rows, splits) -> floa
     return float(row_ratio * np.mean(network_ratios))
 
 
-def _run_with_progress(
-    training: Iterator[int],
+def _collect(
+    training: Iterator[Results],
+    results: Results,
     log: Callable[[str], None],
     n_total: int,
     label: str,
     seconds: float = 0.0,
 ) -> float:
-    """Run the training and log its progress; ignore warnings of single candidates.
+    """Add the results of a training to ``results`` and log the progress.
 
-    training : yields the number of models trained so far
+    Warnings of single candidates are ignored. After an interruption ``results`` has
+    those of the finished programs.
+
     seconds : expected time per model, until the first one is trained
 
     Returns
@@ -473,8 +486,9 @@ def _run_with_progress(
         # poor.
         warn_no_more(FAR_ROWS)
         n_start, start = None, 0.0
-        for n_done in training:
-            now = time.perf_counter()
+        for new in training:
+            results.update(new)
+            n_done, now = len(results), time.perf_counter()
             if n_start is None:
                 n_start, start = n_done, now
             if n_done > n_start:

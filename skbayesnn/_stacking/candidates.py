@@ -5,7 +5,7 @@ candidates".
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -444,46 +444,40 @@ class HeldOutPredictor:
                 outcome.error = without_frames(error)
 
 
+# Results by (candidate's name, fold); an exception if the training failed.
+Results = dict[Key, Any]
+
+
 def held_out(
     candidates: Sequence[Candidate],
     rows: Rows,
     splits: Sequence[tuple],
-    results: dict[Key, Predicted | Exception],
     resources: Resources,
-) -> Iterator[int]:
-    """Train candidates without each fold and predict it; add this to ``results``.
+    done: Container[Key] = (),
+) -> Iterator[Results]:
+    """Train candidates without each fold and predict it.
 
-    Skips what ``results`` contains already.
-
-    yields : number of results so far
+    done : keys to skip
+    yields : new results, as soon as a program is done
     """
     few_draws = {}
     for candidate in candidates:
         n_draws = min(HELD_OUT_DRAWS, candidate.model.n_draws)
         few_draws[candidate.name] = {f"{candidate.path}n_draws": n_draws}
-    yield from _trained(
-        candidates,
-        few_draws,
-        rows,
-        splits,
-        HeldOutPredictor(rows, splits),
-        resources,
-        results,
-    )
+    scorer = HeldOutPredictor(rows, splits)
+    return _trained(candidates, few_draws, rows, splits, scorer, resources, done)
 
 
 def refitted(
     candidates: Sequence[Candidate],
     settings: Mapping[str, dict],
     rows: Rows,
-    results: dict[Key, Any],
     resources: Resources,
-) -> Iterator[int]:
+    done: Container[Key] = (),
+) -> Iterator[Results]:
     """Fit candidates to all rows with further settings; otherwise as ``held_out``."""
     every_row = [(np.arange(len(rows.y)), np.arange(0))]
-    yield from _trained(
-        candidates, settings, rows, every_row, Keeper(), resources, results
-    )
+    return _trained(candidates, settings, rows, every_row, Keeper(), resources, done)
 
 
 def drop_failed(
@@ -519,14 +513,14 @@ def drop_failed(
 
 
 def _trained(
-    candidates, settings, rows, splits, scorer, resources, results
-) -> Iterator[int]:
-    """Train all candidates on all splits, and add the scores to ``results``.
+    candidates, settings, rows, splits, scorer, resources, done
+) -> Iterator[Results]:
+    """Train all candidates on all splits and score them.
 
     settings : further parameters by candidate's name
-    yields : number of results so far
     """
     jobs: list[FoldFit] = []
+    failed: Results = {}
     folds = range(len(splits))
     entries = {id(candidate.entry): candidate.entry for candidate in candidates}
     for entry in entries.values():
@@ -536,7 +530,7 @@ def _trained(
             for candidate in group
         }
         missing = {
-            name: [fold for fold in folds if (name, fold) not in results]
+            name: [fold for fold in folds if (name, fold) not in done]
             for name in params
         }
         if isinstance(entry.estimator, ShrunkLinearModel):
@@ -545,7 +539,7 @@ def _trained(
                 for name in missing
                 for fold in missing[name]
             }
-            yield from _fitted_linear(models, rows, splits, scorer, resources, results)
+            yield from _fitted_linear(models, rows, splits, scorer, resources)
             continue
         # Candidates keep the observation noise of their training, since the mixture is
         # corrected out of fold.
@@ -559,31 +553,30 @@ def _trained(
         )
         new_jobs, failures = builder.jobs(params, missing)
         jobs += new_jobs
-        results.update((key, outcome.error) for key, outcome in failures.items())
-    yield len(results)
+        failed |= {key: outcome.error for key, outcome in failures.items()}
+    yield failed
     programs = Executor(scorer, resources).run(jobs)
     del jobs
     for outcomes in programs:
-        for key, outcome in outcomes.items():
-            results[key] = outcome.error or outcome.scores[0]
-        yield len(results)
+        yield {
+            key: outcome.error or outcome.scores[0] for key, outcome in outcomes.items()
+        }
 
 
-def _fitted_linear(models, rows, splits, scorer, resources, results) -> Iterator[int]:
+def _fitted_linear(models, rows, splits, scorer, resources) -> Iterator[Results]:
     """Fit linear models separately: each takes a fraction of a second.
 
     models : dict of (name, fold) to estimator, not fitted
     """
     calls = (
-        delayed(_linear_outcome)(key, model, rows, splits[key[1]][0], scorer)
+        delayed(_linear_result)(key, model, rows, splits[key[1]][0], scorer)
         for key, model in models.items()
     )
-    for key, outcome in zip(models, resources.parallel()(calls), strict=True):
-        results[key] = outcome
-        yield len(results)
+    for key, result in zip(models, resources.parallel()(calls), strict=True):
+        yield {key: result}
 
 
-def _linear_outcome(key: Key, model, rows: Rows, train, scorer):
+def _linear_result(key: Key, model, rows: Rows, train, scorer):
     """Score of a fit to the training rows, or the exception."""
     try:
         fitted = fitted_to(model, rows.X, rows.y, train, rows.fit_params(""))

@@ -1095,15 +1095,17 @@ def test_an_error_leaves_it_as_it_was(table):
     [(1, KeyboardInterrupt), (None, KeyboardInterrupt), (1, MemoryError)],
 )
 def test_an_interrupted_fit_goes_on(table, monkeypatch, random_state, error):
-    """What was trained is not trained again; the result is the undisturbed fit's."""
+    """Trained models are kept; the result equals that of an uninterrupted fit."""
     X, y = table
     expected = regressor().fit(X, y).predict(X)
-    model, trained = regressor(random_state=random_state), []
+    model, trained_before = regressor(random_state=random_state), []
     held_out = base.held_out
 
     def interrupted(*arguments):
-        for n_done in held_out(*arguments):
-            yield n_done
+        n_done = 0
+        for results in held_out(*arguments):
+            yield results
+            n_done += len(results)
             if n_done > 4:
                 raise error
 
@@ -1112,14 +1114,13 @@ def test_an_interrupted_fit_goes_on(table, monkeypatch, random_state, error):
         model.fit(X, y)
     assert not hasattr(model, "estimators_")
 
-    def counted(*arguments):
-        for n_done in held_out(*arguments):
-            trained.append(n_done)
-            yield n_done
+    def recorded(*arguments):
+        trained_before.append(len(arguments[-1]))
+        yield from held_out(*arguments)
 
-    monkeypatch.setattr(base, "held_out", counted)
+    monkeypatch.setattr(base, "held_out", recorded)
     model.fit(X, y)
-    assert trained[0] > 4
+    assert trained_before[0] > 4
     assert len(pickle.dumps(model)) < 2 * len(pickle.dumps(regressor().fit(X, y)))
     if random_state is not None:
         np.testing.assert_allclose(model.predict(X), expected, rtol=1e-9)
@@ -1218,7 +1219,7 @@ def test_other_folds_do_not_go_on_from_before(monkeypatch, seed):
 
 
 def test_errors_after_the_training_lose_nothing(table, monkeypatch):
-    """Also those of what is made of the networks."""
+    """An error in the summary keeps the trained networks for the next fit."""
     model, trained = regressor(), []
     with monkeypatch.context() as patch:
         patch.setattr(BayesianStackingRegressor, "_summary", lambda *_: 1 / 0)
@@ -1226,14 +1227,14 @@ def test_errors_after_the_training_lose_nothing(table, monkeypatch):
             model.fit(*table)
     held_out = base.held_out
 
-    def counted(*arguments):
-        for n_done in held_out(*arguments):
-            trained.append(n_done)
-            yield n_done
+    def recorded(*arguments):
+        for results in held_out(*arguments):
+            trained.append(len(results))
+            yield results
 
-    monkeypatch.setattr(base, "held_out", counted)
+    monkeypatch.setattr(base, "held_out", recorded)
     model.fit(*table)
-    assert trained == [18]
+    assert sum(trained) == 0
 
 
 def test_it_says_what_it_does(table, capsys):
@@ -1253,15 +1254,15 @@ def test_it_estimates_the_time_left(monkeypatch):
 
     def trained():
         nonlocal now
+        first = 0
         for n_done, seconds in [(2, 12.0), (3, 10.0), (6, 14.0), (8, 6.0)]:
             now += seconds
-            yield n_done
+            yield {("network", fold): None for fold in range(first, n_done)}
+            first = n_done
 
     def said(**expected):
         texts = []
-        seconds = base._run_with_progress(
-            trained(), texts.append, 8, "fits", **expected
-        )
+        seconds = base._collect(trained(), {}, texts.append, 8, "fits", **expected)
         assert seconds == 30 / 6
         return texts
 
