@@ -161,3 +161,26 @@ def test_arrays_that_predictions_are_made_of_are_locked(tables):
         for array in (*one.parameters_.values(), one.seeds_):
             with pytest.raises(ValueError, match="read-only"):
                 array[...] = 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_predictions_after_a_fit_use_the_trained_posterior(tables, dtype, monkeypatch):
+    """The fitted attributes are read only if they are new or were replaced."""
+    X, y, _, new = tables
+    X, new = X.astype(dtype), new.astype(dtype)
+    with monkeypatch.context() as patch:
+        patch.delattr(_fitted, "posterior_of")
+        model = MCDropoutRegressor(**SMALL).fit(X[0], y[0])
+        predicted = model.predict(new)
+    loaded = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(loaded.predict(new), predicted)
+
+
+def test_replaced_attributes_count_before_the_first_prediction(tables):
+    X, y, _, new = tables
+    model = MCDropoutRegressor(**SMALL).partial_fit(X[0], y[0])
+    expected = model.seeds_ + 1
+    model.seeds_ = expected
+    loaded = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(model.predict(new), loaded.predict(new))
+    np.testing.assert_array_equal(loaded.seeds_, expected)

@@ -157,6 +157,19 @@ class Posterior:
         """The likelihood's components for outputs (draws, members, rows, outputs)."""
         return self.likelihood.components(self.likelihood_params, outputs)
 
+    def to(self, device: torch.device, dtype: torch.dtype) -> "Posterior":
+        """The same posterior on a device, in a precision."""
+
+        def moved(params: Params) -> Params:
+            return {name: value.to(device, dtype) for name, value in params.items()}
+
+        return replace(
+            self,
+            layers=[moved(params) for params in self.layers],
+            likelihood_params=moved(self.likelihood_params),
+            keep=tuple(p.to(device, dtype) for p in self.keep),
+        )
+
     def select(self, members: np.ndarray) -> "Posterior":
         """Select members by index."""
         index = torch.as_tensor(members, device=self.device)

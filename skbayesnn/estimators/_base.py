@@ -317,10 +317,11 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 ConvergenceWarning,
             )
         total_weight = seen + job.total_weight
-        attributes = _fitted.fitted_attributes(job, total_weight)
+        attributes, posterior = _fitted.fitted_attributes(job, total_weight)
         attributes |= job.data.target_attributes | {"total_weight_": total_weight}
         self.__dict__.pop("replay_", None)
         self.__dict__ |= attributes | {"_cache": _fitted.PosteriorCache()}
+        self._cache.prime(self, posterior)
 
     def _checked_inputs(self, X):
         """Validate X of a prediction."""

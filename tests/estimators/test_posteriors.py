@@ -223,7 +223,7 @@ def test_member_of_a_program_is_the_estimator_alone(case, data, small):
         alone = clone(model).fit(data.X[r], target(case, data)[r])
         arrays = _fitted.arrays_of(member.trained.posterior)
         assert_same_parameters(arrays, alone.parameters_, **TRAINED)
-        attributes = _fitted.fitted_attributes(member, 30.0)
+        attributes, _ = _fitted.fitted_attributes(member, 30.0)
         np.testing.assert_allclose(attributes["loss_curve_"], alone.loss_curve_)
         np.testing.assert_allclose(attributes["dropout_"], alone.dropout_)
         np.testing.assert_allclose(attributes["weight_decay_"], alone.weight_decay_)
