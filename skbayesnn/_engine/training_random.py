@@ -1,19 +1,13 @@
 """Random numbers of the training, per row and step.
 
-Two classes of streams have the same methods:
-
-- :class:`Generators` loops over torch's generators, which is fastest on a CPU.
-- :class:`SplitMix` computes all seeds at once, for a GPU, where switching between
-  generators takes longer than generating. Normal and uniform numbers are computed from
-  words, so that the numbers of several steps can be generated together.
-
-A *word* is 64 random bits. The numbers of a seed do not depend on the other seeds. Its
-words are one sequence, whatever the sizes of the requests.
+A *word* is 64 random bits: a hash of the seed and of the word's place
+(:class:`SplitMix`). All other numbers are computed from words, so they are the same on
+every device up to rounding, and the numbers of several steps can be generated together.
+The numbers of a seed do not depend on the other seeds.
 """
 
 import math
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -27,65 +21,9 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _MULTIPLIER_1, _MULTIPLIER_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
-class Streams(Protocol):
-    """Random numbers of several seeds, (seeds, n) at a time."""
-
-    def prepare(self, seeds: np.ndarray) -> None:
-        """Set the seeds of the next sequences, (sequences, seeds) uint32."""
-
-    def start(self, sequence: int) -> None:
-        """Start one of the prepared sequences."""
-
-    def words(self, n: int) -> torch.Tensor:
-        """Return ``n`` words of 64 random bits per seed, int64."""
-
-    def permutations(self, n: int) -> torch.Tensor:
-        """Return a random permutation of range(n) per seed, int64."""
-
-
-class Generators:
-    """torch's generators on the CPU; methods as in ``Streams``."""
-
-    def __init__(self, n_seeds: int):
-        self._generators = [torch.Generator() for _ in range(n_seeds)]
-
-    def prepare(self, seeds: np.ndarray) -> None:
-        self._seeds = seeds.tolist()
-
-    def start(self, sequence: int) -> None:
-        seeds = self._seeds[sequence]
-        for generator, seed in zip(self._generators, seeds, strict=True):
-            generator.manual_seed(seed)
-
-    def words(self, n: int) -> torch.Tensor:
-        words = torch.empty((len(self._generators), n), dtype=torch.int64)
-        for row, generator in zip(words, self._generators, strict=True):
-            row.random_(-(2**63), None, generator=generator)
-        return words
-
-    def permutations(self, n: int) -> torch.Tensor:
-        return torch.stack(
-            [torch.randperm(n, generator=generator) for generator in self._generators]
-        )
-
-    def normal(self, n: int, dtype: torch.dtype) -> torch.Tensor:
-        """Standard normal numbers, (seeds, n)."""
-        values = torch.empty((len(self._generators), n), dtype=dtype)
-        for row, generator in zip(values, self._generators, strict=True):
-            row.normal_(generator=generator)
-        return values
-
-    def uniform(self, n: int, dtype: torch.dtype) -> torch.Tensor:
-        """Uniform numbers in [0, 1), (seeds, n)."""
-        values = torch.empty((len(self._generators), n), dtype=dtype)
-        for row, generator in zip(values, self._generators, strict=True):
-            row.uniform_(generator=generator)
-        return values
-
-
 class SplitMix:
     """SplitMix64 [Steele, Lea & Flood 2014, Fast splittable pseudorandom number
-    generators]: word i is a hash of the seed and i.
+    generators], one sequence per seed: word i is a hash of the seed and i.
 
     torch has signed integers only. Products modulo 2^64 are the same; the sign bits
     that a right shift fills in are masked.
@@ -95,14 +33,17 @@ class SplitMix:
         self._device = device
 
     def prepare(self, seeds: np.ndarray) -> None:
+        """Set the seeds of the next sequences, (sequences, seeds) uint64."""
         # Hashed, so that neighbouring seeds have distant states.
-        states = _finalise(torch.as_tensor(seeds.astype(np.int64)))
+        states = _finalise(torch.tensor(seeds.view(np.int64)))
         self._prepared = states.to(self._device).unsqueeze(2)
 
     def start(self, sequence: int) -> None:
+        """Start one of the prepared sequences."""
         self._states, self._done = self._prepared[sequence], 0
 
     def words(self, n: int) -> torch.Tensor:
+        """Return the next ``n`` words of every seed, (seeds, n) int64."""
         positions = torch.arange(
             self._done + 1, self._done + n + 1, device=self._device
         )
@@ -110,7 +51,11 @@ class SplitMix:
         return _finalise(self._states + positions.mul_(_as_int64(_GOLDEN)))
 
     def permutations(self, n: int) -> torch.Tensor:
-        return self.words(n).argsort(dim=1, stable=True)
+        """Return a random permutation of range(n) per seed, (seeds, n) int64.
+
+        It sorts the upper halves of ``n`` words.
+        """
+        return _shift_right(self.words(n), 32).argsort(dim=1, stable=True)
 
 
 def uniform_of(words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -150,24 +95,27 @@ def _finalise(words: torch.Tensor) -> torch.Tensor:
 # ---- random numbers of training steps
 
 # Epochs whose generator seeds are generated at once.
-_EPOCHS_PER_BLOCK = 64
+EPOCHS_PER_BLOCK = 64
 # Words (8 bytes, four 16-bit variables) that are generated at once for several steps.
 # The CPU value keeps them in a core's cache; the GPU value keeps the GPU busy.
 _WORDS_AT_ONCE = 1 << 16
 _WORDS_AT_ONCE_ON_A_GPU = 1 << 21
 
 
-def _suits_generators(device: torch.device) -> bool:
-    """Whether switching between generators is cheap on this device."""
-    return device.type == "cpu"
+def epoch_seeds(seeds: Sequence[int], block: int) -> np.ndarray:
+    """Seeds of the sequences of a block of epochs, (epochs, 2, seeds) uint64.
+
+    The first is that of the words, the second that of the order of the rows.
+    """
+    n = 2 * EPOCHS_PER_BLOCK
+    words = [philox(int(seed), EPOCH, block).random_raw(n) for seed in seeds]
+    return np.ascontiguousarray(np.stack(words, axis=1).reshape(-1, 2, len(seeds)))
 
 
 class TrainingRandom:
     """Random numbers per row, one training step after the other.
 
-    Each epoch of a seed is a separate stream. Its generator has a 32-bit seed, the most
-    that torch's CPU generator accepts. Among n epochs of all networks, about n^2 / 2^33
-    pairs share their random numbers: a hundred for a thousand networks and epochs.
+    Each epoch of a seed is a separate sequence, with 64-bit seeds of its own.
 
     Parameters
     ----------
@@ -184,19 +132,10 @@ class TrainingRandom:
         if 1 < len(distinct) and not np.array_equal(seed_index, np.arange(len(seeds))):
             self._seed_index = torch.as_tensor(seed_index, device=device)
         n_streams = len(distinct) if self._seed_index is None else len(seeds)
-        # On a CPU: source of normal and uniform numbers.
-        self._generators: Generators | None = None
-        if _suits_generators(device):
-            self._generators = Generators(len(distinct))
-            self._orders: Streams = self._generators
-            self._words = _WordStock(
-                Generators(len(distinct)), _WORDS_AT_ONCE // n_streams
-            )
-        else:
-            self._orders = SplitMix(device)
-            self._words = _WordStock(
-                SplitMix(device), _WORDS_AT_ONCE_ON_A_GPU // n_streams
-            )
+        on_cpu = device.type == "cpu"
+        at_once = _WORDS_AT_ONCE if on_cpu else _WORDS_AT_ONCE_ON_A_GPU
+        self._orders = SplitMix(device)
+        self._words = _WordStock(SplitMix(device), at_once // n_streams)
         self._epochs_prepared: int | None = None
         # By request, for the generated steps: the values, or integers that bernoulli
         # compares with thresholds that differ between members.
@@ -209,7 +148,7 @@ class TrainingRandom:
 
         Each epoch is a separate stream, so training can be resumed at any epoch.
         """
-        block, position = divmod(epoch, _EPOCHS_PER_BLOCK)
+        block, position = divmod(epoch, EPOCHS_PER_BLOCK)
         if block != self._epochs_prepared:
             self._prepare(block)
         self._orders.start(position)
@@ -271,17 +210,11 @@ class TrainingRandom:
 
     def normal(self, *shape: int) -> torch.Tensor:
         """Standard normal numbers, (members or 1, *shape)."""
-        if self._generators is None:
-            return self._from_words(normal_of, shape)
-        values = self._generators.normal(math.prod(shape), self.dtype)
-        return self._spread(values.unflatten(1, shape))
+        return self._from_words(normal_of, shape)
 
     def uniform(self, *shape: int) -> torch.Tensor:
         """Uniform numbers in [0, 1), (members or 1, *shape)."""
-        if self._generators is None:
-            return self._from_words(uniform_of, shape)
-        values = self._generators.uniform(math.prod(shape), self.dtype)
-        return self._spread(values.unflatten(1, shape))
+        return self._from_words(uniform_of, shape)
 
     def _start_step(self) -> None:
         """Start a step; generate words for the next steps if none are left."""
@@ -293,14 +226,10 @@ class TrainingRandom:
             self._n_drawn = self._words.draw(self._steps_left)
 
     def _prepare(self, block: int) -> None:
-        """Seed the streams of a block of epochs: of the words, and of the orders."""
-        words = [
-            philox(seed, EPOCH, block).random_raw(_EPOCHS_PER_BLOCK)
-            for seed in self._seeds
-        ]
-        seeds = np.stack(words).view(np.uint32).T
-        self._words.streams.prepare(seeds[::2])
-        self._orders.prepare(seeds[1::2])
+        """Seed the sequences of a block of epochs: of the words, and of the orders."""
+        seeds = epoch_seeds(self._seeds, block)
+        self._words.streams.prepare(seeds[:, 0])
+        self._orders.prepare(seeds[:, 1])
         self._epochs_prepared = block
 
     def _from_words(self, transform: Callable, shape: tuple[int, ...]) -> torch.Tensor:
@@ -354,12 +283,12 @@ class _WordStock:
 
     Parameters
     ----------
-    streams : Streams
+    streams : SplitMix
     at_once : int
         Maximal number of words per seed in memory.
     """
 
-    def __init__(self, streams: Streams, at_once: int):
+    def __init__(self, streams: SplitMix, at_once: int):
         self.streams, self._at_once = streams, at_once
         # End positions of the requests of a step; complete after the first step.
         self._ends = [0]

@@ -14,14 +14,6 @@ CPU = torch.device("cpu")
 F64 = torch.float64
 
 
-@pytest.fixture(params=["generators", "hashed"])
-def made_by(request, monkeypatch):
-    """The numbers of a CPU, and those of a GPU, made here."""
-    if request.param == "hashed":
-        monkeypatch.setattr(training_random, "_suits_generators", lambda device: False)
-    return request.param
-
-
 def _p(value, n=1):
     return torch.full((n,), value, dtype=F64)
 
@@ -61,7 +53,7 @@ def _one(noise, i, n_members):
 
 
 @pytest.mark.parametrize("pattern", [[0, 1, 2, 3], [3, 0, 3, 1], [2, 2, 2, 2]], ids=str)
-def test_member_alone_has_the_noise_it_has_among_others(seed, pattern, device, made_by):
+def test_member_alone_has_the_noise_it_has_among_others(seed, pattern, device):
     seeds = seed + np.array(pattern)
     together = _requests(_training(seeds, device=device), len(seeds))
     for i in range(len(seeds)):
@@ -70,7 +62,7 @@ def test_member_alone_has_the_noise_it_has_among_others(seed, pattern, device, m
             assert torch.equal(of_all[i], of_one[0])
 
 
-def test_members_of_one_seed_share_their_noise(seed, made_by):
+def test_members_of_one_seed_share_their_noise(seed):
     """Common random numbers, at different probabilities too: masks are nested."""
     noise = _training([seed + 1, seed, seed + 1])
     order = noise.permutations(11)
@@ -85,7 +77,7 @@ def test_members_of_one_seed_share_their_noise(seed, made_by):
     assert not torch.equal(number[0], number[1])
 
 
-def test_one_seed_for_all_is_made_once(seed, made_by):
+def test_one_seed_for_all_is_made_once(seed):
     noise = _training([seed, seed, seed])
     assert noise.permutations(11).shape == (1, 11)
     assert noise.bernoulli(_p(0.5, 3), ROWS, UNITS).shape == (1, ROWS, UNITS)
@@ -103,12 +95,12 @@ def test_no_two_purposes_of_a_seed_share_their_numbers(seed):
     assert len(np.unique(numbers)) == numbers.size
 
 
-def test_permutations_are_orders_of_all_rows(seed, made_by):
+def test_permutations_are_orders_of_all_rows(seed):
     order = _training([seed, seed + 1]).permutations(11)
     assert torch.equal(order.sort(1).values, torch.arange(11).expand(2, -1))
 
 
-def test_different_seeds_epochs_and_layers_are_uncorrelated(seed, made_by):
+def test_different_seeds_epochs_and_layers_are_uncorrelated(seed):
     n = 40_000
     noise = _training([seed, seed + 1])
     streams = [*noise.normal(n, 1), *noise.normal(n, 1)]
@@ -175,7 +167,7 @@ def test_distribution(seed, source, kind, dtype, device):
     assert distance < np.sqrt(np.log(2e8) / (2 * values.numel()))
 
 
-def test_requests_have_memory_of_their_own(seed, made_by):
+def test_requests_have_memory_of_their_own(seed):
     """A family may work in place on its noise: later requests do not see it."""
     noise, changed = _training([seed, seed + 1]), _training([seed, seed + 1])
     for _ in range(2):
@@ -188,7 +180,7 @@ def test_requests_have_memory_of_their_own(seed, made_by):
         found.fill_(float("nan"))
 
 
-def test_resumed_at_an_epoch_is_run_through(seed, made_by):
+def test_resumed_at_an_epoch_is_run_through(seed):
     seeds = seed + np.array([4, 0, 4])
     through = _training(seeds)
     for epoch in range(3):
@@ -227,15 +219,15 @@ def _epochs(seeds, keep, monkeypatch, words_at_once, *, first=0, kinds=("mask",)
 @pytest.mark.parametrize("pattern", [[0, 1, 2], [1, 0, 1], [2, 2, 2]], ids=str)
 @pytest.mark.parametrize("same", [True, False], ids=["one p", "p of their own"])
 def test_steps_drawn_at_once_are_those_drawn_one_by_one(
-    seed, monkeypatch, pattern, same, made_by
+    seed, monkeypatch, pattern, same
 ):
     """However many are drawn at once: none, two of four steps, or all of them."""
     seeds = seed + np.array(pattern)
     keep = _p(0.6, 3) if same else torch.tensor([0.3, 0.6, 0.8], dtype=F64)
-    kinds, words_of_a_step = ("mask",), 4 + 5  # of 15 and 20 variables, four to a word
-    if made_by == "hashed":
-        # Of two words each two normal numbers, and of one word one that is uniform.
-        kinds, words_of_a_step = ("mask", "normal", "uniform"), 9 + 2 * (16 + 20)
+    kinds = ("mask", "normal", "uniform")
+    # A mask of 15 or 20 variables takes 4 or 5 words; a normal or uniform number takes
+    # one, and the number of words is even.
+    words_of_a_step = 4 + 5 + 2 * (16 + 20)
     one_by_one = _epochs(seeds, keep, monkeypatch, 1, kinds=kinds)
     for steps in (2, 100):
         lead = 1 if pattern == [2, 2, 2] else 3
@@ -245,7 +237,7 @@ def test_steps_drawn_at_once_are_those_drawn_one_by_one(
     assert len({tuple(values.flatten().tolist()) for values in one_by_one}) > 20
 
 
-def test_steps_drawn_at_once_can_be_resumed(seed, monkeypatch, made_by):
+def test_steps_drawn_at_once_can_be_resumed(seed, monkeypatch):
     keep, kinds = _p(0.5, 2), ("mask", "normal", "uniform")
     through = _epochs([seed, seed + 1], keep, monkeypatch, 1000, kinds=kinds)
     resumed = _epochs([seed, seed + 1], keep, monkeypatch, 1000, first=2, kinds=kinds)

@@ -1,4 +1,4 @@
-"""Streams of random numbers: of every seed for itself, as their papers have them."""
+"""Random words of the training and the numbers that are computed from them."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,9 @@ import torch
 from scipy.stats import kstest, norm, uniform
 
 from skbayesnn._engine.training_random import (
-    Generators,
+    EPOCHS_PER_BLOCK,
     SplitMix,
+    epoch_seeds,
     normal_of,
     uniform_of,
 )
@@ -15,26 +16,20 @@ from skbayesnn._engine.training_random import (
 CPU = torch.device("cpu")
 
 
-def _streams(kind, seeds, device=CPU):
-    """Started with the second of two sequences."""
-    streams = SplitMix(device) if kind is SplitMix else Generators(len(seeds))
-    seeds = np.asarray(seeds, dtype=np.uint32)
-    streams.prepare(np.stack([seeds + 1_000, seeds]))
+def _streams(seeds, device=CPU):
+    """The second of two sequences, at its start."""
+    streams, seeds = SplitMix(device), np.asarray(seeds, dtype=np.uint64)
+    streams.prepare(np.stack([seeds + np.uint64(1_000), seeds]))
     streams.start(1)
     return streams
 
 
 def _numbers(streams, name, n, *dtype):
-    """By name; of words where a stream has nothing else."""
-    if name == "permutations" or isinstance(streams, Generators):
-        return getattr(streams, name)(n, *dtype)
-    law = {"normal": normal_of, "uniform": uniform_of}[name]
-    return law(streams.words(n + n % 2), *dtype)[:, :n]
-
-
-@pytest.fixture(params=[Generators, SplitMix], ids=lambda kind: kind.__name__)
-def kind(request):
-    return request.param
+    """Numbers by name of their distribution."""
+    if name == "permutations":
+        return streams.permutations(n)
+    transform = {"normal": normal_of, "uniform": uniform_of}[name]
+    return transform(streams.words(n + n % 2), *dtype)[:, :n]
 
 
 def _split_mix(start, n):
@@ -48,35 +43,35 @@ def _split_mix(start, n):
     return found
 
 
-def test_split_mix_is_the_one_of_the_paper(seed, device):
+def test_split_mix_is_the_published_algorithm(seed, device):
     """As in Java's SplittableRandom(1234567), and bit by bit on every device."""
     assert _split_mix(1234567, 3) == [
         6457827717110365317,
         3203168211198807973,
         9817491932198370423,
     ]
-    streams = _streams(SplitMix, [seed, seed + 1], device)
+    streams = _streams([seed, seed + 1], device)
     starts = streams._states.cpu().numpy().view(np.uint64).ravel()
     words = torch.cat([streams.words(5), streams.words(2)], dim=1).cpu().numpy()
     expected = [_split_mix(int(start), 7) for start in starts]
     np.testing.assert_array_equal(words.view(np.uint64), expected)
 
 
-def test_words_are_one_sequence(kind, seed):
-    """However many at once; a seed's are the same among other seeds."""
-    at_once = _streams(kind, [seed, seed + 7]).words(20)
-    streams = _streams(kind, [seed, seed + 7])
+def test_words_are_one_sequence(seed):
+    """The sizes of the requests and the other seeds do not matter."""
+    at_once = _streams([seed, seed + 7]).words(20)
+    streams = _streams([seed, seed + 7])
     in_turn = torch.cat([streams.words(n) for n in (3, 16, 1)], dim=1)
     assert torch.equal(in_turn, at_once)
-    assert torch.equal(_streams(kind, [seed + 7]).words(20)[0], at_once[1])
+    assert torch.equal(_streams([seed + 7]).words(20)[0], at_once[1])
     assert not torch.equal(at_once[0], at_once[1])
 
 
 @pytest.mark.parametrize("name", ["normal", "uniform", "permutations"])
-def test_numbers_of_a_seed_do_not_depend_on_the_others(kind, name, seed):
+def test_numbers_of_a_seed_do_not_depend_on_the_others(name, seed):
     options = () if name == "permutations" else (torch.float64,)
-    together = _numbers(_streams(kind, [seed, seed + 7]), name, 31, *options)
-    alone = _numbers(_streams(kind, [seed + 7]), name, 31, *options)
+    together = _numbers(_streams([seed, seed + 7]), name, 31, *options)
+    alone = _numbers(_streams([seed + 7]), name, 31, *options)
     assert together.shape == (2, 31)
     assert torch.equal(alone[0], together[1])
     assert not torch.equal(together[0], together[1])
@@ -84,9 +79,9 @@ def test_numbers_of_a_seed_do_not_depend_on_the_others(kind, name, seed):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", ["normal", "uniform"])
-def test_distribution(kind, name, dtype, seed):
-    """Of seeds next to each other, over and over again: Kolmogorov and Smirnov."""
-    streams = _streams(kind, seed + np.arange(50))
+def test_distribution(name, dtype, seed):
+    """Neighbouring seeds, several requests: Kolmogorov-Smirnov test."""
+    streams = _streams(seed + np.arange(50))
     values = torch.cat([_numbers(streams, name, 401, dtype) for _ in range(3)], dim=1)
     assert values.dtype == dtype
     law = norm if name == "normal" else uniform
@@ -99,17 +94,27 @@ def test_distribution(kind, name, dtype, seed):
     assert np.abs(correlation).max() < 7 / np.sqrt(values.shape[1])
 
 
-def test_every_bit_is_fair(kind, seed):
-    """Also the four parts of 16 bits that masks are made of."""
-    words = _streams(kind, [seed, seed + 1]).words(20_000).numpy()
+def test_every_bit_is_fair(seed):
+    """All 64 bits of a word; masks use its four parts of 16 bits."""
+    words = _streams([seed, seed + 1]).words(20_000).numpy()
     bits = np.unpackbits(words.view(np.uint8).reshape(-1, 8), axis=1)
     # Seven standard errors.
     assert np.abs(bits.mean(0) - 0.5).max() < 7 / (2 * np.sqrt(len(bits)))
 
 
-def test_permutations_are_fair(kind, seed):
-    """Every number is as often in every place."""
-    orders = _streams(kind, seed + np.arange(2_000)).permutations(5)
+def test_permutations_are_fair(seed):
+    """Every number is equally frequent at every position."""
+    orders = _streams(seed + np.arange(2_000)).permutations(5)
     assert torch.equal(orders.sort(1).values, torch.arange(5).expand(2_000, -1))
     counts = np.stack([np.bincount(place, minlength=5) for place in orders.T.numpy()])
     assert np.abs(counts - 400).max() < 7 * np.sqrt(2_000 * 0.2 * 0.8)
+
+
+def test_epochs_have_distinct_seeds(seed):
+    """64 bits for the words and for the orders of each epoch and network."""
+    blocks = [epoch_seeds([seed, seed + 1, seed + 5], block) for block in (0, 1)]
+    assert blocks[0].shape == (EPOCHS_PER_BLOCK, 2, 3)
+    assert blocks[0].dtype == np.uint64
+    n = 2 * EPOCHS_PER_BLOCK * 2 * 3
+    assert len(np.unique(blocks)) == n
+    np.testing.assert_array_equal(epoch_seeds([seed + 1], 1)[..., 0], blocks[1][..., 1])
