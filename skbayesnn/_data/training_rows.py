@@ -81,6 +81,25 @@ class _DeviceRows(NamedTuple):
         return _DeviceRows(*(selected(part) for part in self))
 
 
+class MemberTable(NamedTuple):
+    """Training rows of one member as arrays, for a compiled loop.
+
+    Parameters
+    ----------
+    x, y : rows of the whole table; y has class indices (rows,) for classification
+    rows : (R,), indices of the member's rows
+    weights : (R,), or None if all are one
+    x_affine, y_affine : (2, columns), shift and factor to the member's scale, or None
+    """
+
+    x: np.ndarray
+    y: np.ndarray
+    rows: np.ndarray
+    weights: np.ndarray | None
+    x_affine: np.ndarray | None
+    y_affine: np.ndarray | None
+
+
 class TrainingRows:
     """Training rows of all members of one program (see `_engine.config.Rows`).
 
@@ -126,6 +145,31 @@ class TrainingRows:
     def weights(self) -> torch.Tensor | None:
         """Weights of every member's rows, in order; see `_engine.config.Rows`."""
         return self._to_members(self._subsets.weights)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether X is a dense array."""
+        return self._sparse is None
+
+    def member_table(self, member: int) -> MemberTable:
+        """The rows of one member, on the CPU; X must be dense."""
+        subsets, n = self._subset_per_member, int(self.n_rows[member])
+
+        def own(part):
+            return part[member if len(part) > 1 else 0]
+
+        def affine(pair):
+            return None if pair is None else np.stack([own(v)[0].numpy() for v in pair])
+
+        train, weights = subsets.train, subsets.weights
+        return MemberTable(
+            x=self._x.contiguous().numpy(),
+            y=self._y.contiguous().numpy(),
+            rows=np.arange(n) if train is None else own(train)[:n].contiguous().numpy(),
+            weights=None if weights is None else own(weights)[:n].numpy(),
+            x_affine=affine(subsets.x_affine),
+            y_affine=affine(subsets.y_affine),
+        )
 
     def batches(self, order: torch.Tensor, size: int):
         """Yield inputs, targets and weights per batch; see `_engine.config.Rows`.

@@ -22,6 +22,10 @@ from skbayesnn._networks import Network
 class Hook:
     """Callback of the training of a program, which does nothing by default."""
 
+    # Whether the posterior must be that of the epoch. If no hook needs it, the hooks may
+    # be called for several epochs at once, with the posterior after the last.
+    every_epoch = True
+
     def epoch_end(self, n_done: int, posterior: Posterior) -> None:
         """Called after ``n_done`` epochs.
 

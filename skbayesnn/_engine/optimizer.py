@@ -36,6 +36,17 @@ class FlatParameters:
             ]
         )
 
+    def places(self) -> dict[tuple[int, str], tuple[int, int]]:
+        """Start of each parameter's values in the vector, and its size per member.
+
+        The key is the group (the likelihood's is the last) and the name.
+        """
+        places, end = {}, 0
+        for key, shape in zip(self._names, self._shapes, strict=True):
+            places[key] = end, shape.numel() // self._template.n_members
+            end += shape.numel()
+        return places
+
     def sum_by_member(self, vector: torch.Tensor) -> torch.Tensor:
         """Sum the entries of every member, (members,)."""
         parts = vector.split([shape.numel() for shape in self._shapes])
@@ -125,6 +136,11 @@ class Adam:
         root = torch.sqrt(self._square, out=self._root)
         root.add_(epsilon)
         self._values.addcdiv_(torch.mul(self._mean, step_size, out=gradient), root)
+
+    @property
+    def vectors(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both moments, as vectors like the parameters."""
+        return self._mean, self._square
 
     def keep_moments(self, members: np.ndarray) -> None:
         """Keep the current moments of some members, (members,) bool, for good."""

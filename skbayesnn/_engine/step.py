@@ -102,6 +102,20 @@ class Schedule:
         steps = [first + min(n_done, n) for n, first in self._courses]
         return np.array(steps)[self._course_index]
 
+    @property
+    def course_index(self) -> np.ndarray:
+        """Index of every member's course, (members,)."""
+        return self._course_index
+
+    def progress_of(self, n_done: int) -> list[float]:
+        """Completed share of the warm-ups' horizon of every course."""
+        return [self._warmed_up(*course, n_done) for course in self._courses]
+
+    def arrays(self, n_done: range) -> np.ndarray:
+        """Values of some steps, (courses, steps, 3): see ``_at``."""
+        rows = [[self._at(*course, n) for n in n_done] for course in self._courses]
+        return np.array(rows)
+
     def step_values(self, like: torch.Tensor) -> Iterator[StepValues]:
         """Iterate over the values of all steps, as tensors like ``like``."""
         n_steps = max(n for n, _ in self._courses)
@@ -170,6 +184,15 @@ class RowPerturbation:
                 values.append(random.standard_gamma(row_weights) / row_weights)
         self._values = torch.as_tensor(np.stack(values)).to(rows.mean_weight)
 
+    @property
+    def on_y(self) -> bool:
+        """Whether y is perturbed; otherwise the weights of the rows."""
+        return self._on_y
+
+    def of_member(self, member: int) -> np.ndarray:
+        """Perturbation of a member's rows, (rows, targets or 1)."""
+        return self._values[member].numpy()
+
     def batches(
         self, batches: Iterable[Batch], order: torch.Tensor, size: int
     ) -> Iterator[Batch]:
@@ -233,7 +256,7 @@ class Step:
             rows.mean_weight,
             rows.total_weight,
         )
-        self._objective = objective
+        self.objective = objective
         # Which members learn the likelihood's parameters; None if all do.
         self._learns_noise: torch.Tensor | None = None
         if not members.learns_noise.all():
@@ -242,26 +265,26 @@ class Step:
         self._data_gradient = DATA_GRADIENTS[config.gradient]
         # All draws of deterministic weights are equal.
         stochastic = config.network.stochastic
-        self._n_draws = config.n_training_draws if stochastic else 1
+        self.n_draws = config.n_training_draws if stochastic else 1
         self.penalty = Penalty(
             self.parameters, self.posterior, objective, self.random.shared_by_rows
         )
         self._optimizer = Adam(self.parameters, optimizer_state)
         before = optimizer_state["step"] if optimizer_state else 0
-        self._schedule = Schedule(
+        self.schedule = Schedule(
             config,
             members.n_epochs,
             np.broadcast_to(before, members.seeds.shape),
             self.parameters.member_of,
         )
-        self._step_values = self._schedule.step_values(values)
+        self._step_values = self.schedule.step_values(values)
         self._n_done = 0
 
     def start_epoch(self, epoch: int, n_batches: int) -> None:
         """Start an epoch; ``epoch`` counts the epochs of earlier runs, too."""
         self.random.start_epoch(epoch, n_batches)
         params = self.posterior.likelihood_params
-        courses = self._schedule.progress(self._n_done)
+        courses = self.schedule.progress(self._n_done)
         if len(courses) == 1:
             self._likelihood.schedule(params, courses[0][0])
             return
@@ -290,15 +313,15 @@ class Step:
     def _nll_and_gradient(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """The nll of the rows and its gradient as a vector, averaged over draws."""
         results = []
-        for n_left in reversed(range(self._n_draws)):
+        for n_left in reversed(range(self.n_draws)):
             # A gradient may overwrite x.
             batch_copy = batch.with_own_x() if n_left else batch
             nll, layer_grads, likelihood_grads = self._data_gradient(
-                self._objective, self.posterior, batch_copy, self.random
+                self.objective, self.posterior, batch_copy, self.random
             )
             learned_grads = self._mask_fixed(likelihood_grads)
             results.append((nll, self.parameters.vector(layer_grads, learned_grads)))
-        if self._n_draws == 1:
+        if self.n_draws == 1:
             return results[0]
         nlls, gradients = zip(*results, strict=True)
         return torch.stack(nlls).mean(0), torch.stack(gradients).mean(0)
@@ -313,13 +336,21 @@ class Step:
             for name, value in gradients.items()
         }
 
+    def moments(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both moments of Adam, as vectors that a training changes in place."""
+        return self._optimizer.vectors
+
+    def count_steps(self, n: int) -> None:
+        """Count steps that another implementation has run."""
+        self._n_done += n
+
     def end_members(self, ended: np.ndarray) -> None:
         """Store the moments of members that end here, (members,) bool."""
         self._optimizer.keep_moments(ended)
 
     def state(self) -> dict[str, np.ndarray]:
         """State of the optimizer by name, from which a training can continue."""
-        steps = _collapse_equal(self._schedule.steps_done(self._n_done))
+        steps = _collapse_equal(self.schedule.steps_done(self._n_done))
         return {"step": steps} | self._optimizer.moments()
 
 

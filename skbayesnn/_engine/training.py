@@ -9,11 +9,13 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Protocol
 
 import numpy as np
 import torch
 
 from skbayesnn._engine.bound import Bound, bound_of
+from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._engine.config import Hook, MemberParams, Rows, TrainingConfig
 from skbayesnn._engine.cuda_graph import step_class
 from skbayesnn._engine.objective import at_anchors, priors_of
@@ -21,7 +23,11 @@ from skbayesnn._engine.optimizer import FlatParameters
 from skbayesnn._engine.posterior import Posterior, select_members
 from skbayesnn._engine.random import initial_normal
 from skbayesnn._engine.residual_variance import with_residual_variance
-from skbayesnn._engine.resources import keep_freed_memory, torch_threads
+from skbayesnn._engine.resources import (
+    compiled_engine,
+    keep_freed_memory,
+    torch_threads,
+)
 from skbayesnn._engine.step import Batches, RowPerturbation, Step, select_state
 
 # ---- history of each member: losses, failures, best epoch
@@ -96,12 +102,16 @@ class BestWeights:
         self.n_epochs = np.zeros(n_members, dtype=int)
         self._best = flat.values.clone()
 
-    def update(self, history: TrainingHistory) -> bool:
-        """Update after an epoch; return whether all members have finished."""
+    def update(self, history: TrainingHistory, copies: bool = True) -> bool:
+        """Update after an epoch; return whether all members have finished.
+
+        copies : whether the present parameters are those of this epoch
+        """
         running = ~self.stopped & (history.failed == 0)
         self.n_epochs[running] += 1
         if self._patience is None:
-            self._best.copy_(self._flat.values)
+            if copies:
+                self._best.copy_(self._flat.values)
         else:
             self._stop_early(running, history, self._patience)
         self.stopped |= self.n_epochs == self._most_epochs
@@ -283,8 +293,6 @@ def train(
         Whether to compute the evidence lower bound at the end.
     """
     perturbation = _perturbation(config, members, rows, first_epoch)
-    batches = Batches(rows, config, perturbation)
-    n_units = len(members.seeds) * batches.n_rows * config.network.widest
     keep_freed_memory()
     # Tensors created in a caller's inference mode cannot be trained.
     with torch.inference_mode(False), torch.no_grad():
@@ -295,17 +303,17 @@ def train(
                 posterior.likelihood_params
             ),
         )
-        step_type = step_class(config, members, rows.mean_weight.device)
-        step = step_type(config, members, rows, posterior, optimizer_state)
+        runner = runner_of(
+            config, members, rows, posterior, optimizer_state, perturbation
+        )
         history = TrainingHistory(len(members.seeds))
         best = BestWeights(
-            step.parameters, members.n_epochs, config.patience, config.tol
+            runner.step.parameters, members.n_epochs, config.patience, config.tol
         )
-        run = _Run(config, members, rows, batches, step, history, best)
+        run = _Run(config, members, rows, runner, history, best)
         interrupted = False
         try:
-            with torch_threads(1 if n_units < _SINGLE_THREAD_UNITS else None):
-                run.epochs(first_epoch, hooks)
+            run.epochs(first_epoch, hooks)
         except KeyboardInterrupt:
             if not config.keep_interrupted or not best.n_epochs.any():
                 raise
@@ -327,6 +335,64 @@ def _perturbation(config, members, rows, first_epoch) -> RowPerturbation | None:
     return RowPerturbation(config, members.seeds, rows, stream)
 
 
+# ---- epochs of a program, by torch or by a compiled loop
+
+
+class Runner(Protocol):
+    """Trains the members of a program, some epochs at a time."""
+
+    engine: str
+    step: Step
+
+    @property
+    def max_epochs(self) -> int:
+        """Number of epochs to run at once."""
+
+    def run(
+        self, first: int, epoch: int, n_epochs: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Train all members; return nll and KL per row, (epochs, members) each.
+
+        first, epoch : epochs of earlier runs, and of this run so far
+        """
+
+
+class TorchRunner:
+    """Runs one epoch at a time with torch, all members together."""
+
+    engine = "torch"
+    max_epochs = 1
+
+    def __init__(self, config, members, rows, step: Step, perturbation):
+        self.step, self._n_batches = step, config.n_batches
+        self._batches = Batches(rows, config, perturbation)
+        n_units = len(members.seeds) * self._batches.n_rows * config.network.widest
+        self._n_threads = 1 if n_units < _SINGLE_THREAD_UNITS else None
+
+    def run(self, first, epoch, n_epochs):
+        step = self.step
+        with torch_threads(self._n_threads):
+            step.start_epoch(first + epoch, self._n_batches)
+            step_nlls = map(step, self._batches.epoch_batches(step.random))
+            nll = reduce(torch.Tensor.add_, step_nlls).mean(1) / self._n_batches
+            return nll.unsqueeze(0), step.penalty.kl().unsqueeze(0)
+
+
+def runner_of(
+    config, members, rows, posterior, optimizer_state, perturbation
+) -> Runner:
+    """Choose the implementation: the compiled loop where it covers the program."""
+    step_type = step_class(config, members, rows.mean_weight.device)
+    step = step_type(config, members, rows, posterior, optimizer_state)
+    arguments = config, members, rows, step, perturbation
+    if compiled_engine() and isinstance(rows, TrainingRows):
+        from skbayesnn._engine.compiled import run
+
+        if run.covers(config, members, rows, posterior):
+            return run.CompiledRunner(*arguments)
+    return TorchRunner(*arguments)
+
+
 @dataclass
 class _Run:
     """State of a training."""
@@ -334,37 +400,40 @@ class _Run:
     config: TrainingConfig
     members: MemberParams
     rows: Rows
-    batches: Batches
-    step: Step
+    runner: Runner
     history: TrainingHistory
     best: BestWeights
 
     def epochs(self, first_epoch: int, hooks: Sequence[Hook]) -> None:
         """Train until every member has finished, stopped early or failed."""
         n_batches, n_epochs = self.config.n_batches, self.members.n_epochs
-        last = int(n_epochs.max())
+        last, epoch, done = int(n_epochs.max()), 0, False
         early_ends = set(n_epochs.tolist()) - {last}
-        for epoch in range(last):
-            self.step.start_epoch(first_epoch + epoch, n_batches)
-            self._run_epoch()
-            if (epoch + 1) * n_batches % _CHECK_EVERY < n_batches:
-                self.history.find_failures()
-            done = self.best.update(self.history)
-            if epoch + 1 in early_ends:
-                self.step.end_members(n_epochs == epoch + 1)
-            for hook in hooks:
-                hook.epoch_end(epoch + 1, self.step.posterior)
-            if done:
-                break
+        one_by_one = self.config.patience is not None or any(
+            hook.every_epoch for hook in hooks
+        )
+        while epoch < last and not done:
+            n = 1 if one_by_one else min(self.runner.max_epochs, last - epoch)
+            nll, kl = self.runner.run(first_epoch, epoch, n)
+            for i in range(n):
+                self._end_epoch(nll[i], kl[i])
+                epoch += 1
+                if epoch * n_batches % _CHECK_EVERY < n_batches:
+                    self.history.find_failures()
+                done = self.best.update(self.history, copies=i + 1 == n)
+                if epoch in early_ends:
+                    self.runner.step.end_members(n_epochs == epoch)
+                for hook in hooks:
+                    hook.epoch_end(epoch, self.runner.step.posterior)
+                if done:
+                    break
 
-    def _run_epoch(self) -> None:
-        step, history = self.step, self.history
-        step_nlls = map(step, self.batches.epoch_batches(step.random))
-        nll = reduce(torch.Tensor.add_, step_nlls).mean(1) / self.config.n_batches
-        history.add(nll, step.penalty.kl())
+    def _end_epoch(self, nll: torch.Tensor, kl: torch.Tensor) -> None:
+        self.history.add(nll, kl)
         if self.config.patience is not None:
-            score = validation_score(step.posterior, self.rows, _N_VALIDATION_DRAWS)
-            history.validation.append(score)
+            posterior = self.runner.step.posterior
+            score = validation_score(posterior, self.rows, _N_VALIDATION_DRAWS)
+            self.history.validation.append(score)
 
     def _kl_constant(self, posterior: Posterior) -> np.ndarray:
         priors = priors_of(self.config, self.members, posterior)
@@ -378,7 +447,7 @@ class _Run:
         history.find_failures()
         # A loss that is not finite after a member has stopped is not a failure.
         failed_after_stop = best.stopped & (history.failed > best.n_epochs)
-        curvature = self.step.penalty.curvature
+        curvature = self.runner.step.penalty.curvature
         posterior = with_residual_variance(self.config, self.rows, posterior, curvature)
         nll, kl, validation = history.arrays()
         return Trained(
@@ -390,6 +459,6 @@ class _Run:
             kl_constant=self._kl_constant(posterior),
             failed=np.where(failed_after_stop, 0, history.failed),
             interrupted=interrupted,
-            optimizer=self.step.state(),
+            optimizer=self.runner.step.state(),
             bound=bound,
         )

@@ -39,7 +39,7 @@ from skbayesnn._families.base import (
 
 # Added to variances, standardised units, so that the gradient of the square root is
 # finite at variance zero.
-_MIN_VARIANCE = 1e-30
+MIN_VARIANCE = 1e-30
 
 
 def sample(
@@ -59,7 +59,7 @@ def sample(
     mask : factors of x in the mean of the activations, but not in their variance
     """
     centre = affine(x if mask is None else x * mask, mean, bias)
-    std = affine(x.square(), variance, bias_variance + _MIN_VARIANCE).sqrt()
+    std = affine(x.square(), variance, bias_variance + MIN_VARIANCE).sqrt()
     return centre + std * random.normal(*centre.shape[1:])
 
 
@@ -85,7 +85,7 @@ def sample_vjp(
     """``sample`` and its pullback, which takes (gradient, needed)."""
     squares = spread(x.square(), len(mean))
     outputs, back = affine_vjp(x if mask is None else x * mask, mean, bias)
-    std = affine(squares, variance, bias_variance + _MIN_VARIANCE).sqrt_()
+    std = affine(squares, variance, bias_variance + MIN_VARIANCE).sqrt_()
     normal = random.normal(*outputs.shape[1:])
     outputs.addcmul_(std, normal)
 

@@ -182,6 +182,8 @@ def run(
 class _Reported(Hook):
     """Hook that passes the number of epochs done to a function."""
 
+    every_epoch = False
+
     def __init__(self, report):
         self._report = report
 

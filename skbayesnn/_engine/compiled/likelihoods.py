@@ -1,0 +1,250 @@
+"""Compiled negative log-likelihoods and their gradients; torch's are in `_likelihoods`.
+
+``nll_and_gradient`` is the only function that the loop calls. Each likelihood is a
+function of
+
+- params : its parameters, one after the other, in the order of the torch class;
+- f : outputs (rows, outputs), replaced by the gradient;
+- y : targets (rows, targets), or labels : class indices (rows,);
+- factor : (rows,), factors of the gradient;
+- shift : (rows, targets), perturbation of y in units of its noise std, or empty;
+- nll : (rows,), written;
+- grad : gradient of the parameters, as ``params``; the function adds to it.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from skbayesnn._engine.compiled.numerics import OPTIONS, exp, log, sigmoid, softplus, tanh
+from skbayesnn._likelihoods.base import LARGEST_LOG_TAU, SMALLEST_LOG_TAU
+from skbayesnn._likelihoods.gaussian import LARGEST_LOG_PRECISION, LOG_VARIANCE_RANGE
+from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS
+from skbayesnn._likelihoods.student_t import DF_BOUNDS
+
+CODES = {
+    name: code
+    for code, name in enumerate(
+        ["gaussian", "heteroscedastic", "student_t", "poisson", "categorical", "ordinal"]
+    )
+}
+GAUSSIAN, HETEROSCEDASTIC, STUDENT_T, POISSON, CATEGORICAL, ORDINAL = CODES.values()
+
+_HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+_LOWEST_RATE, _HIGHEST_RATE = LOG_RATE_BOUNDS
+_LOWEST_LOG_DF, _HIGHEST_LOG_DF = math.log(DF_BOUNDS[0]), math.log(DF_BOUNDS[1])
+
+
+@njit(**OPTIONS)
+def _log_tau(value, learned):
+    """Log precision in the training, and whether it is within its bounds."""
+    if not learned:
+        return value, False
+    bounded = min(max(value, SMALLEST_LOG_TAU), LARGEST_LOG_TAU)
+    return bounded, bounded == value
+
+
+@njit(**OPTIONS)
+def _gaussian(params, learned, f, y, factor, shift, nll, grad):
+    dtype = f.dtype.type
+    half, one = dtype(0.5), dtype(1)
+    nll[:] = dtype(f.shape[1] * _HALF_LOG_2PI)
+    for t in range(f.shape[1]):
+        log_tau, within = _log_tau(params[t], learned)
+        tau, root = dtype(math.exp(log_tau)), dtype(math.exp(0.5 * log_tau))
+        constant = dtype(-0.5 * log_tau)
+        total = 0.0
+        for i in range(f.shape[0]):
+            residual = f[i, t] - y[i, t]
+            scaled = tau * residual
+            square = scaled * residual
+            nll[i] += half * square + constant
+            total += (square - one) * factor[i]
+            f[i, t] = scaled * factor[i]
+            if shift.size:
+                f[i, t] -= root * shift[i, t] * factor[i]
+        if within:
+            grad[t] += dtype(0.5 * total)
+
+
+@njit(**OPTIONS)
+def _heteroscedastic(params, learned, f, y, factor, shift, nll, grad):
+    dtype = f.dtype.type
+    n_targets = y.shape[1]
+    half, one, eight = dtype(0.5), dtype(1), dtype(8)
+    span, gain = dtype(LOG_VARIANCE_RANGE), params[n_targets]
+    largest = dtype(LARGEST_LOG_PRECISION)
+    nll[:] = dtype(n_targets * _HALF_LOG_2PI)
+    for t in range(n_targets):
+        value, within = _log_tau(params[t], learned)
+        level, lowest = dtype(value), -params[n_targets + 1 + t]
+        s = f[:, n_targets + t]
+        total = 0.0
+        for i in range(f.shape[0]):
+            ratio = tanh(s[i] / span)
+            unclipped = level - gain * span * ratio
+            clipped = min(unclipped, largest)
+            # smooth_max of `_likelihoods.gaussian`; softplus is linear from 20 on.
+            excess = eight * (clipped - lowest)
+            is_linear = excess > dtype(20)
+            smooth = clipped - lowest if is_linear else softplus(excess) / eight
+            log_tau = lowest + smooth
+            slope = one if is_linear else sigmoid(excess)
+            slope = slope if unclipped <= largest else dtype(0)
+            residual = f[i, t] - y[i, t]
+            tau = exp(log_tau)
+            square = tau * residual * residual
+            nll[i] += half * (square - log_tau)
+            to_level = half * (square - one) * slope * factor[i]
+            total += to_level
+            f[i, t] = tau * residual * factor[i]
+            if shift.size:
+                f[i, t] -= exp(half * log_tau) * shift[i, t] * factor[i]
+            s[i] = -gain * (one - ratio * ratio) * to_level
+        if within:
+            grad[t] += dtype(total)
+
+
+@njit(**OPTIONS)
+def digamma(x):
+    """Derivative of log Gamma, x > 0: recurrence, then the asymptotic series."""
+    value = 0.0
+    while x < 10.0:
+        value -= 1.0 / x
+        x += 1.0
+    z = 1.0 / (x * x)
+    series = z * (1 / 12 - z * (1 / 120 - z * (1 / 252 - z * (1 / 240 - z / 132))))
+    return value + math.log(x) - 0.5 / x - series
+
+
+@njit(**OPTIONS)
+def _student_t(params, learned, given_df, f, y, factor, nll, grad):
+    dtype = f.dtype.type
+    n_targets = f.shape[1]
+    nll[:] = dtype(0)
+    for t in range(n_targets):
+        log_tau, tau_within = _log_tau(np.float64(params[t]), learned)
+        df, df_within = given_df, False
+        if given_df <= 0:
+            log_df = np.float64(params[n_targets + t])
+            bounded = min(max(log_df, _LOWEST_LOG_DF), _HIGHEST_LOG_DF)
+            df, df_within = math.exp(bounded), bounded == log_df
+        constant = math.lgamma(0.5 * df) - math.lgamma(0.5 * (df + 1))
+        constant += 0.5 * math.log(math.pi * (df - 2)) - 0.5 * log_tau
+        scale = math.exp(log_tau) / (df - 2)
+        n, over_tau, over_df = 0.0, 0.0, 0.0
+        for i in range(f.shape[0]):
+            residual = np.float64(f[i, t] - y[i, t])
+            square = scale * residual * residual
+            log_square, weight = math.log1p(square), square / (1 + square)
+            nll[i] += dtype(constant + 0.5 * (df + 1) * log_square)
+            n += factor[i]
+            over_tau += factor[i] * (0.5 * (df + 1) * weight - 0.5)
+            over_df += factor[i] * 0.5 * (log_square - (df + 1) / (df - 2) * weight)
+            f[i, t] = dtype((df + 1) * scale * residual / (1 + square)) * factor[i]
+        if tau_within:
+            grad[t] += dtype(over_tau)
+        if df_within:
+            slope = 0.5 * (digamma(0.5 * df) - digamma(0.5 * (df + 1)) + 1 / (df - 2))
+            grad[n_targets + t] += dtype(df * (over_df + n * slope))
+
+
+@njit(**OPTIONS)
+def _poisson(params, f, y, factor, nll, grad):
+    dtype = f.dtype.type
+    lowest, highest = dtype(_LOWEST_RATE), dtype(_HIGHEST_RATE)
+    tau = dtype(math.exp(params[0]))
+    nll[:] = dtype(0)
+    for t in range(f.shape[1]):
+        offset = params[1 + t]
+        for i in range(f.shape[0]):
+            value = f[i, t] + offset
+            log_rate = min(max(value, lowest), highest)
+            rate = exp(log_rate)
+            constant = dtype(math.lgamma(np.float64(y[i, t]) + 1.0))
+            nll[i] += tau * (rate - y[i, t] * log_rate + constant)
+            slope = tau * (rate - y[i, t]) * factor[i]
+            f[i, t] = slope if value == log_rate else dtype(0)
+
+
+@njit(**OPTIONS)
+def _categorical(params, f, labels, factor, nll):
+    dtype = f.dtype.type
+    tau = dtype(math.exp(params[0]))
+    for i in range(f.shape[0]):
+        row, label = f[i], labels[i]
+        highest = row[0]
+        for k in range(1, row.size):
+            highest = max(highest, row[k])
+        total = dtype(0)
+        at_label = row[label] - highest
+        for k in range(row.size):
+            row[k] = exp(row[k] - highest)
+            total += row[k]
+        nll[i] = tau * (log(total) - at_label)
+        scale = tau * factor[i]
+        for k in range(row.size):
+            row[k] *= scale / total
+        row[label] -= scale
+
+
+@njit(**OPTIONS)
+def _ordinal(params, f, labels, factor, nll, grad):
+    dtype = f.dtype.type
+    n_cuts = params.size - 1
+    tau = math.exp(params[0])
+    cuts, over_cuts = np.empty(n_cuts), np.zeros(n_cuts)
+    over_differences = np.zeros(n_cuts)
+    cuts[0] = params[1]
+    for j in range(1, n_cuts):
+        cuts[j] = cuts[j - 1] + math.exp(params[1 + j])
+    for i in range(f.shape[0]):
+        k, weight = labels[i], tau * factor[i]
+        log_p, slope = 0.0, 0.0
+        if k < n_cuts:
+            distance = cuts[k] - f[i, 0]
+            log_p -= softplus(-distance)
+            rest = sigmoid(-distance)
+            slope -= rest
+            over_cuts[k] -= weight * rest
+        if k > 0:
+            distance = cuts[k - 1] - f[i, 0]
+            log_p -= softplus(distance)
+            rest = sigmoid(distance)
+            slope += rest
+            over_cuts[k - 1] += weight * rest
+        if 0 < k < n_cuts:
+            difference = math.exp(params[1 + k])
+            log_p += math.log(-math.expm1(-difference))
+            over_differences[k] -= weight / math.expm1(difference)
+        nll[i] = dtype(-tau * log_p)
+        f[i, 0] = dtype(-weight * slope)
+    total = 0.0
+    for j in range(n_cuts - 1, 0, -1):
+        total += over_cuts[j]
+        grad[1 + j] += dtype((total + over_differences[j]) * math.exp(params[1 + j]))
+    grad[1] += dtype(total + over_cuts[0])
+
+
+@njit(**OPTIONS)
+def nll_and_gradient(
+    code, learned, option, params, f, y, labels, factor, shift, nll, grad
+):
+    """Write the nll of every row, and replace f by the gradient (see the module).
+
+    learned : whether tau is learned
+    option : given degrees of freedom of Student's t, or 0
+    """
+    if code == GAUSSIAN:
+        _gaussian(params, learned, f, y, factor, shift, nll, grad)
+    elif code == HETEROSCEDASTIC:
+        _heteroscedastic(params, learned, f, y, factor, shift, nll, grad)
+    elif code == STUDENT_T:
+        _student_t(params, learned, option, f, y, factor, nll, grad)
+    elif code == POISSON:
+        _poisson(params, f, y, factor, nll, grad)
+    elif code == CATEGORICAL:
+        _categorical(params, f, labels, factor, nll)
+    else:
+        _ordinal(params, f, labels, factor, nll, grad)

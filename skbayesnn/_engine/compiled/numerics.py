@@ -1,0 +1,329 @@
+"""Elementary functions and random numbers for compiled loops.
+
+In float32 the functions are polynomials without branches, so that loops over arrays use
+vector instructions. Their errors are a few units in the last place. In float64 they are
+those of the C library.
+"""
+
+import math
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic, overload
+
+# No lock is held, and a division by zero gives infinity, as in NumPy: Python's error
+# would need a branch, which prevents vector instructions. Sums keep their order.
+OPTIONS = {
+    "cache": True,
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": {"contract", "nsz"},
+}
+
+# ---- bits of a float
+
+
+@intrinsic
+def _bits_of(typing_context, value):
+    """The int32 with the bits of a float32."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.IntType(32))
+
+    return types.int32(types.float32), generate
+
+
+@intrinsic
+def _float_of(typing_context, bits):
+    """The float32 with the bits of an int32."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.FloatType())
+
+    return types.float32(types.int32), generate
+
+
+def _by_precision(single, double):
+    """Function of a float that has an implementation for each precision."""
+
+    def function(x):
+        raise NotImplementedError("only compiled code calls this function")
+
+    @overload(function, jit_options={"error_model": "numpy"})
+    def choose(x):
+        return single if x == types.float32 else double
+
+    return function
+
+
+# ---- elementary functions
+
+F32 = np.float32
+_LOG2_E, _LN2_HIGH, _LN2_LOW = F32(1.44269504), F32(0.693359375), F32(-2.12194440e-4)
+
+
+def _exp_single(x):
+    # 2^n exp(r) with |r| <= log(2) / 2; Cephes' expf.
+    t = min(max(x, F32(-87.0)), F32(88.0))
+    n = np.floor(t * F32(1.44269504) + F32(0.5))
+    r = t - n * F32(0.693359375) + n * F32(2.12194440e-4)
+    p = F32(1.9875691500e-4)
+    p = p * r + F32(1.3981999507e-3)
+    p = p * r + F32(8.3334519073e-3)
+    p = p * r + F32(4.1665795894e-2)
+    p = p * r + F32(1.6666665459e-1)
+    p = p * r + F32(5.0000001201e-1)
+    p = p * r * r + r + F32(1.0)
+    return p * _float_of((np.int32(n) + np.int32(127)) << np.int32(23))
+
+
+def _exp_double(x):
+    return math.exp(min(x, 709.0))
+
+
+exp = _by_precision(_exp_single, _exp_double)
+
+
+def _log_single(x):
+    # e log(2) + log(m) with m in [sqrt(1/2), sqrt(2)); Cephes' logf. For x > 0.
+    bits = _bits_of(x)
+    e = (bits >> np.int32(23)) - np.int32(126)
+    m = _float_of((bits & np.int32(0x007FFFFF)) | np.int32(0x3F000000))
+    small = m < F32(0.70710678)
+    exponent = F32(e) - (F32(1.0) if small else F32(0.0))
+    m = (m + m if small else m) - F32(1.0)
+    z = m * m
+    p = F32(7.0376836292e-2)
+    p = p * m + F32(-1.1514610310e-1)
+    p = p * m + F32(1.1676998740e-1)
+    p = p * m + F32(-1.2420140846e-1)
+    p = p * m + F32(1.4249322787e-1)
+    p = p * m + F32(-1.6668057665e-1)
+    p = p * m + F32(2.0000714765e-1)
+    p = p * m + F32(-2.4999993993e-1)
+    p = p * m + F32(3.3333331174e-1)
+    p = p * m * z + exponent * F32(-2.12194440e-4) - F32(0.5) * z
+    return m + p + exponent * F32(0.693359375)
+
+
+def _log_double(x):
+    return math.log(x) if x > 0 else -math.inf
+
+
+log = _by_precision(_log_single, _log_double)
+
+
+def _log1p_of_exp_single(x):
+    # log(1 + u) = log(1 + u) u / ((1 + u) - 1) with the rounded 1 + u [Kahan].
+    u = exp(-abs(x))
+    v = F32(1.0) + u
+    d = v - F32(1.0)
+    exact = d > F32(0.0)
+    ratio = u / (d if exact else F32(1.0))
+    value = log(v) * ratio
+    return max(x, F32(0.0)) + (value if exact else u)
+
+
+def _log1p_of_exp_double(x):
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+softplus = _by_precision(_log1p_of_exp_single, _log1p_of_exp_double)
+
+
+def _sigmoid_single(x):
+    return F32(1.0) / (F32(1.0) + exp(-x))
+
+
+def _sigmoid_double(x):
+    return 1.0 / (1.0 + exp(-x))
+
+
+sigmoid = _by_precision(_sigmoid_single, _sigmoid_double)
+
+
+def _tanh_single(x):
+    # Cephes' tanhf.
+    z = x * x
+    p = F32(-5.70498872745e-3)
+    p = p * z + F32(2.06390887954e-2)
+    p = p * z + F32(-5.37397155531e-2)
+    p = p * z + F32(1.33314422036e-1)
+    p = p * z + F32(-3.33332819422e-1)
+    near = p * z * x + x
+    a = abs(x)
+    far = F32(1.0) - F32(2.0) / (exp(a + a) + F32(1.0))
+    far = -far if x < F32(0.0) else far
+    return near if a < F32(0.625) else far
+
+
+def _tanh_double(x):
+    return math.tanh(x)
+
+
+tanh = _by_precision(_tanh_single, _tanh_double)
+
+
+def _erf_single(x):
+    # A rational function on [-4, 4], as in Eigen.
+    t = min(max(x, F32(-4.0)), F32(4.0))
+    z = t * t
+    p = F32(-2.72614225801306e-10)
+    p = p * z + F32(2.77068142495902e-08)
+    p = p * z + F32(-2.10102402082508e-06)
+    p = p * z + F32(-5.69250639462346e-05)
+    p = p * z + F32(-7.34990630326855e-04)
+    p = p * z + F32(-2.95459980854025e-03)
+    p = p * z + F32(-1.60960333262415e-02)
+    q = F32(-1.45660718464996e-05)
+    q = q * z + F32(-2.13374055278905e-04)
+    q = q * z + F32(-1.68282697438203e-03)
+    q = q * z + F32(-7.37332916720468e-03)
+    q = q * z + F32(-1.42647390514189e-02)
+    return t * p / q
+
+
+def _erf_double(x):
+    return math.erf(x)
+
+
+erf = _by_precision(_erf_single, _erf_double)
+
+
+def _cos_turn_single(x):
+    # 2 pi x = (pi / 2) q + r with |r| <= pi / 4, for x in [0, 1).
+    q = np.floor(F32(4.0) * x + F32(0.5))
+    r = (x - F32(0.25) * q) * F32(6.283185307)
+    z = r * r
+    s = F32(-1.9515295891e-4)
+    s = s * z + F32(8.3321608736e-3)
+    s = s * z + F32(-1.6666654611e-1)
+    s = s * z * r + r
+    c = F32(2.443315711809948e-5)
+    c = c * z + F32(-1.388731625493765e-3)
+    c = c * z + F32(4.166664568298827e-2)
+    c = c * z * z - F32(0.5) * z + F32(1.0)
+    quadrant = np.int32(q) & np.int32(3)
+    value = s if (quadrant & np.int32(1)) != np.int32(0) else c
+    half = (quadrant + np.int32(1)) & np.int32(2)
+    return -value if half != np.int32(0) else value
+
+
+def _cos_turn_double(x):
+    return math.cos(x * (2 * math.pi))
+
+
+cos_turn = _by_precision(_cos_turn_single, _cos_turn_double)
+
+
+def _sin_turn_single(x):
+    # sin(2 pi x) = cos(2 pi (x - 1/4)); the differences are exact in [0, 1).
+    return cos_turn(x - F32(0.25) if x >= F32(0.25) else x + F32(0.75))
+
+
+def _sin_turn_double(x):
+    return math.sin(x * (2 * math.pi))
+
+
+sin_turn = _by_precision(_sin_turn_single, _sin_turn_double)
+
+# ---- random numbers, as in `_engine.training_random`
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
+
+
+@njit(**OPTIONS)
+def _finalise(word):
+    word = (word ^ (word >> np.uint64(30))) * _MULTIPLIER_1
+    word = (word ^ (word >> np.uint64(27))) * _MULTIPLIER_2
+    return word ^ (word >> np.uint64(31))
+
+
+@njit(**OPTIONS)
+def fill_words(words, seed, done):
+    """Write the words of a sequence after the first ``done``; return the new count."""
+    state = _finalise(seed) + _GOLDEN * np.uint64(done)
+    for i in range(words.size):
+        words[i] = _finalise(state + _GOLDEN * np.uint64(i + 1))
+    return done + words.size
+
+
+# Pairs of numbers that are computed at once, in a core's first cache.
+_BLOCK = 256
+
+
+def _uniform_of(word, like):
+    raise NotImplementedError("only compiled code calls this function")
+
+
+@overload(_uniform_of)
+def _(word, like):
+    # Through int32, since few processors convert int64 to float32 in vectors.
+    if like == types.float32:
+        return lambda word, like: np.float32(
+            np.int32(word >> np.uint64(40))
+        ) * np.float32(2.0**-24)
+    return lambda word, like: np.float64(np.int64(word >> np.uint64(11))) * 2.0**-53
+
+
+@njit(**OPTIONS)
+def fill_uniform(values, words):
+    """Uniform numbers in [0, 1), one per word, at the full precision."""
+    for i in range(values.size):
+        values[i] = _uniform_of(words[i], values[0])
+
+
+@njit(**OPTIONS)
+def fill_normal(values, words):
+    """Standard normal numbers, two per pair of words [Box & Muller 1958].
+
+    values : an even number of floats
+    """
+    one, minus_two = values.dtype.type(1), values.dtype.type(-2)
+    n = values.size // 2
+    radius, turn = np.empty(_BLOCK, values.dtype), np.empty(_BLOCK, values.dtype)
+    for start in range(0, n, _BLOCK):
+        size = min(_BLOCK, n - start)
+        pairs = words[2 * start : 2 * (start + size)]
+        for i in range(size):
+            radius[i] = one - _uniform_of(pairs[2 * i], one)
+            turn[i] = _uniform_of(pairs[2 * i + 1], one)
+        for i in range(size):
+            radius[i] = np.sqrt(minus_two * log(radius[i]))
+        out = values[2 * start : 2 * (start + size)]
+        for i in range(size):
+            out[2 * i] = radius[i] * cos_turn(turn[i])
+        for i in range(size):
+            out[2 * i + 1] = radius[i] * sin_turn(turn[i])
+
+
+@njit(**OPTIONS)
+def fill_order(order, words, keys, spare):
+    """A random order of range(n): a stable radix sort of the words' upper halves.
+
+    order, keys, spare : arrays of n int64, uint32 and uint64
+    """
+    n = order.size
+    counts = np.empty(2048, np.int64)
+    for i in range(n):
+        order[i] = i
+        keys[i] = np.uint32(words[i] >> np.uint64(32))
+    for digit in range(3):
+        shift = np.uint32(11 * digit)
+        counts[:] = 0
+        for i in range(n):
+            counts[(keys[i] >> shift) & np.uint32(2047)] += 1
+        total = 0
+        for k in range(2048):
+            total, counts[k] = total + counts[k], total
+        for i in range(n):
+            key = keys[i]
+            k = (key >> shift) & np.uint32(2047)
+            spare[counts[k]] = (np.uint64(key) << np.uint64(32)) | np.uint64(order[i])
+            counts[k] += 1
+        for i in range(n):
+            keys[i] = np.uint32(spare[i] >> np.uint64(32))
+            order[i] = np.int64(spare[i] & np.uint64(0xFFFFFFFF))
