@@ -13,9 +13,7 @@ from skbayesnn._engine.compiled.numerics import OPTIONS, erf, exp, sigmoid, tanh
 
 CODES = {
     name: code
-    for code, name in enumerate(
-        ["relu", "tanh", "logistic", "erf", "silu", "identity"]
-    )
+    for code, name in enumerate(["relu", "tanh", "logistic", "erf", "silu", "identity"])
 }
 RELU, TANH, LOGISTIC, ERF, SILU, IDENTITY = CODES.values()
 

@@ -10,6 +10,9 @@ A family is one of two kinds of stochastic affine map:
 ``kl_extra`` adds the parts of the KL that are not quadratic in the means. To add a
 family, add its code and its branches in the small functions that they call.
 
+All arrays are parts of a few vectors, and functions get vectors and starts. Tuples or
+lists of arrays would take several times as long to compile.
+
 The parameters of a map are M (inputs, outputs), b (outputs,), and up to two further
 arrays, flat: rho and bias_rho of a mean field; log_alpha, log_variance, logit or
 variance of other families.
@@ -27,6 +30,9 @@ from skbayesnn._engine.compiled.numerics import (
     fill_uniform,
     fill_words,
     log,
+    product,
+    product_back,
+    product_over_rows,
     sigmoid,
     softplus,
 )
@@ -64,8 +70,45 @@ CODES = {
     INDEPENDENT,
 ) = CODES.values()
 
-# Columns of the options of a map.
-SPIKE, PER_WEIGHT, LOG_UNIFORM, KINGMA, N_OPTIONS = range(5)
+
+# A map is described by a row of integers, ``at``. First its options.
+(
+    CODE,
+    SPIKE,
+    PER_WEIGHT,
+    LOG_UNIFORM,
+    KINGMA,
+    # Sizes: rows of a batch, inputs, outputs, and further parameters.
+    ROWS,
+    INPUTS,
+    OUTPUTS,
+    N_THIRD,
+    N_FOURTH,
+    # Starts in the vectors of parameters and gradients.
+    MEAN,
+    BIAS,
+    THIRD,
+    FOURTH,
+    # Starts in the working space: activations h (rows, inputs) and their derivatives;
+    # factors s of the inputs, and the numbers e that s is computed from; h before the
+    # factors, and its squares; means and variances of the weights (inputs, outputs) and
+    # the gradient of the variances; variances of the biases, and their gradient; normal
+    # numbers and standard deviations (rows, outputs).
+    H,
+    SLOPE,
+    S,
+    E,
+    BEFORE,
+    SQUARES,
+    M,
+    V,
+    GRAD_V,
+    BIAS_V,
+    GRAD_BIAS_V,
+    NORMAL,
+    STD,
+    N_COLUMNS,
+) = range(28)
 _MIN_SQUARE = 1e-12
 
 
@@ -73,20 +116,6 @@ _MIN_SQUARE = 1e-12
 def samples_outputs(code):
     """Whether the map is of the second kind."""
     return code >= DROPCONNECT
-
-
-@njit(**OPTIONS)
-def n_words(code, spike, rows, inputs, outputs):
-    """Number of random words of one forward pass."""
-    n = rows * inputs
-    count = 0
-    if code == BERNOULLI or spike:
-        count += (n + 3) // 4
-    if code == GAUSSIAN or code == CONCRETE or code == CORRELATED:
-        count += n + n % 2
-    if samples_outputs(code):
-        count += rows * outputs + (rows * outputs) % 2
-    return count
 
 
 @njit(**OPTIONS)
@@ -106,300 +135,326 @@ def _bounded(log_alpha, highest):
 
 
 @njit(**OPTIONS)
-def _fill_factors(code, keep, further, highest, inputs, s, e, words):
-    """Random factors s of the inputs, (rows * inputs,); e : their normal numbers."""
-    dtype = s.dtype.type
-    if code == BERNOULLI:
+def part(vector, start, size):
+    """A part of a vector, without a copy."""
+    return vector[start : start + size]
+
+
+@njit(**OPTIONS)
+def workspace(at, start):
+    """Set the starts of a map's working arrays; return the end of the last."""
+    code, n_in = at[CODE], at[ROWS] * at[INPUTS]
+    n_out, n_weights = at[ROWS] * at[OUTPUTS], at[INPUTS] * at[OUTPUTS]
+    sampled = samples_outputs(code)
+    scaled = at[SPIKE] != 0 or (code != POINT and not sampled)
+    n_before = n_in if sampled or code == CORRELATED else 0
+    sizes = (
+        n_in,
+        n_in,
+        n_in if scaled else 0,
+        n_in + n_in % 2 if scaled else 0,
+        n_before,
+        n_in if sampled else 0,
+        n_weights if sampled else 0,
+        n_weights if sampled else 0,
+        n_weights if sampled else 0,
+        at[OUTPUTS] if sampled else 0,
+        at[OUTPUTS] if sampled else 0,
+        n_out + n_out % 2 if sampled else 0,
+        n_out if sampled else 0,
+    )
+    for k in range(len(sizes)):
+        at[H + k] = start
+        start += sizes[k]
+    return start
+
+
+@njit(**OPTIONS)
+def _fill_factors(at, keep, highest, theta, space, words):
+    """Random factors s of the inputs, and the numbers e that they are computed from."""
+    code, inputs, n = at[CODE], at[INPUTS], at[ROWS] * at[INPUTS]
+    s, e = part(space, at[S], n), part(space, at[E], n + n % 2)
+    dtype = space.dtype.type
+    if code == BERNOULLI or at[SPIKE]:
         _mask(s, keep, words)
     elif code == GAUSSIAN:
         fill_normal(e, words)
         p, std = dtype(keep), dtype(math.sqrt(keep * (1 - keep)))
-        for i in range(s.size):
+        for i in range(n):
             s[i] = p + std * e[i]
     elif code == CONCRETE:
         fill_uniform(e, words)
-        lowest = dtype(np.finfo(s.dtype).eps)
-        logit, scale = further[0], dtype(1 / TEMPERATURE)
-        for i in range(s.size):
-            u = min(max(e[i], lowest), dtype(1) - lowest)
-            s[i] = sigmoid((log(u / (dtype(1) - u)) + logit) * scale)
+        one, lowest = dtype(1), dtype(np.finfo(space.dtype).eps)
+        logit, scale = theta[at[THIRD]], dtype(1 / TEMPERATURE)
+        for i in range(n):
+            u = min(max(e[i], lowest), one - lowest)
+            s[i] = sigmoid((log(u / (one - u)) + logit) * scale)
     else:
         fill_normal(e, words)
-        one_alpha = further.size == 1
+        one, step = dtype(1), 0 if at[N_THIRD] == 1 else 1
+        std = np.empty(inputs, space.dtype)
         for j in range(inputs):
-            log_alpha = _bounded(further[0 if one_alpha else j], highest)
-            std = dtype(math.exp(0.5 * log_alpha))
-            for i in range(s.size // inputs):
-                k = i * inputs + j
-                s[k] = dtype(1) + std * e[k]
+            log_alpha = _bounded(theta[at[THIRD] + step * j], highest)
+            std[j] = dtype(math.exp(0.5 * log_alpha))
+        for i in range(at[ROWS]):
+            for j in range(inputs):
+                s[i * inputs + j] = one + std[j] * e[i * inputs + j]
 
 
 @njit(**OPTIONS)
-def _moments(code, option, keep, mean, bias, third, fourth, highest, m, v, bv):
-    """Means and variances of the weights, flat, and variances of the biases."""
-    dtype = m.dtype.type
-    bv[:] = dtype(0)
+def _fill_moments(at, keep, highest, theta, space):
+    """Means and variances of the weights, and variances of the biases."""
+    code, outputs, n = at[CODE], at[OUTPUTS], at[INPUTS] * at[OUTPUTS]
+    mean, third = part(theta, at[MEAN], n), part(theta, at[THIRD], at[N_THIRD])
+    m, v = part(space, at[M], n), part(space, at[V], n)
+    bias_v = part(space, at[BIAS_V], outputs)
+    dtype = space.dtype.type
+    m[:] = mean
+    bias_v[:] = dtype(0)
     if code == DROPCONNECT:
         p, q = dtype(keep), dtype(keep * (1 - keep))
-        for i in range(m.size):
+        for i in range(n):
             m[i] = p * mean[i]
             v[i] = q * mean[i] * mean[i]
     elif code == ADDITIVE:
-        for i in range(m.size):
-            m[i] = mean[i]
-            v[i] = third[0]
+        v[:] = third[0]
     elif code == MEAN_FIELD or code == FIXED_WIDTH:
-        for i in range(m.size):
-            m[i] = mean[i]
+        for i in range(n):
             sigma = softplus(third[i])
             v[i] = sigma * sigma
-        for j in range(bv.size):
+        fourth = part(theta, at[FOURTH], outputs)
+        for j in range(outputs):
             sigma = softplus(fourth[j])
-            bv[j] = sigma * sigma
+            bias_v[j] = sigma * sigma
+    elif at[PER_WEIGHT]:
+        for i in range(n):
+            square = mean[i] * mean[i]
+            log_alpha = third[i] - log(square + dtype(_MIN_SQUARE))
+            v[i] = exp(dtype(_bounded(log_alpha, highest))) * square
     else:
-        outputs = bias.size
-        for i in range(m.size):
-            m[i] = mean[i]
-        if option[PER_WEIGHT]:
-            for i in range(m.size):
-                square = mean[i] * mean[i]
-                log_alpha = third[i] - log(square + dtype(_MIN_SQUARE))
-                v[i] = exp(dtype(_bounded(log_alpha, highest))) * square
-        else:
-            for i in range(m.size // outputs):
-                log_alpha = _bounded(third[0 if third.size == 1 else i], highest)
-                alpha = dtype(math.exp(log_alpha))
-                for k in range(i * outputs, (i + 1) * outputs):
-                    v[k] = alpha * mean[k] * mean[k]
+        step = 0 if at[N_THIRD] == 1 else 1
+        for i in range(at[INPUTS]):
+            alpha = dtype(math.exp(_bounded(third[step * i], highest)))
+            for k in range(i * outputs, (i + 1) * outputs):
+                v[k] = alpha * mean[k] * mean[k]
 
 
 @njit(**OPTIONS)
-def forward(
-    code, option, keep, mean, bias, third, fourth, highest, h, slope, z, work, seed, done
-):
-    """One stochastic affine map; return the number of words used so far.
-
-    h : (rows, inputs), replaced by h * s
-    slope : derivatives of the inputs, (rows, inputs), multiplied by s; or empty
-    z : (rows, outputs), written
-    work : arrays for ``backward``: s, e, h before, squares of h, (rows, inputs); m, v
-        (inputs, outputs); bv (outputs,); normal numbers and std, (rows, outputs); words
-    """
-    s, e, before, squares, m, v, bv, normal, std, words = work
-    rows, inputs = h.shape
-    outputs = z.shape[1]
-    hf, zf = h.ravel(), z.ravel()
-    spike = option[SPIKE] != 0
-    if samples_outputs(code):
-        for i in range(hf.size):
-            before[i] = hf[i]
-            squares[i] = hf[i] * hf[i]
-    if code == POINT or (samples_outputs(code) and not spike):
-        pass
-    else:
-        if spike or code == BERNOULLI:
-            n = (hf.size + 3) // 4
-        else:
-            n = hf.size + hf.size % 2
-        done = fill_words(words[:n], seed, done)
-        if spike:
-            _mask(s[: hf.size], keep, words[:n])
-        else:
-            if code == CORRELATED:
-                before[: hf.size] = hf
-            _fill_factors(
-                code, keep, third, highest, inputs, s[: hf.size], e[:n], words[:n]
-            )
-        for i in range(hf.size):
-            hf[i] *= s[i]
-        if slope.size and not spike:
-            sf = slope.ravel()
-            for i in range(sf.size):
-                sf[i] *= s[i]
-    if not samples_outputs(code):
-        np.dot(h, mean, z)
-    else:
-        _moments(
-            code, option, keep, mean.ravel(), bias, third, fourth, highest, m, v, bv
-        )
-        np.dot(h, m.reshape(inputs, outputs), z)
-        n = zf.size + zf.size % 2
-        done = fill_words(words[:n], seed, done)
-        fill_normal(normal[:n], words[:n])
-        variance = std.reshape(rows, outputs)
-        np.dot(squares.reshape(rows, inputs), v.reshape(inputs, outputs), variance)
-        smallest = z.dtype.type(MIN_VARIANCE)
-        for i in range(rows):
-            for j in range(outputs):
-                value = np.sqrt(variance[i, j] + (bv[j] + smallest))
-                variance[i, j] = value
-        for i in range(zf.size):
-            zf[i] += std[i] * normal[i]
+def _sample_outputs(at, keep, highest, theta, space, z, words, seed, done):
+    """Products with the moments, and a normal sample; the biases are not added."""
+    rows, inputs, outputs = at[ROWS], at[INPUTS], at[OUTPUTS]
+    n_in, n_out, n = rows * inputs, rows * outputs, inputs * outputs
+    _fill_moments(at, keep, highest, theta, space)
+    std, bias_v = part(space, at[STD], n_out), part(space, at[BIAS_V], outputs)
+    h, squares = part(space, at[H], n_in), part(space, at[SQUARES], n_in)
+    product(h, part(space, at[M], n), z, rows, inputs, outputs)
+    product(squares, part(space, at[V], n), std, rows, inputs, outputs)
+    n_numbers = n_out + n_out % 2
+    done = fill_words(words[:n_numbers], seed, done)
+    normal = part(space, at[NORMAL], n_numbers)
+    fill_normal(normal, words)
+    smallest = space.dtype.type(MIN_VARIANCE)
     for i in range(rows):
-        row = z[i]
+        row = part(std, i * outputs, outputs)
+        for j in range(outputs):
+            row[j] = np.sqrt(row[j] + (bias_v[j] + smallest))
+    for i in range(n_out):
+        z[i] += std[i] * normal[i]
+    return done
+
+
+@njit(**OPTIONS)
+def forward(at, keep, highest, theta, space, z, words, seed, done):
+    """One stochastic affine map of a batch; return the number of words used so far.
+
+    The activations h are multiplied by s, and so are their derivatives if s scales the
+    inputs.
+
+    at : row of integers of the map (see above)
+    theta, space : parameters, and working space
+    z : outputs (rows * outputs,), written
+    words : space for random words
+    seed, done : sequence of words, and the number of words used before
+    """
+    code, spike, outputs = at[CODE], at[SPIKE] != 0, at[OUTPUTS]
+    n = at[ROWS] * at[INPUTS]
+    sampled = samples_outputs(code)
+    h = part(space, at[H], n)
+    if sampled or code == CORRELATED:
+        space[at[BEFORE] : at[BEFORE] + n] = h
+    if sampled:
+        squares = part(space, at[SQUARES], n)
+        for i in range(n):
+            squares[i] = h[i] * h[i]
+    if spike or (code != POINT and not sampled):
+        n_words = (n + 3) // 4 if spike or code == BERNOULLI else n + n % 2
+        done = fill_words(words[:n_words], seed, done)
+        _fill_factors(at, keep, highest, theta, space, words)
+        s, slope = part(space, at[S], n), part(space, at[SLOPE], n)
+        for i in range(n):
+            h[i] *= s[i]
+        if not spike:
+            for i in range(n):
+                slope[i] *= s[i]
+    if sampled:
+        done = _sample_outputs(at, keep, highest, theta, space, z, words, seed, done)
+    else:
+        mean = part(theta, at[MEAN], at[INPUTS] * outputs)
+        product(h, mean, z, at[ROWS], at[INPUTS], outputs)
+    bias = part(theta, at[BIAS], outputs)
+    for i in range(at[ROWS]):
+        row = part(z, i * outputs, outputs)
         for j in range(outputs):
             row[j] += bias[j]
     return done
 
 
 @njit(**OPTIONS)
-def _sum_columns(values, total):
+def _sum_rows(values, n_rows, total):
     total[:] = values.dtype.type(0)
-    for i in range(values.shape[0]):
-        row = values[i]
-        for j in range(total.size):
+    n = total.size
+    for i in range(n_rows):
+        row = part(values, i * n, n)
+        for j in range(n):
             total[j] += row[j]
 
 
 @njit(**OPTIONS)
-def backward(
-    code,
-    option,
-    keep,
-    mean,
-    bias,
-    third,
-    fourth,
-    highest,
-    h,
-    slope,
-    g,
-    work,
-    temporary,
-    grad_mean,
-    grad_bias,
-    grad_third,
-    grad_fourth,
-    grad_h,
-):
-    """Gradients of the parameters and of the pre-activations of the inputs.
+def backward(at, keep, highest, theta, space, grad, g, grad_h, needs_inputs):
+    """Gradients of the parameters, written to ``grad``. Call it after ``forward``.
 
-    h, slope, work : as ``forward`` left them
-    g : gradient of the outputs, (rows, outputs)
-    temporary : arrays: (rows, outputs), and gradients of v (inputs, outputs) and bv
-    grad_h : (rows, inputs), written unless empty
+    g : gradient of the outputs, (rows * outputs,)
+    grad_h : gradient of the inputs before their activation, (rows * inputs,), written
+    needs_inputs : whether ``grad_h`` is needed
     """
-    s, e, before, squares, m, v, bv, normal, std, words = work
-    rows, inputs = h.shape
-    outputs = g.shape[1]
-    dtype = h.dtype.type
-    needs_inputs = grad_h.size > 0
-    np.dot(h.T, g, grad_mean)
-    _sum_columns(g, grad_bias)
-    hf = h.ravel()
-    if not samples_outputs(code):
-        learns = code == CONCRETE or code == CORRELATED
-        if needs_inputs or learns:
-            target = grad_h if needs_inputs else squares.reshape(rows, inputs)
-            np.dot(g, mean.T, target)
-            tf = target.ravel()
-            if code == CONCRETE:
-                total = 0.0
-                for i in range(hf.size):
-                    total += tf[i] * hf[i] * (dtype(1) - s[i])
-                grad_third[0] = dtype(total / TEMPERATURE)
-            elif code == CORRELATED:
-                _grad_log_alpha(third, highest, tf, before, e, inputs, grad_third)
-            if needs_inputs:
-                sf = slope.ravel()
-                for i in range(tf.size):
-                    tf[i] *= sf[i]
-        return
-    scaled, grad_v, grad_bv = temporary
-    gf = g.ravel()
-    for i in range(gf.size):
-        scaled[i] = gf[i] * normal[i] / std[i]
-    twice = scaled[: gf.size].reshape(rows, outputs)
-    np.dot(squares.reshape(rows, inputs).T, twice, grad_v.reshape(inputs, outputs))
-    _sum_columns(twice, grad_bv)
-    half = dtype(0.5)
-    for i in range(grad_v.size):
+    code, rows, inputs, outputs = at[CODE], at[ROWS], at[INPUTS], at[OUTPUTS]
+    n, n_weights = rows * inputs, inputs * outputs
+    h = part(space, at[H], n)
+    product_over_rows(h, g, part(grad, at[MEAN], n_weights), rows, inputs, outputs)
+    _sum_rows(g, rows, part(grad, at[BIAS], outputs))
+    if samples_outputs(code):
+        _backward_sampled(
+            at, keep, highest, theta, space, grad, g, grad_h, needs_inputs
+        )
+    elif needs_inputs or code == CONCRETE or code == CORRELATED:
+        mean = part(theta, at[MEAN], n_weights)
+        product_back(g, mean, grad_h, rows, inputs, outputs)
+        if code == CONCRETE:
+            s, one, total = part(space, at[S], n), space.dtype.type(1), 0.0
+            for i in range(n):
+                total += grad_h[i] * h[i] * (one - s[i])
+            grad[at[THIRD]] = space.dtype.type(total / TEMPERATURE)
+        elif code == CORRELATED:
+            _grad_log_alpha(at, highest, theta, space, grad, grad_h)
+    if needs_inputs:
+        slope = part(space, at[SLOPE], n)
+        for i in range(n):
+            grad_h[i] *= slope[i]
+
+
+@njit(**OPTIONS)
+def _backward_sampled(at, keep, highest, theta, space, grad, g, grad_h, needs_inputs):
+    """The part of ``backward`` that is special to sampled outputs."""
+    rows, inputs, outputs = at[ROWS], at[INPUTS], at[OUTPUTS]
+    n, n_out, n_weights = rows * inputs, rows * outputs, inputs * outputs
+    half = space.dtype.type(0.5)
+    # The standard deviations are replaced by twice the gradient of the variances.
+    twice, normal = part(space, at[STD], n_out), part(space, at[NORMAL], n_out)
+    for i in range(n_out):
+        twice[i] = g[i] * normal[i] / twice[i]
+    squares, grad_v = part(space, at[SQUARES], n), part(space, at[GRAD_V], n_weights)
+    grad_bias_v = part(space, at[GRAD_BIAS_V], outputs)
+    product_over_rows(squares, twice, grad_v, rows, inputs, outputs)
+    _sum_rows(twice, rows, grad_bias_v)
+    for i in range(n_weights):
         grad_v[i] *= half
     for j in range(outputs):
-        grad_bv[j] *= half
+        grad_bias_v[j] *= half
     if needs_inputs:
-        np.dot(g, m.reshape(inputs, outputs).T, grad_h)
-        tf, sf = grad_h.ravel(), slope.ravel()
-        if option[SPIKE]:
-            for i in range(tf.size):
-                tf[i] *= s[i]
+        m, v = part(space, at[M], n_weights), part(space, at[V], n_weights)
+        product_back(g, m, grad_h, rows, inputs, outputs)
         # The squares are no longer needed.
-        other = squares.reshape(rows, inputs)
-        np.dot(twice, v.reshape(inputs, outputs).T, other)
-        for i in range(tf.size):
-            tf[i] = (tf[i] + squares[i] * before[i]) * sf[i]
-    _moments_back(
-        code,
-        option,
-        keep,
-        mean.ravel(),
-        third,
-        fourth,
-        highest,
-        outputs,
-        grad_mean.ravel(),
-        grad_v,
-        grad_bv,
-        grad_third,
-        grad_fourth,
-    )
+        product_back(twice, v, squares, rows, inputs, outputs)
+        before, s = part(space, at[BEFORE], n), part(space, at[S], n)
+        if at[SPIKE]:
+            for i in range(n):
+                grad_h[i] *= s[i]
+        for i in range(n):
+            grad_h[i] += squares[i] * before[i]
+    _moments_back(at, keep, highest, theta, space, grad)
 
 
 @njit(**OPTIONS)
-def _grad_log_alpha(log_alpha, highest, grad_noisy, h, e, inputs, grad):
+def _grad_log_alpha(at, highest, theta, space, grad, grad_noisy):
     """Gradient of log alpha of scaled inputs, through s = 1 + sqrt(alpha) e."""
-    grad[:] = grad.dtype.type(0)
-    shared = log_alpha.size == 1
+    rows, inputs = at[ROWS], at[INPUTS]
+    dtype = space.dtype
+    over_std = np.zeros(inputs, dtype)
+    for i in range(rows):
+        h = part(space, at[BEFORE] + i * inputs, inputs)
+        e, noisy = (
+            part(space, at[E] + i * inputs, inputs),
+            part(grad_noisy, i * inputs, inputs),
+        )
+        for j in range(inputs):
+            over_std[j] += noisy[j] * h[j] * e[j]
+    grad[at[THIRD] : at[THIRD] + at[N_THIRD]] = dtype.type(0)
+    step = 0 if at[N_THIRD] == 1 else 1
     for j in range(inputs):
-        k = 0 if shared else j
-        bounded = _bounded(log_alpha[k], highest)
-        if bounded != log_alpha[k]:
-            continue
-        total = 0.0
-        for i in range(j, grad_noisy.size, inputs):
-            total += grad_noisy[i] * h[i] * e[i]
-        grad[k] += grad.dtype.type(0.5 * math.exp(0.5 * bounded) * total)
+        log_alpha = theta[at[THIRD] + step * j]
+        bounded = _bounded(log_alpha, highest)
+        if bounded == log_alpha:
+            std = math.exp(0.5 * bounded)
+            grad[at[THIRD] + step * j] += dtype.type(0.5 * std * over_std[j])
 
 
 @njit(**OPTIONS)
-def _moments_back(
-    code, option, keep, mean, third, fourth, highest, outputs, gm, gv, gbv, g3, g4
-):
-    """From gradients of the moments to those of the parameters; gm in place."""
-    dtype = gm.dtype.type
+def _moments_back(at, keep, highest, theta, space, grad):
+    """Gradients of the parameters from those of the moments."""
+    code, outputs, n = at[CODE], at[OUTPUTS], at[INPUTS] * at[OUTPUTS]
+    mean, third = part(theta, at[MEAN], n), part(theta, at[THIRD], at[N_THIRD])
+    grad_mean, grad_third = part(grad, at[MEAN], n), part(grad, at[THIRD], at[N_THIRD])
+    grad_v = part(space, at[GRAD_V], n)
+    dtype = space.dtype.type
     two = dtype(2)
     if code == DROPCONNECT:
         p, q = dtype(keep), dtype(2 * keep * (1 - keep))
-        for i in range(gm.size):
-            gm[i] = p * gm[i] + q * mean[i] * gv[i]
+        for i in range(n):
+            grad_mean[i] = p * grad_mean[i] + q * mean[i] * grad_v[i]
     elif code == MEAN_FIELD:
-        for i in range(gm.size):
-            g3[i] = two * softplus(third[i]) * gv[i] * sigmoid(third[i])
+        for i in range(n):
+            slope = softplus(third[i]) * sigmoid(third[i])
+            grad_third[i] = two * slope * grad_v[i]
+        grad_bias_v = part(space, at[GRAD_BIAS_V], outputs)
+        fourth, grad_fourth = (
+            part(theta, at[FOURTH], outputs),
+            part(grad, at[FOURTH], outputs),
+        )
         for j in range(outputs):
-            g4[j] = two * softplus(fourth[j]) * gbv[j] * sigmoid(fourth[j])
+            slope = softplus(fourth[j]) * sigmoid(fourth[j])
+            grad_fourth[j] = two * slope * grad_bias_v[j]
+    elif code == INDEPENDENT and at[PER_WEIGHT]:
+        zero, smallest = dtype(0), dtype(_MIN_SQUARE)
+        for i in range(n):
+            square = mean[i] * mean[i] + smallest
+            unbounded = third[i] - log(square)
+            bounded = dtype(_bounded(unbounded, highest))
+            over_mean = grad_v[i] * exp(bounded) * mean[i]
+            over_log_alpha = over_mean * mean[i] if bounded == unbounded else zero
+            grad_third[i] = over_log_alpha
+            grad_mean[i] += two * (over_mean - over_log_alpha * mean[i] / square)
     elif code == INDEPENDENT:
-        if option[PER_WEIGHT]:
-            for i in range(gm.size):
-                square = mean[i] * mean[i] + dtype(_MIN_SQUARE)
-                unbounded = third[i] - log(square)
-                bounded = dtype(_bounded(unbounded, highest))
-                part = gv[i] * exp(bounded) * mean[i]
-                over_log_alpha = part * mean[i] if bounded == unbounded else dtype(0)
-                g3[i] = over_log_alpha
-                gm[i] += two * part - two * over_log_alpha * mean[i] / square
-            return
-        g3[:] = dtype(0)
-        for i in range(gm.size // outputs):
-            k = 0 if third.size == 1 else i
-            bounded = _bounded(third[k], highest)
-            alpha = dtype(math.exp(bounded))
-            total = 0.0
+        grad_third[:] = dtype(0)
+        step = 0 if at[N_THIRD] == 1 else 1
+        for i in range(at[INPUTS]):
+            bounded = _bounded(third[step * i], highest)
+            alpha, total = dtype(math.exp(bounded)), 0.0
             for j in range(i * outputs, (i + 1) * outputs):
-                part = gv[j] * alpha * mean[j]
-                total += part * mean[j]
-                gm[j] += two * part
-            if bounded == third[k]:
-                g3[k] += dtype(total)
+                over_mean = grad_v[j] * alpha * mean[j]
+                total += over_mean * mean[j]
+                grad_mean[j] += two * over_mean
+            if bounded == third[step * i]:
+                grad_third[step * i] += dtype(total)
 
 
 # ---- the KL
@@ -420,98 +475,104 @@ def _approximate_kl(log_alpha, kingma):
 
 
 @njit(**OPTIONS)
-def kl_extra(
-    code,
-    option,
-    mean,
-    bias,
-    third,
-    fourth,
-    highest,
-    precision,
-    bias_precision,
-    scale,
-    grad_mean,
-    grad_third,
-    grad_fourth,
-    wants_value,
-):
+def _sigma_kl(rho, precision, grad, scale, wants_value):
+    """Parts of the KL that depend on the standard deviations softplus(rho)."""
+    value, one = 0.0, rho.dtype.type(1)
+    if wants_value:
+        for i in range(rho.size):
+            sigma = softplus(rho[i])
+            value += 0.5 * precision[i] * sigma * sigma - log(sigma)
+        return value
+    for i in range(rho.size):
+        sigma = softplus(rho[i])
+        grad[i] += scale * (precision[i] * sigma - one / sigma) * sigmoid(rho[i])
+    return value
+
+
+@njit(**OPTIONS)
+def _independent_kl(at, highest, theta, precision, grad, scale, wants_value):
+    """KL of independent multiplicative noise, in float64."""
+    value, dtype, n = 0.0, grad.dtype.type, at[INPUTS] * at[OUTPUTS]
+    for i in range(n):
+        mean = np.float64(theta[at[MEAN] + i])
+        square = mean * mean + _MIN_SQUARE
+        k = at[THIRD] + i
+        if not at[PER_WEIGHT]:
+            k = at[THIRD] + (0 if at[N_THIRD] == 1 else i // at[OUTPUTS])
+        unbounded = np.float64(theta[k])
+        if at[PER_WEIGHT]:
+            unbounded -= math.log(square)
+        bounded = _bounded(unbounded, highest)
+        direct = 0.0
+        if at[LOG_UNIFORM]:
+            term, slope = _approximate_kl(bounded, at[KINGMA] != 0)
+        else:
+            variance = math.exp(bounded) * square
+            term = 0.5 * (precision[i] * variance - math.log(variance))
+            slope = 0.5 * (precision[i] * variance - 1)
+            direct = 2 * slope * mean / square
+        if wants_value:
+            value += term
+            continue
+        if bounded == unbounded:
+            grad[k] += dtype(scale * slope)
+            if at[PER_WEIGHT]:
+                direct -= 2 * slope * mean / square
+        grad[at[MEAN] + i] += dtype(scale * direct)
+    return value
+
+
+@njit(**OPTIONS)
+def kl_extra(at, highest, theta, precision, grad, scale, wants_value):
     """Add ``scale`` times the gradient of the KL's parts that are not quadratic.
 
     The quadratic parts are sums of curvature / 2 (theta - centre)^2 over the parameters
     mean and bias; the loop adds them.
 
-    precision, bias_precision : of the prior, (inputs * outputs,) and (outputs,)
+    precision : of the prior, like ``theta``
     wants_value : whether to return the value, up to a constant, and no gradient
     """
-    dtype = mean.dtype.type
-    value, scale = 0.0, dtype(scale)
+    code, n = at[CODE], at[INPUTS] * at[OUTPUTS]
+    prior, bias_prior = (
+        part(precision, at[MEAN], n),
+        part(precision, at[BIAS], at[OUTPUTS]),
+    )
+    dtype = theta.dtype.type
+    value = 0.0
     if code == MEAN_FIELD:
-        if wants_value:
-            for i in range(third.size):
-                sigma = softplus(third[i])
-                value += 0.5 * precision[i] * sigma * sigma - log(sigma)
-            for j in range(fourth.size):
-                sigma = softplus(fourth[j])
-                value += 0.5 * bias_precision[j] * sigma * sigma - log(sigma)
-            return value
-        one = dtype(1)
-        for i in range(third.size):
-            sigma = softplus(third[i])
-            slope = precision[i] * sigma - one / sigma
-            grad_third[i] += scale * slope * sigmoid(third[i])
-        for j in range(fourth.size):
-            sigma = softplus(fourth[j])
-            slope = bias_precision[j] * sigma - one / sigma
-            grad_fourth[j] += scale * slope * sigmoid(fourth[j])
+        for start, size, of_prior in (
+            (at[THIRD], n, prior),
+            (at[FOURTH], at[OUTPUTS], bias_prior),
+        ):
+            value += _sigma_kl(
+                part(theta, start, size),
+                of_prior,
+                part(grad, start, size),
+                dtype(scale),
+                wants_value,
+            )
     elif code == CONCRETE:
-        logit = np.float64(third[0])
+        logit, total = np.float64(theta[at[THIRD]]), 0.0
         p = 1 / (1 + math.exp(-logit))
-        inputs = mean.size // bias.size
-        total = 0.0
-        for i in range(mean.size):
-            total += precision[i] * mean[i] * mean[i]
+        mean = part(theta, at[MEAN], n)
+        for i in range(n):
+            total += prior[i] * mean[i] * mean[i]
         if wants_value:
-            entropy = max(logit, 0.0) + math.log1p(math.exp(-abs(logit))) - logit * p
-            return 0.5 * p * total - inputs * entropy
-        factor = scale * dtype(p)
-        for i in range(mean.size):
-            grad_mean[i] += factor * precision[i] * mean[i]
-        grad_third[0] += scale * dtype(p * (1 - p) * (0.5 * total + inputs * logit))
+            return 0.5 * p * total - at[INPUTS] * (softplus(logit) - logit * p)
+        grad_mean, factor = part(grad, at[MEAN], n), dtype(scale * p)
+        for i in range(n):
+            grad_mean[i] += factor * prior[i] * mean[i]
+        slope = p * (1 - p) * (0.5 * total + at[INPUTS] * logit)
+        grad[at[THIRD]] += dtype(scale * slope)
     elif code == CORRELATED:
-        n_rows = (mean.size // bias.size) / third.size
-        for k in range(third.size):
-            bounded = _bounded(np.float64(third[k]), highest)
-            term, slope = _approximate_kl(bounded, option[KINGMA] != 0)
+        n_inputs = at[INPUTS] / at[N_THIRD]
+        for k in range(at[THIRD], at[THIRD] + at[N_THIRD]):
+            bounded = _bounded(np.float64(theta[k]), highest)
+            term, slope = _approximate_kl(bounded, at[KINGMA] != 0)
             if wants_value:
-                value += n_rows * term
-            elif bounded == third[k]:
-                grad_third[k] += scale * dtype(n_rows * slope)
+                value += n_inputs * term
+            elif bounded == theta[k]:
+                grad[k] += dtype(scale * n_inputs * slope)
     elif code == INDEPENDENT:
-        outputs = bias.size
-        for i in range(mean.size):
-            square = np.float64(mean[i]) * mean[i] + _MIN_SQUARE
-            if option[PER_WEIGHT]:
-                k = i
-                unbounded = third[i] - math.log(square)
-            else:
-                k = 0 if third.size == 1 else i // outputs
-                unbounded = np.float64(third[k])
-            bounded = _bounded(unbounded, highest)
-            direct = 0.0
-            if option[LOG_UNIFORM]:
-                term, slope = _approximate_kl(bounded, option[KINGMA] != 0)
-            else:
-                variance = math.exp(bounded) * square
-                term = 0.5 * (precision[i] * variance - math.log(variance))
-                slope = 0.5 * (precision[i] * variance - 1)
-                direct = 2 * slope * mean[i] / square
-            if wants_value:
-                value += term
-                continue
-            if bounded == unbounded:
-                grad_third[k] += scale * dtype(slope)
-                if option[PER_WEIGHT]:
-                    direct -= 2 * slope * mean[i] / square
-            grad_mean[i] += scale * dtype(direct)
+        value = _independent_kl(at, highest, theta, prior, grad, scale, wants_value)
     return value

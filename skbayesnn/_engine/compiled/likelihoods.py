@@ -17,7 +17,14 @@ import math
 import numpy as np
 from numba import njit
 
-from skbayesnn._engine.compiled.numerics import OPTIONS, exp, log, sigmoid, softplus, tanh
+from skbayesnn._engine.compiled.numerics import (
+    OPTIONS,
+    exp,
+    log,
+    sigmoid,
+    softplus,
+    tanh,
+)
 from skbayesnn._likelihoods.base import LARGEST_LOG_TAU, SMALLEST_LOG_TAU
 from skbayesnn._likelihoods.gaussian import LARGEST_LOG_PRECISION, LOG_VARIANCE_RANGE
 from skbayesnn._likelihoods.poisson import LOG_RATE_BOUNDS
@@ -26,7 +33,14 @@ from skbayesnn._likelihoods.student_t import DF_BOUNDS
 CODES = {
     name: code
     for code, name in enumerate(
-        ["gaussian", "heteroscedastic", "student_t", "poisson", "categorical", "ordinal"]
+        [
+            "gaussian",
+            "heteroscedastic",
+            "student_t",
+            "poisson",
+            "categorical",
+            "ordinal",
+        ]
     )
 }
 GAUSSIAN, HETEROSCEDASTIC, STUDENT_T, POISSON, CATEGORICAL, ORDINAL = CODES.values()

@@ -263,9 +263,9 @@ def _uniform_of(word, like):
 def _(word, like):
     # Through int32, since few processors convert int64 to float32 in vectors.
     if like == types.float32:
-        return lambda word, like: np.float32(
-            np.int32(word >> np.uint64(40))
-        ) * np.float32(2.0**-24)
+        return lambda word, like: (
+            np.float32(np.int32(word >> np.uint64(40))) * np.float32(2.0**-24)
+        )
     return lambda word, like: np.float64(np.int64(word >> np.uint64(11))) * 2.0**-53
 
 
@@ -327,3 +327,24 @@ def fill_order(order, words, keys, spare):
         for i in range(n):
             keys[i] = np.uint32(spare[i] >> np.uint64(32))
             order[i] = np.int64(spare[i] & np.uint64(0xFFFFFFFF))
+
+
+# ---- matrix products, by the BLAS that SciPy ships
+
+
+@njit(**OPTIONS)
+def product(x, weight, out, n, k, m):
+    """out = x W, for flat arrays of x (n, k) and W (k, m)."""
+    np.dot(x.reshape(n, k), weight.reshape(k, m), out.reshape(n, m))
+
+
+@njit(**OPTIONS)
+def product_over_rows(x, gradient, out, n, k, m):
+    """out = x^T gradient, for flat arrays of x (n, k) and the gradient (n, m)."""
+    np.dot(x.reshape(n, k).T, gradient.reshape(n, m), out.reshape(k, m))
+
+
+@njit(**OPTIONS)
+def product_back(gradient, weight, out, n, k, m):
+    """out = gradient W^T, for flat arrays of the gradient (n, m) and W (k, m)."""
+    np.dot(gradient.reshape(n, m), weight.reshape(k, m).T, out.reshape(n, k))

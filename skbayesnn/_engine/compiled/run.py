@@ -72,7 +72,9 @@ def _is_covered(family: Family) -> bool:
     if name not in families.CODES:
         return False
     # These need weights that all rows share.
-    return not (getattr(family, "shared_draw", False) or getattr(family, "sampled_kl", False))
+    return not (
+        getattr(family, "shared_draw", False) or getattr(family, "sampled_kl", False)
+    )
 
 
 def n_threads() -> int:
@@ -108,17 +110,21 @@ class CompiledRunner:
         step: Step,
         perturbation: RowPerturbation | None,
     ):
-        self._config, self._members, self.step = config, members, step
+        self._config, self._params, self.step = config, members, step
         self._batch_rows = config.batch_rows(rows.n_rows)
         self._n_threads = min(n_threads(), len(members.seeds))
-        self._network = _network_code(config, step.posterior)
-        self._vectors = _vectors(config, members, step)
-        self._member_codes = _member_codes(config, members, rows, step)
+        self._program = _program(config, step)
         n_members = len(members.seeds)
+        self._places = [_places(config, step, m) for m in range(n_members)]
+        self._vectors = _vectors(config, members, step)
+        self._members = [
+            _member(config, members, rows, step, self._places[m], self._vectors, m)
+            for m in range(n_members)
+        ]
         self._tables = [_table(rows, m, perturbation) for m in range(n_members)]
         at_start = [
-            loop.kl_value(self._network, member, self._vectors) / member.total_weight
-            for member in self._member_codes
+            loop.kl_value(self._program, member) / member.total_weight
+            for member in self._members
         ]
         self._kl_constant = step.penalty.kl().double().numpy() - at_start
         self._n_epochs, self._seconds = 1, 0.0
@@ -129,7 +135,9 @@ class CompiledRunner:
     def max_epochs(self) -> int:
         """Epochs that take about ``_SECONDS``."""
         if self._seconds:
-            self._n_epochs = max(1, int(self._n_epochs * min(_SECONDS / self._seconds, 8)))
+            self._n_epochs = max(
+                1, int(self._n_epochs * min(_SECONDS / self._seconds, 8))
+            )
         return self._n_epochs
 
     def run(self, first: int, epoch: int, n_epochs: int):
@@ -139,17 +147,19 @@ class CompiledRunner:
         epoch : epochs of this run so far
         """
         start = perf_counter()
-        n_members = len(self._member_codes)
+        n_members = len(self._members)
         nll = np.full((n_epochs, n_members), np.nan)
         kl = np.full((n_epochs, n_members), np.nan)
-        left = np.clip(self._members.n_epochs - epoch, 0, n_epochs)
+        left = np.clip(self._params.n_epochs - epoch, 0, n_epochs)
         left[self._failed] = 0
         part = max(1, n_epochs // _PARTS)
         lock, done, busy = threading.Lock(), np.zeros(n_members, int), set()
         steps = self._steps(first, epoch, n_epochs)
 
         def next_member() -> int | None:
-            waiting = [m for m in range(n_members) if m not in busy and done[m] < left[m]]
+            waiting = [
+                m for m in range(n_members) if m not in busy and done[m] < left[m]
+            ]
             return min(waiting, key=lambda m: done[m] - left[m]) if waiting else None
 
         def work() -> None:
@@ -175,11 +185,18 @@ class CompiledRunner:
             with _blas().limit(limits=1), ThreadPoolExecutor(self._n_threads) as pool:
                 for future in [pool.submit(work) for _ in range(self._n_threads)]:
                     future.result()
+        self._store()
         self.step.count_steps(n_epochs * self._config.n_batches)
         self._n_epochs, self._seconds = n_epochs, perf_counter() - start
         kl += self._kl_constant
         dtype = self.step.parameters.values.dtype
         return torch.as_tensor(nll).to(dtype), torch.as_tensor(kl).to(dtype)
+
+    def _store(self) -> None:
+        """Copy the members' parameters and moments to the vectors of the program."""
+        for index, member in zip(self._places, self._members, strict=True):
+            for vector, values in zip(self._vectors[:3], member[:3], strict=True):
+                vector[index] = values
 
     def _train(self, m: int, steps: loop.Steps, chunk: slice, nll, kl) -> int:
         n_batches = self._config.n_batches
@@ -194,9 +211,8 @@ class CompiledRunner:
         out_nll = np.empty(chunk.stop - chunk.start)
         out_kl = np.empty_like(out_nll)
         n = loop.train_epochs(
-            self._network,
-            self._member_codes[m],
-            self._vectors,
+            self._program,
+            self._members[m],
             self._tables[m],
             steps,
             int(self._batch_rows[m]),
@@ -218,7 +234,9 @@ class CompiledRunner:
                 gains.append(
                     [_gain(config.likelihood, p) for p in schedule.progress_of(start)]
                 )
-        seeds = np.stack([self._epoch_seeds(first + epoch + i) for i in range(n_epochs)])
+        seeds = np.stack(
+            [self._epoch_seeds(first + epoch + i) for i in range(n_epochs)]
+        )
         steps = []
         for m, course in enumerate(schedule.course_index):
             gain = [row[course] for row in gains] or [0.0] * n_epochs
@@ -230,8 +248,6 @@ class CompiledRunner:
                     step_size=np.ascontiguousarray(step_size),
                     epsilon=EPSILON * epsilon,
                     kl_weight=np.ascontiguousarray(kl_weight),
-                    n_batches=n_batches,
-                    n_draws=self.step.n_draws,
                 )
             )
         return steps
@@ -240,7 +256,7 @@ class CompiledRunner:
         """Seeds of an epoch, (2, members)."""
         block, position = divmod(epoch, EPOCHS_PER_BLOCK)
         if block not in self._seeds:
-            distinct, index = np.unique(self._members.seeds, return_inverse=True)
+            distinct, index = np.unique(self._params.seeds, return_inverse=True)
             self._seeds = {block: epoch_seeds(distinct.tolist(), block)[..., index]}
         return self._seeds[block][position]
 
@@ -254,100 +270,126 @@ def _gain(likelihood, progress: float) -> float:
 # ---- a program as numbers
 
 
-def _network_code(config: TrainingConfig, posterior: Posterior) -> loop.NetworkCode:
+def _program(config: TrainingConfig, step: Step) -> loop.Program:
     network, likelihood = config.network, config.likelihood
     assert isinstance(network, MLP)
-    n_maps = len(network.families)
-    options = np.zeros((n_maps, families.N_OPTIONS), dtype=np.int64)
-    highest = np.zeros(n_maps)
+    maps = np.zeros((len(network.families), families.N_COLUMNS), dtype=np.int64)
+    highest, start = np.zeros(len(maps)), 0
     for i, family in enumerate(network.families):
-        options[i, families.SPIKE] = getattr(family, "spike", False)
+        params, at = step.posterior.layers[i], maps[i]
+        at[families.CODE] = families.CODES[_NAME_OF_FAMILY[type(family)]]
+        at[families.SPIKE] = getattr(family, "spike", False)
+        at[families.INPUTS], at[families.OUTPUTS] = network.sizes[i : i + 2]
         if isinstance(family, Variational):
-            options[i, families.PER_WEIGHT] = "log_variance" in posterior.layers[i]
-            options[i, families.LOG_UNIFORM] = config.prior == "log_uniform"
-            options[i, families.KINGMA] = family.approximation == "kingma"
+            at[families.PER_WEIGHT] = "log_variance" in params
+            at[families.LOG_UNIFORM] = config.prior == "log_uniform"
+            at[families.KINGMA] = family.approximation == "kingma"
             highest[i] = HIGHEST_LOG_ALPHA[family.approximation]
-    codes = [families.CODES[_NAME_OF_FAMILY[type(f)]] for f in network.families]
+        names = _names(family, params)
+        sizes = [params[name][0].numel() for name in names] + [0] * (4 - len(names))
+        at[families.N_THIRD], at[families.N_FOURTH] = sizes[2:]
+        ends = start + np.cumsum(sizes)
+        at[families.MEAN : families.FOURTH + 1] = [start, *ends[:3]]
+        start = ends[3]
     n_targets = 1 if likelihood.of_classes else likelihood.n_targets  # type: ignore
-    return loop.NetworkCode(
-        sizes=np.array(network.sizes, dtype=np.int64),
+    return loop.Program(
+        maps=maps,
         activation=activations.CODES[network.activation],
         likelihood=likelihoods.CODES[likelihood.name],
         learned=bool(likelihood.learned),
         given_df=float(getattr(likelihood, "df", None) or 0.0),
-        families=np.array(codes, dtype=np.int64),
-        options=options,
-        highest=highest,
         n_targets=int(n_targets),
+        n_outputs=likelihood.n_outputs,
+        highest=highest,
+        n_batches=config.n_batches,
+        n_draws=step.n_draws,
     )
 
 
-def _further(family: Family, params: dict) -> tuple[str, ...]:
-    """Names of the parameters of a map other than mean and bias."""
+def _names(family: Family, params: dict) -> tuple[str, ...]:
+    """Names of the parameters of a map, in the order of the loop."""
     if isinstance(family, Variational):
-        return tuple(name for name in ("log_alpha", "log_variance") if name in params)
-    return _FURTHER.get(_NAME_OF_FAMILY[type(family)], ())
+        further = tuple(n for n in ("log_alpha", "log_variance") if n in params)
+    else:
+        further = _FURTHER.get(_NAME_OF_FAMILY[type(family)], ())
+    return "mean", "bias", *further
 
 
-def _member_codes(config, members, rows, step: Step) -> list[loop.MemberCode]:
-    posterior, places = step.posterior, step.parameters.places()
-    n_maps, n_members = len(config.network.families), len(members.seeds)
-    learned = set(config.likelihood.trainable)
-    codes = []
-    for m in range(n_members):
-        blocks, trained = [], []
-        for i, family in enumerate(config.network.families):
-            names = ("mean", "bias", *_further(family, posterior.layers[i]))
-            for name in names:
-                start, size = places[i, name]
-                blocks.append((start + m * size, size))
-                trained.append(name not in family.constants)
-            for _ in range(4 - len(names)):
-                blocks.append((0, 0))
-                trained.append(False)
-        for name in posterior.likelihood_params:
-            start, size = places[n_maps, name]
-            blocks.append((start + m * size, size))
-            trained.append(name in learned and bool(members.learns_noise[m]))
-        codes.append(
-            loop.MemberCode(
-                keep=np.array([float(p[m]) for p in posterior.keep]),
-                blocks=np.array(blocks, dtype=np.int64),
-                trained=np.array(trained),
-                kl_scale=float(step.objective.kl_scale[m]),
-                total_weight=float(rows.total_weight[m]),
-                data_scale=float(step.objective.scale[m]),
-            )
-        )
-    return codes
+def _keys(config: TrainingConfig, step: Step) -> list[tuple[int, str]]:
+    """Group and name of all arrays of parameters, in the order of the loop."""
+    posterior = step.posterior
+    pairs = enumerate(zip(config.network.families, posterior.layers, strict=True))
+    keys = [(i, name) for i, pair in pairs for name in _names(*pair)]
+    return keys + [
+        (len(posterior.layers), name) for name in posterior.likelihood_params
+    ]
 
 
-def _vectors(config, members, step: Step) -> loop.Vectors:
-    """Views of the parameters and moments, and the prior of every parameter."""
+def _places(config: TrainingConfig, step: Step, member: int) -> np.ndarray:
+    """Index of a member's parameters in the vector of all members."""
+    places, parts = step.parameters.places(), []
+    for key in _keys(config, step):
+        start, size = places[key]
+        parts.append(np.arange(start + member * size, start + (member + 1) * size))
+    return np.concatenate(parts)
+
+
+def _member(config, members, rows, step, places, vectors, m: int) -> loop.Member:
+    """Parameters of a member, copied from those of the program."""
+    sizes, fixed, start = step.parameters.places(), [], 0
+    n_maps, learned = len(config.network.families), config.likelihood.trainable
+    for group, name in _keys(config, step):
+        end = start + sizes[group, name][1]
+        if group < n_maps:
+            is_fixed = name in config.network.families[group].constants
+        else:
+            is_fixed = name not in learned or not members.learns_noise[m]
+        if is_fixed:
+            fixed.append((start, end))
+        start = end
+    return loop.Member(
+        *(vector[places] for vector in vectors),
+        fixed=np.array(fixed, dtype=np.int64).reshape(-1, 2),
+        keep=np.array([float(p[m]) for p in step.posterior.keep]),
+        kl_scale=float(step.objective.kl_scale[m]),
+        total_weight=float(rows.total_weight[m]),
+        data_scale=float(step.objective.scale[m]),
+    )
+
+
+def _vectors(config, members, step: Step) -> tuple[np.ndarray, ...]:
+    """Views of the program's parameters and moments, and the prior of every parameter.
+
+    The last three are curvature, centre and precision of ``loop.Member``.
+    """
     values = step.parameters.values
     curvature, centre, precision = (torch.zeros_like(values) for _ in range(3))
-    layers = [step.parameters.posterior(v).layers for v in (curvature, centre, precision)]
+    layers = [
+        step.parameters.posterior(v).layers for v in (curvature, centre, precision)
+    ]
     priors = priors_of(config, members, step.posterior)
-    keep = step.posterior.keep
-    for i, (family, prior) in enumerate(zip(config.network.families, priors, strict=True)):
-        name = _NAME_OF_FAMILY[type(family)]
-        for key, part in (("mean", prior.weight), ("bias", prior.bias)):
-            factor = torch.ones_like(keep[i])
-            if key == "mean":
-                if name == "concrete":
-                    factor = torch.zeros_like(factor)  # it depends on the learned rate
-                elif name in ("bernoulli", "gaussian", "dropconnect") or getattr(
-                    family, "spike", False
-                ):
-                    factor = keep[i]
-            at = part.precision
-            layers[0][i][key].copy_(at * factor.view(-1, *(1,) * (at.ndim - 1)))
-            layers[1][i][key].copy_(part.centre)
+    groups = zip(config.network.families, priors, step.posterior.keep, strict=True)
+    for i, (family, prior, keep) in enumerate(groups):
+        for key, normal in (("mean", prior.weight), ("bias", prior.bias)):
+            at = normal.precision
+            factor = _curvature_factor(family, keep) if key == "mean" else 1.0
+            if isinstance(factor, torch.Tensor):
+                factor = factor.view(-1, *(1,) * (at.ndim - 1))
+            layers[0][i][key].copy_(at * factor)
+            layers[1][i][key].copy_(normal.centre)
             layers[2][i][key].copy_(at)
-    mean, square = step.moments()
-    return loop.Vectors(
-        *(v.numpy() for v in (values, mean, square, curvature, centre, precision))
+    return tuple(
+        v.numpy() for v in (values, *step.moments(), curvature, centre, precision)
     )
+
+
+def _curvature_factor(family: Family, keep: torch.Tensor) -> torch.Tensor | float:
+    """Second derivative of the KL in a mean, in units of the prior's precision."""
+    name = _NAME_OF_FAMILY[type(family)]
+    if name == "concrete":
+        return 0.0  # The loop adds it, since the rate is learned.
+    drops = name in ("bernoulli", "gaussian", "dropconnect")
+    return keep if drops or getattr(family, "spike", False) else 1.0
 
 
 def _table(rows, member: int, perturbation: RowPerturbation | None) -> loop.Table:
@@ -362,7 +404,9 @@ def _table(rows, member: int, perturbation: RowPerturbation | None) -> loop.Tabl
             shift, weights = values, table.weights
         else:
             shift = np.empty((0, 1), x.dtype)
-            weights = values[:, 0] if table.weights is None else table.weights * values[:, 0]
+            weights = (
+                values[:, 0] if table.weights is None else table.weights * values[:, 0]
+            )
     if weights is None:
         weights = np.empty(0, x.dtype)
     else:
