@@ -22,8 +22,8 @@ from skbayesnn._networks import Network
 class Hook:
     """Callback of the training of a program, which does nothing by default."""
 
-    # Whether the posterior must be that of the epoch. If no hook needs it, the hooks may
-    # be called for several epochs at once, with the posterior after the last.
+    # Whether the hook needs the posterior of the epoch. If no hook does, they may be
+    # called for several epochs at once, with the posterior after the last.
     every_epoch = True
 
     def epoch_end(self, n_done: int, posterior: Posterior) -> None:

@@ -14,8 +14,8 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from skbayesnn._engine.bound import Bound, bound_of
 from skbayesnn._data.training_rows import TrainingRows
+from skbayesnn._engine.bound import Bound, bound_of
 from skbayesnn._engine.config import Hook, MemberParams, Rows, TrainingConfig
 from skbayesnn._engine.cuda_graph import step_class
 from skbayesnn._engine.objective import at_anchors, priors_of

@@ -6,10 +6,9 @@ function of (h, slope) and a branch of ``apply``.
 
 import math
 
-import numpy as np
 from numba import njit
 
-from skbayesnn._engine.compiled.numerics import OPTIONS, erf, exp, sigmoid, tanh
+from skbayesnn._engine.compiled.numerics import OPTIONS, erf, exp, fill, sigmoid, tanh
 
 CODES = {
     name: code
@@ -65,15 +64,6 @@ def _silu(h, slope):
 
 
 @njit(**OPTIONS)
-def add_bias(h, bias):
-    """Add the biases (outputs,) to every row of h (rows, outputs), in place."""
-    for i in range(h.shape[0]):
-        row = h[i]
-        for j in range(bias.size):
-            row[j] += bias[j]
-
-
-@njit(**OPTIONS)
 def apply(code, h, slope):
     """Replace pre-activations by activations; write the derivatives to ``slope``.
 
@@ -90,4 +80,4 @@ def apply(code, h, slope):
     elif code == SILU:
         _silu(h, slope)
     else:
-        slope[:] = np.ones(1, h.dtype)[0]
+        fill(slope, h.dtype.type(1))

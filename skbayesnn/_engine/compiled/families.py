@@ -25,7 +25,9 @@ from numba import njit
 
 from skbayesnn._engine.compiled.numerics import (
     OPTIONS,
+    copy,
     exp,
+    fill,
     fill_normal,
     fill_uniform,
     fill_words,
@@ -209,15 +211,15 @@ def _fill_moments(at, keep, highest, theta, space):
     m, v = part(space, at[M], n), part(space, at[V], n)
     bias_v = part(space, at[BIAS_V], outputs)
     dtype = space.dtype.type
-    m[:] = mean
-    bias_v[:] = dtype(0)
+    copy(mean, m)
+    fill(bias_v, dtype(0))
     if code == DROPCONNECT:
         p, q = dtype(keep), dtype(keep * (1 - keep))
         for i in range(n):
             m[i] = p * mean[i]
             v[i] = q * mean[i] * mean[i]
     elif code == ADDITIVE:
-        v[:] = third[0]
+        fill(v, third[0])
     elif code == MEAN_FIELD or code == FIXED_WIDTH:
         for i in range(n):
             sigma = softplus(third[i])
@@ -281,7 +283,7 @@ def forward(at, keep, highest, theta, space, z, words, seed, done):
     sampled = samples_outputs(code)
     h = part(space, at[H], n)
     if sampled or code == CORRELATED:
-        space[at[BEFORE] : at[BEFORE] + n] = h
+        copy(h, part(space, at[BEFORE], n))
     if sampled:
         squares = part(space, at[SQUARES], n)
         for i in range(n):
@@ -311,7 +313,7 @@ def forward(at, keep, highest, theta, space, z, words, seed, done):
 
 @njit(**OPTIONS)
 def _sum_rows(values, n_rows, total):
-    total[:] = values.dtype.type(0)
+    fill(total, values.dtype.type(0))
     n = total.size
     for i in range(n_rows):
         row = part(values, i * n, n)
@@ -389,7 +391,8 @@ def _grad_log_alpha(at, highest, theta, space, grad, grad_noisy):
     """Gradient of log alpha of scaled inputs, through s = 1 + sqrt(alpha) e."""
     rows, inputs = at[ROWS], at[INPUTS]
     dtype = space.dtype
-    over_std = np.zeros(inputs, dtype)
+    over_std = np.empty(inputs, dtype)
+    fill(over_std, dtype.type(0))
     for i in range(rows):
         h = part(space, at[BEFORE] + i * inputs, inputs)
         e, noisy = (
@@ -398,7 +401,7 @@ def _grad_log_alpha(at, highest, theta, space, grad, grad_noisy):
         )
         for j in range(inputs):
             over_std[j] += noisy[j] * h[j] * e[j]
-    grad[at[THIRD] : at[THIRD] + at[N_THIRD]] = dtype.type(0)
+    fill(part(grad, at[THIRD], at[N_THIRD]), dtype.type(0))
     step = 0 if at[N_THIRD] == 1 else 1
     for j in range(inputs):
         log_alpha = theta[at[THIRD] + step * j]
@@ -444,7 +447,7 @@ def _moments_back(at, keep, highest, theta, space, grad):
             grad_third[i] = over_log_alpha
             grad_mean[i] += two * (over_mean - over_log_alpha * mean[i] / square)
     elif code == INDEPENDENT:
-        grad_third[:] = dtype(0)
+        fill(grad_third, dtype(0))
         step = 0 if at[N_THIRD] == 1 else 1
         for i in range(at[INPUTS]):
             bounded = _bounded(third[step * i], highest)

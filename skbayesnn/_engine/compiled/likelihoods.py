@@ -20,6 +20,7 @@ from numba import njit
 from skbayesnn._engine.compiled.numerics import (
     OPTIONS,
     exp,
+    fill,
     log,
     sigmoid,
     softplus,
@@ -63,7 +64,7 @@ def _log_tau(value, learned):
 def _gaussian(params, learned, f, y, factor, shift, nll, grad):
     dtype = f.dtype.type
     half, one = dtype(0.5), dtype(1)
-    nll[:] = dtype(f.shape[1] * _HALF_LOG_2PI)
+    fill(nll, dtype(f.shape[1] * _HALF_LOG_2PI))
     for t in range(f.shape[1]):
         log_tau, within = _log_tau(params[t], learned)
         tau, root = dtype(math.exp(log_tau)), dtype(math.exp(0.5 * log_tau))
@@ -89,7 +90,7 @@ def _heteroscedastic(params, learned, f, y, factor, shift, nll, grad):
     half, one, eight = dtype(0.5), dtype(1), dtype(8)
     span, gain = dtype(LOG_VARIANCE_RANGE), params[n_targets]
     largest = dtype(LARGEST_LOG_PRECISION)
-    nll[:] = dtype(n_targets * _HALF_LOG_2PI)
+    fill(nll, dtype(n_targets * _HALF_LOG_2PI))
     for t in range(n_targets):
         value, within = _log_tau(params[t], learned)
         level, lowest = dtype(value), -params[n_targets + 1 + t]
@@ -136,7 +137,7 @@ def digamma(x):
 def _student_t(params, learned, given_df, f, y, factor, nll, grad):
     dtype = f.dtype.type
     n_targets = f.shape[1]
-    nll[:] = dtype(0)
+    fill(nll, dtype(0))
     for t in range(n_targets):
         log_tau, tau_within = _log_tau(np.float64(params[t]), learned)
         df, df_within = given_df, False
@@ -169,7 +170,7 @@ def _poisson(params, f, y, factor, nll, grad):
     dtype = f.dtype.type
     lowest, highest = dtype(_LOWEST_RATE), dtype(_HIGHEST_RATE)
     tau = dtype(math.exp(params[0]))
-    nll[:] = dtype(0)
+    fill(nll, dtype(0))
     for t in range(f.shape[1]):
         offset = params[1 + t]
         for i in range(f.shape[0]):
@@ -208,8 +209,10 @@ def _ordinal(params, f, labels, factor, nll, grad):
     dtype = f.dtype.type
     n_cuts = params.size - 1
     tau = math.exp(params[0])
-    cuts, over_cuts = np.empty(n_cuts), np.zeros(n_cuts)
-    over_differences = np.zeros(n_cuts)
+    cuts, over_cuts = np.empty(n_cuts), np.empty(n_cuts)
+    over_differences = np.empty(n_cuts)
+    fill(over_cuts, 0.0)
+    fill(over_differences, 0.0)
     cuts[0] = params[1]
     for j in range(1, n_cuts):
         cuts[j] = cuts[j - 1] + math.exp(params[1 + j])

@@ -11,7 +11,14 @@ import numpy as np
 from numba import njit
 
 from skbayesnn._engine.compiled import activations, families, likelihoods
-from skbayesnn._engine.compiled.numerics import OPTIONS, fill_order, fill_words
+from skbayesnn._engine.compiled.numerics import (
+    ENTRY,
+    OPTIONS,
+    copy,
+    fill,
+    fill_order,
+    fill_words,
+)
 from skbayesnn._engine.optimizer import BETA_1, BETA_2
 
 
@@ -129,7 +136,7 @@ class Steps(NamedTuple):
 @njit(**OPTIONS)
 def _adam(value, grad, mean, square, curvature, centre, kl, step_size, epsilon):
     dtype = value.dtype.type
-    one, decay_1, decay_2 = dtype(1), dtype(1 - BETA_1), dtype(1 - BETA_2)
+    decay_1, decay_2 = dtype(1 - BETA_1), dtype(1 - BETA_2)
     kl, step_size, epsilon = dtype(kl), dtype(step_size), dtype(epsilon)
     for i in range(value.size):
         g = grad[i] + kl * curvature[i] * (value[i] - centre[i])
@@ -189,7 +196,7 @@ def _kl(maps, highest, member):
     return value
 
 
-@njit(**OPTIONS)
+@njit(**ENTRY)
 def kl_value(program, member):
     """KL of all maps at the present parameters, up to a constant, nats."""
     return _kl(program.maps, program.highest, member)
@@ -200,7 +207,8 @@ def _fill_order(order, n_batches, seed, words, keys, spare):
     """Rows of the batches of an epoch; the last is filled up from the start."""
     n = words.size
     if n_batches == 1:
-        order[:] = np.arange(n)
+        for i in range(n):
+            order[i] = i
         return
     fill_words(words, seed, 0)
     fill_order(order[:n], words, keys, spare)
@@ -208,7 +216,7 @@ def _fill_order(order, n_batches, seed, words, keys, spare):
         order[n + i] = order[i]
 
 
-@njit(**OPTIONS)
+@njit(**ENTRY)
 def train_epochs(program, member, table, steps, n_rows, nll, kl):
     """Run epochs of one member; write the mean nll per row and the KL of each epoch.
 
@@ -218,7 +226,9 @@ def train_epochs(program, member, table, steps, n_rows, nll, kl):
     """
     values, precision, keep = member.values, member.precision, member.keep
     dtype, highest = values.dtype, program.highest
-    maps, n_batches, n_draws = program.maps.copy(), program.n_batches, program.n_draws
+    n_batches, n_draws = program.n_batches, program.n_draws
+    maps = np.empty_like(program.maps)
+    copy(program.maps.ravel(), maps.ravel())
     n_maps = maps.shape[0]
     widest, end = 0, 0
     for i in range(n_maps):
@@ -226,13 +236,16 @@ def train_epochs(program, member, table, steps, n_rows, nll, kl):
         end = families.workspace(maps[i], end)
         widest = max(widest, maps[i, families.INPUTS], maps[i, families.OUTPUTS])
     space, words = np.empty(end, dtype), np.empty(n_rows * widest + 1, np.uint64)
-    g = np.empty((2, n_rows * widest), dtype)
+    g_of_even, g_of_odd = (
+        np.empty(n_rows * widest, dtype),
+        np.empty(n_rows * widest, dtype),
+    )
     n_outputs = n_rows * program.n_outputs
     outputs = np.empty(n_outputs, dtype)
     last = maps[n_maps - 1]
     first_like = last[families.FOURTH] + last[families.N_FOURTH]
-    grad = np.zeros(values.size, dtype)
-    grad_sum = np.zeros(first_like if n_draws > 1 else 0, dtype)
+    grad = np.empty(values.size, dtype)
+    grad_sum = np.empty(first_like if n_draws > 1 else 0, dtype)
     n_of_rows = table.rows.size
     order = np.empty(n_rows * n_batches, np.int64)
     order_words, keys = np.empty(n_of_rows, np.uint64), np.empty(n_of_rows, np.uint32)
@@ -258,12 +271,12 @@ def train_epochs(program, member, table, steps, n_rows, nll, kl):
         index = order[batch * n_rows : (batch + 1) * n_rows]
         _gather(table, index, x, y, labels, factor, shift, member.data_scale / n_draws)
         if n_draws > 1:
-            x_kept[:] = x
-            grad_sum[:] = dtype.type(0)
-        grad[:] = dtype.type(0)
+            copy(x, x_kept)
+            fill(grad_sum, dtype.type(0))
+        fill(grad, dtype.type(0))
         for draw in range(n_draws):
             if draw:
-                x[:] = x_kept
+                copy(x_kept, x)
             for i in range(n_maps):
                 at = maps[i]
                 n = n_rows * at[families.INPUTS]
@@ -307,7 +320,11 @@ def train_epochs(program, member, table, steps, n_rows, nll, kl):
                 total += row_nll[i] * weight
             gradient = outputs
             for i in range(n_maps - 1, -1, -1):
-                grad_h = g[i % 2][: n_rows * maps[i, families.INPUTS]]
+                grad_h = families.part(
+                    g_of_odd if i % 2 else g_of_even,
+                    0,
+                    n_rows * maps[i, families.INPUTS],
+                )
                 families.backward(
                     maps[i],
                     keep[i],
@@ -324,14 +341,14 @@ def train_epochs(program, member, table, steps, n_rows, nll, kl):
                 for i in range(first_like):
                     grad_sum[i] += grad[i]
         if n_draws > 1:
-            grad[:first_like] = grad_sum
+            copy(grad_sum, grad)
         kl_scale = member.kl_scale * steps.kl_weight[step]
         for i in range(n_maps):
             families.kl_extra(
                 maps[i], highest[i], values, precision, grad, kl_scale, False
             )
         for k in range(member.fixed.shape[0]):
-            grad[member.fixed[k, 0] : member.fixed[k, 1]] = dtype.type(0)
+            fill(grad[member.fixed[k, 0] : member.fixed[k, 1]], dtype.type(0))
         _adam(
             values,
             grad,

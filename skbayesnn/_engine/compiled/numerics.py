@@ -14,12 +14,29 @@ from numba.extending import intrinsic, overload
 
 # No lock is held, and a division by zero gives infinity, as in NumPy: Python's error
 # would need a branch, which prevents vector instructions. Sums keep their order.
-OPTIONS = {
+ENTRY = {
     "cache": True,
     "nogil": True,
     "error_model": "numpy",
     "fastmath": {"contract", "nsz"},
 }
+# Functions that only compiled code calls need no interface to Python.
+OPTIONS = ENTRY | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+@njit(**OPTIONS)
+def fill(values, value):
+    """Set all values; an assignment to a slice takes longer to compile."""
+    for i in range(values.size):
+        values[i] = value
+
+
+@njit(**OPTIONS)
+def copy(source, target):
+    """Copy all values of ``source``."""
+    for i in range(source.size):
+        target[i] = source[i]
+
 
 # ---- bits of a float
 
@@ -313,7 +330,7 @@ def fill_order(order, words, keys, spare):
         keys[i] = np.uint32(words[i] >> np.uint64(32))
     for digit in range(3):
         shift = np.uint32(11 * digit)
-        counts[:] = 0
+        fill(counts, 0)
         for i in range(n):
             counts[(keys[i] >> shift) & np.uint32(2047)] += 1
         total = 0

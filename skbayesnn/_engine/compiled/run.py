@@ -1,7 +1,6 @@
 """Train the members of a program by the compiled loop, on several threads."""
 
 import threading
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from time import perf_counter
