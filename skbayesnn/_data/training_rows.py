@@ -90,7 +90,7 @@ class TrainingRows:
     Parameters
     ----------
     table : Table
-    shares : sequence of RowSubset
+    row_subsets : sequence of RowSubset
         In the order of the members.
     device, dtype : device and precision of the computation
     seen : float
@@ -100,19 +100,19 @@ class TrainingRows:
     def __init__(
         self,
         table: Table,
-        shares: Sequence[RowSubset],
+        row_subsets: Sequence[RowSubset],
         device: torch.device,
         dtype: torch.dtype,
         seen: float = 0.0,
     ):
         self._device, self._dtype = device, dtype
-        n_members = [s.n_members for s in shares]
-        self.n_rows = np.repeat([len(s.rows) for s in shares], n_members)
-        weights = np.repeat([s.weights.sum() for s in shares], n_members)
+        n_members = [s.n_members for s in row_subsets]
+        self.n_rows = np.repeat([len(s.rows) for s in row_subsets], n_members)
+        weights = np.repeat([s.weights.sum() for s in row_subsets], n_members)
         self.mean_weight = self._tensor(weights / self.n_rows)
         self.total_weight = self._tensor(seen + weights)
         self._n_inputs = table.X.shape[1]
-        distinct, index = _distinct(shares)
+        distinct, index = _distinct(row_subsets)
         member_index = index.repeat(n_members)
         # None if every member has its own subset, or all members have the same.
         self._member_index: torch.Tensor | None = None

@@ -83,21 +83,21 @@ class Objective:
         return self.scale / self.total_weight
 
     @cached_property
-    def _shares(self) -> dict[int, torch.Tensor]:
+    def _nll_factors(self) -> dict[int, torch.Tensor]:
         """Cache by batch size: ``scale`` / number of rows, (members, 1)."""
         return {}
 
-    def share(
+    def nll_factor(
         self, nll: torch.Tensor, row_weights: torch.Tensor | None
     ) -> torch.Tensor:
         """d (scale * F / N) / d nll (eq. 2), (members, batch rows or 1)."""
         n_rows = nll.shape[1]
-        if n_rows not in self._shares:
-            self._shares[n_rows] = self.scale.unsqueeze(1) / n_rows
-        share = self._shares[n_rows]
+        if n_rows not in self._nll_factors:
+            self._nll_factors[n_rows] = self.scale.unsqueeze(1) / n_rows
+        factor = self._nll_factors[n_rows]
         if row_weights is None:
-            return share
-        return share * row_weights / self.mean_weight.unsqueeze(1)
+            return factor
+        return factor * row_weights / self.mean_weight.unsqueeze(1)
 
     def weighted(
         self, nll: torch.Tensor, row_weights: torch.Tensor | None
@@ -280,11 +280,11 @@ def pathwise(
     outputs, to_layers = q.network.vjp(q.layers, q.keep, batch.x, random)
     params, likelihood = q.likelihood_params, q.likelihood
     nll, to_outputs = likelihood.nll_vjp(params, outputs, batch.y)
-    share = objective.share(nll, batch.weights)
-    output_grads, likelihood_grads = to_outputs(share)
+    factor = objective.nll_factor(nll, batch.weights)
+    output_grads, likelihood_grads = to_outputs(factor)
     if batch.y_perturbation is not None:
         slope = likelihood.perturbation_slope(params, outputs, batch.y_perturbation)
-        output_grads = output_grads + slope * share.unsqueeze(-1)
+        output_grads = output_grads + slope * factor.unsqueeze(-1)
     nll = objective.weighted(nll, batch.weights)
     return nll, to_layers(output_grads), likelihood_grads
 
@@ -305,7 +305,9 @@ def score(
             q.likelihood_params, _outputs(q, weights, batch), batch.y
         )
         values.append(objective.weighted(row_nll, batch.weights))
-        likelihood_grads.append(to_outputs(objective.share(row_nll, batch.weights))[1])
+        likelihood_grads.append(
+            to_outputs(objective.nll_factor(row_nll, batch.weights))[1]
+        )
         with torch.enable_grad():
             log_densities.append(q.network.log_density(leaves, q.keep, weights))
     nll = torch.stack(values)
@@ -335,7 +337,7 @@ def characteristic(
             q, list(zip(weights[::2], weights[1::2], strict=True)), batch
         )
         nll = q.likelihood.nll(q.likelihood_params | learned, outputs, batch.y)
-        total = (objective.share(nll, batch.weights) * nll).sum()
+        total = (objective.nll_factor(nll, batch.weights) * nll).sum()
         gradients = torch.autograd.grad(
             total, [*weights, *learned.values()], create_graph=True
         )

@@ -366,8 +366,8 @@ class Batches:
         self._padding: torch.Tensor | None = None
         if (batch_rows < self.n_rows).any():
             present = np.arange(self.n_rows) < batch_rows[:, None]
-            share = present * (self.n_rows / batch_rows[:, None])
-            self._padding = torch.as_tensor(share).to(rows.mean_weight)
+            factor = present * (self.n_rows / batch_rows[:, None])
+            self._padding = torch.as_tensor(factor).to(rows.mean_weight)
 
     def epoch_batches(self, random: TrainingRandom | PaddedRandom) -> Iterator[Batch]:
         """Iterate over the batches of an epoch."""

@@ -371,5 +371,5 @@ def set_fitted(
 
 def warn_if_doubtful(estimator: BayesianNetwork, job: _job.TrainingJob) -> None:
     """Warn if the predictions are no better than a constant or a linear model."""
-    share = job.shares[0]
-    estimator._warn_if_doubtful(job.table, share.rows, share.weights)
+    row_subset = job.row_subsets[0]
+    estimator._warn_if_doubtful(job.table, row_subset.rows, row_subset.weights)

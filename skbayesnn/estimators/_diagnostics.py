@@ -299,14 +299,14 @@ def without_diverged(job: TrainingJob) -> TrainingJob:
 
 def _absurd(job: TrainingJob, alive: np.ndarray) -> np.ndarray:
     """Whether networks with mean weights fail on some training rows, (networks,)."""
-    share = job.shares[0]
-    table, scaling = job.table, share.scaling
-    chosen = some_rows(np.arange(len(share.rows)), FEW_ROWS)
-    rows = share.rows[chosen]
+    row_subset = job.row_subsets[0]
+    table, scaling = job.table, row_subset.scaling
+    chosen = some_rows(np.arange(len(row_subset.rows)), FEW_ROWS)
+    rows = row_subset.rows[chosen]
     ordinary = ordinary_rows(table.X[rows], table.y[rows])
     if not ordinary.any():
         return np.zeros(len(alive), dtype=bool)
-    rows, weights = rows[ordinary], share.weights[chosen][ordinary]
+    rows, weights = rows[ordinary], row_subset.weights[chosen][ordinary]
     X, y = table.X[rows], table.y[rows]
     components = _mean_weight_components(
         job, alive, scaling.x_to_network(X.toarray() if sparse.issparse(X) else X)

@@ -270,7 +270,7 @@ def _row_noise(job: TrainingJob, posterior: Posterior, scaling: Scaling):
     """
     if not posterior.likelihood.row_noise:
         return None
-    rows = job.shares[0].rows
+    rows = job.row_subsets[0].rows
     X = job.table.X[rows[:: -(-len(rows) // _ROWS_OF_NOISE)]]
     inputs = scaling.x_to_network(X.toarray() if sparse.issparse(X) else X)
     inputs = _tensor(inputs, posterior.device, posterior.dtype).unsqueeze(0)

@@ -156,7 +156,7 @@ def training_job(
         data=data,
         config=config,
         members=members,
-        shares=(RowSubset(n_members, rows, weights, validation, scaling),),
+        row_subsets=(RowSubset(n_members, rows, weights, validation, scaling),),
         dropout=posterior.dropout,
         length_scale=default.length_scale,
         tau=tau,
@@ -369,7 +369,7 @@ class TrainingJob:
         Configuration that all networks share.
     members : MemberParams
         Parameters of the single networks.
-    shares : tuple of RowSubset
+    row_subsets : tuple of RowSubset
         Subsets of the rows of ``data`` with the number of networks that train on each,
         in the order of the networks. All have the same scaling.
     dropout, length_scale : ndarray of shape (layers,)
@@ -388,7 +388,7 @@ class TrainingJob:
     data: TrainingData
     config: TrainingConfig
     members: MemberParams
-    shares: tuple[RowSubset, ...]
+    row_subsets: tuple[RowSubset, ...]
     dropout: np.ndarray
     length_scale: np.ndarray
     tau: np.ndarray | None
@@ -404,7 +404,7 @@ class TrainingJob:
     @property
     def scaling(self) -> Scaling:
         """Standardisation of X and y."""
-        return self.shares[0].scaling
+        return self.row_subsets[0].scaling
 
     @property
     def table(self) -> Table:
@@ -414,8 +414,8 @@ class TrainingJob:
     @property
     def total_weight(self) -> float:
         """N: sum of the weights of a network's training rows, mean over networks."""
-        sums = [float(share.weights.sum()) for share in self.shares]
-        counts = np.array([share.n_members for share in self.shares])
+        sums = [float(row_subset.weights.sum()) for row_subset in self.row_subsets]
+        counts = np.array([row_subset.n_members for row_subset in self.row_subsets])
         return float(np.dot(sums, counts / self.n_members))
 
     @property
@@ -447,10 +447,10 @@ class TrainingJob:
     @property
     def variance_of_y(self) -> np.ndarray:
         """Variance of the first network's standardised y; 1 if constant, (targets,)."""
-        share = self.shares[0]
-        y = self.scaling.y_to_network(self.table.y[share.rows])
-        mean = np.average(y, axis=0, weights=share.weights)
-        variance = np.average(np.square(y - mean), axis=0, weights=share.weights)
+        row_subset = self.row_subsets[0]
+        y = self.scaling.y_to_network(self.table.y[row_subset.rows])
+        mean = np.average(y, axis=0, weights=row_subset.weights)
+        variance = np.average(np.square(y - mean), axis=0, weights=row_subset.weights)
         return np.where(variance > 0, variance, 1.0)
 
     @property
@@ -524,8 +524,10 @@ class TrainingJob:
             seeds=seeds,
             tau=_network_tau(self.tau, scaling, len(seeds)),
         )
-        shares = tuple(replace(share, scaling=scaling) for share in self.shares)
-        return replace(self, members=members, shares=shares)
+        row_subsets = tuple(
+            replace(row_subset, scaling=scaling) for row_subset in self.row_subsets
+        )
+        return replace(self, members=members, row_subsets=row_subsets)
 
     def under_prior(self, prior: list[dict[str, np.ndarray]]) -> "TrainingJob":
         """Copy with an earlier posterior as the prior.
@@ -546,13 +548,13 @@ def joined(
 ) -> tuple[MemberParams, TrainingRows]:
     """Concatenate the networks and the rows of several jobs."""
     table, starts = stacked([job.table for job in jobs])
-    shares = [
-        share.shifted(start)
+    row_subsets = [
+        row_subset.shifted(start)
         for job, start in zip(jobs, starts, strict=True)
-        for share in job.shares
+        for row_subset in job.row_subsets
     ]
     members = MemberParams.concatenate([job.members for job in jobs])
-    return members, TrainingRows(table, shares, device, dtype)
+    return members, TrainingRows(table, row_subsets, device, dtype)
 
 
 def _network_tau(tau, scaling: Scaling, n_members: int) -> np.ndarray:

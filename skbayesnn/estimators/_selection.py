@@ -129,7 +129,7 @@ def select_settings(
 
 def _warn_of_noise(job: TrainingJob) -> None:
     """Warn that no held-out rows have estimated the observation noise."""
-    n_rows, n_inputs = len(job.shares[0].rows), job.table.X.shape[1]
+    n_rows, n_inputs = len(job.row_subsets[0].rows), job.table.X.shape[1]
     if n_rows * n_inputs >= MOST_ENTRIES:
         reason = f"X has {n_rows * n_inputs:,} entries ({MOST_ENTRIES:,} or more)"
     else:
@@ -173,7 +173,7 @@ def held_out_scores(
 
 def _program_scores(jobs, device, dtype) -> list[list[HeldOutScore]]:
     """Train the results of ``_fold_jobs`` in one program and score their settings."""
-    trained = [job for job in jobs if job.shares]
+    trained = [job for job in jobs if job.row_subsets]
     if not trained:
         return [[_NO_SCORE] * len(job.settings) for job in jobs]
     members, design = joined(trained, device, dtype)
@@ -201,7 +201,7 @@ def _program_scores(jobs, device, dtype) -> list[list[HeldOutScore]]:
     failed = np.split(result.failed > 0, ends[:-1])
     scores = []
     for job in jobs:
-        if not job.shares:
+        if not job.row_subsets:
             scores.append([_NO_SCORE] * len(job.settings))
             continue
         values = next(predictions).cpu().double().numpy()
@@ -216,7 +216,7 @@ def _ensembles(jobs: Sequence[TrainingJob]) -> list[Ensemble]:
     for job in jobs:
         numbers = first + np.arange(job.n_members)
         first += job.n_members
-        by_setting = numbers.reshape(len(job.shares), len(job.settings), -1)
+        by_setting = numbers.reshape(len(job.row_subsets), len(job.settings), -1)
         n_epochs = int(job.members.n_epochs[0])
         ensembles += [
             Ensemble(networks, n_epochs) for networks in by_setting.swapaxes(0, 1)
@@ -230,7 +230,7 @@ def _setting_scores(job: TrainingJob, predictions: np.ndarray, score_rows):
     predictions : (networks, rows, ...), networks ordered by fold and setting
     score_rows : function of predictions, y and weights
     """
-    rows_by_fold = [share.validation for share in job.shares]
+    rows_by_fold = [row_subset.validation for row_subset in job.row_subsets]
     rows = np.concatenate(rows_by_fold)
     y, weights = job.table.y[rows], job.table.sample_weight[rows]
     by_setting = predictions.reshape(
@@ -291,10 +291,10 @@ def _fold_jobs(job: TrainingJob) -> list[TrainingJob]:
     noise. Each number of epochs has its own job, since in one program short trainings
     take as long as the longest.
     """
-    [share] = job.shares
-    table, rows = job.table, share.rows
+    [row_subset] = job.row_subsets
+    table, rows = job.table, row_subset.rows
     weights = np.zeros(table.n_rows)
-    weights[rows] = share.weights
+    weights[rows] = row_subset.weights
     of_classes = job.config.likelihood.of_classes
     fold = folds_of(table.X[rows], table.codes[rows] if of_classes else None)
     held_out = [fold == i for i in np.unique(fold[fold >= 0])[: _n_folds(job)]]
@@ -309,13 +309,13 @@ def _fold_jobs(job: TrainingJob) -> list[TrainingJob]:
     fold_jobs = []
     for _, group in groupby(job.settings, key=lambda setting: setting.n_epochs):
         settings = tuple(group)
-        shares = tuple(
+        row_subsets = tuple(
             RowSubset(
                 n_members=len(settings) * len(networks),
                 rows=rows[~out],
-                weights=share.weights[~out],
+                weights=row_subset.weights[~out],
                 validation=_scored_rows(rows[out]),
-                scaling=share.scaling,
+                scaling=row_subset.scaling,
             )
             for out in held_out
         )
@@ -323,13 +323,15 @@ def _fold_jobs(job: TrainingJob) -> list[TrainingJob]:
         members = MemberParams.concatenate(by_setting)
         if _is_noise_ensemble(job):
             members = _ensemble_members(job, members)
-        members = members.select(np.tile(np.arange(len(members.seeds)), len(shares)))
+        members = members.select(
+            np.tile(np.arange(len(members.seeds)), len(row_subsets))
+        )
         fold_job = replace(
             job,
             data=replace(job.data, table=table),
             config=config,
             members=members,
-            shares=shares,
+            row_subsets=row_subsets,
         )
         fold_jobs.append(replace(fold_job, settings=settings))
     return fold_jobs

@@ -34,7 +34,7 @@ def begin_stream(estimator, data: TrainingData, n_epochs: int) -> _job.TrainingJ
     job, device, dtype = _job_and_device(estimator, data, hidden)
     job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
     posterior = _fit.start(job.config, job.members, device, dtype)
-    design = TrainingRows(data.table, job.shares, device, dtype)
+    design = TrainingRows(data.table, job.row_subsets, device, dtype)
     trained = _fit.run([estimator], job.config, job.members, design, posterior)
     return replace(job, trained=trained)
 
@@ -73,7 +73,7 @@ def resume(
         noise = set(job.config.likelihood.predictive_params)
         if noise & posterior.likelihood_params.keys():
             job = job.holding_noise()
-    design = TrainingRows(data.table, job.shares, device, dtype, seen)
+    design = TrainingRows(data.table, job.row_subsets, device, dtype, seen)
     trained = _fit.run(
         [estimator],
         job.config,

@@ -510,9 +510,9 @@ def test_of_many_rows_two_parts_are_held_out(n_rows, n_folds, seed):
     model = MCDropoutClassifier(**OPEN, random_state=seed)
     job = training_job(model, training_data(model, X, y))
     for without in _selection._fold_jobs(job):
-        assert len(without.shares) == n_folds
+        assert len(without.row_subsets) == n_folds
         assert without.n_members == n_folds * len(without.settings)
-    held_out = np.concatenate([share.validation for share in without.shares])
+    held_out = np.concatenate([share.validation for share in without.row_subsets])
     assert len(np.unique(held_out)) == len(held_out)
     assert abs(len(held_out) - n_rows * n_folds / N_FOLDS) <= n_folds
 
@@ -585,7 +585,7 @@ def test_regressors_that_learn_rates_choose_of_all_rows(model, n_rows, n_folds, 
     job = training_job(model, training_data(model, X, X[:, 0]))
     assert len(lengths_of(job)) == len(SHARES)
     for without in _selection._fold_jobs(job):
-        assert len(without.shares) == n_folds
+        assert len(without.row_subsets) == n_folds
 
 
 def test_a_tenth_of_few_epochs_is_one_at_least(seed):

@@ -578,7 +578,9 @@ def test_of_many_rows_some_are_looked_at(table, monkeypatch, seed):
     monkeypatch.setattr(_selection, "_MOST_HELD_OUT", 5)
     model = seeded(MCDropoutRegressor(**EXACT, likelihood="student_t"), seed)
     job = training_job(model, training_data(model, X, y))
-    shares = [one for [part] in [_selection._fold_jobs(job)] for one in part.shares]
+    shares = [
+        one for [part] in [_selection._fold_jobs(job)] for one in part.row_subsets
+    ]
     assert [len(share.validation) for share in shares] == [5] * 5
     assert sum(len(share.rows) for share in shares) == 4 * ROWS
     assert {TAU, DF} <= model.fit(X, y).parameters_.keys()
