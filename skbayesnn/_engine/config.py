@@ -159,7 +159,7 @@ class MemberParams:
         The likelihood's ``statistics`` of the training rows.
     n_epochs : ndarray of shape (members,), int
         Number of epochs of each member.
-    learns_noise : ndarray of shape (members,), bool
+    learns_likelihood : ndarray of shape (members,), bool
         Whether the likelihood's parameters are learned with the weights. If False, they
         keep their initial values.
     """
@@ -170,7 +170,7 @@ class MemberParams:
     tau: np.ndarray
     statistics: np.ndarray
     n_epochs: np.ndarray
-    learns_noise: np.ndarray
+    learns_likelihood: np.ndarray
 
     @classmethod
     def concatenate(cls, parts: "list[MemberParams]") -> "MemberParams":

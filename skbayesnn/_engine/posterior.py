@@ -199,9 +199,9 @@ class Posterior:
         )
         return replace(self, likelihood_params=params)
 
-    def with_noise_of(self, source: "Posterior") -> "Posterior":
+    def copy_predictive_params(self, source: "Posterior") -> "Posterior":
         """Copy the ``predictive_params`` of another posterior, if it has any."""
-        params = self.likelihood.with_noise_of(
+        params = self.likelihood.copy_predictive_params(
             self.likelihood_params, source.likelihood_params
         )
         return replace(self, likelihood_params=params)

@@ -235,10 +235,10 @@ class Step:
         )
         self._objective = objective
         # Which members learn the likelihood's parameters; None if all do.
-        self._learns_noise: torch.Tensor | None = None
-        if not members.learns_noise.all():
-            learns = torch.as_tensor(members.learns_noise)
-            self._learns_noise = learns.to(values.device, values.dtype)
+        self._learns_likelihood: torch.Tensor | None = None
+        if not members.learns_likelihood.all():
+            learns = torch.as_tensor(members.learns_likelihood)
+            self._learns_likelihood = learns.to(values.device, values.dtype)
         self._data_gradient = DATA_GRADIENTS[config.gradient]
         # All draws of deterministic weights are equal.
         stochastic = config.network.stochastic
@@ -305,7 +305,7 @@ class Step:
 
     def _mask_fixed(self, gradients: Params) -> Params:
         """Set the gradients of likelihood parameters that are not learned to zero."""
-        learns = self._learns_noise
+        learns = self._learns_likelihood
         if learns is None:
             return gradients
         return {

@@ -150,7 +150,7 @@ def training_job(
         tau=_network_tau(tau, scaling, n_members),
         statistics=np.repeat(statistics[None], n_members, axis=0),
         n_epochs=np.full(n_members, default.n_epochs),
-        learns_noise=np.ones(n_members, dtype=bool),
+        learns_likelihood=np.ones(n_members, dtype=bool),
     )
     return TrainingJob(
         data=data,
@@ -379,7 +379,7 @@ class TrainingJob:
     settings : tuple of Setting
         Candidates for the selection on held-out rows. Empty after the selection, or if
         there is none.
-    noise : dict of ndarray of shape (targets,), or None
+    predictive_params : dict of ndarray of shape (targets,), or None
         The likelihood's ``predictive_params``, estimated on held-out rows.
     trained : Trained
         The trained networks; None before the training.
@@ -393,7 +393,7 @@ class TrainingJob:
     length_scale: np.ndarray
     tau: np.ndarray | None
     settings: tuple[Setting, ...] = ()
-    noise: dict[str, np.ndarray] | None = None
+    predictive_params: dict[str, np.ndarray] | None = None
     trained: Trained = None  # type: ignore[assignment]
 
     @property
@@ -491,31 +491,35 @@ class TrainingJob:
         )
 
     def with_setting(
-        self, setting: Setting, noise: dict[str, np.ndarray] | None = None
+        self, setting: Setting, predictive_params: dict[str, np.ndarray] | None = None
     ) -> "TrainingJob":
-        """Copy with the selected setting and the estimated noise."""
+        """Copy with the selected setting and the estimated ``predictive_params``."""
         job = self.with_length_scale(setting.length_scale)
         n_epochs = np.full_like(job.members.n_epochs, setting.n_epochs)
         members = replace(job.members, n_epochs=n_epochs)
-        job = replace(job, members=members, settings=(), noise=noise)
-        if noise is None or not self.estimates_tau:
+        job = replace(
+            job, members=members, settings=(), predictive_params=predictive_params
+        )
+        if predictive_params is None or not self.estimates_tau:
             return job
         # The noise variance is at most the variance of y.
-        variance = np.minimum(np.exp(noise["log_variance"]), self.variance_of_y)
+        variance = np.minimum(
+            np.exp(predictive_params["log_variance"]), self.variance_of_y
+        )
         tau = np.repeat(1 / variance[None], self.n_members, axis=0)
-        return replace(job, members=replace(members, tau=tau)).holding_noise()
+        return replace(job, members=replace(members, tau=tau)).with_fixed_likelihood()
 
     def with_trained(self, trained: Trained) -> "TrainingJob":
-        """Copy with the trained networks, and with the noise of held-out rows."""
-        if self.noise is not None:
-            posterior = trained.posterior.with_predictive_params(self.noise)
+        """Copy with the trained networks, and the estimates of held-out rows."""
+        if self.predictive_params is not None:
+            posterior = trained.posterior.with_predictive_params(self.predictive_params)
             trained = replace(trained, posterior=posterior)
         return replace(self, trained=trained)
 
-    def holding_noise(self) -> "TrainingJob":
-        """Copy whose training keeps the noise at its initial value."""
+    def with_fixed_likelihood(self) -> "TrainingJob":
+        """Copy whose training keeps the likelihood at its initial values."""
         learns = np.zeros(self.n_members, dtype=bool)
-        return replace(self, members=replace(self.members, learns_noise=learns))
+        return replace(self, members=replace(self.members, learns_likelihood=learns))
 
     def resumed_from(self, scaling: Scaling, seeds: np.ndarray) -> "TrainingJob":
         """Copy with the scaling and the seeds of an earlier fit."""

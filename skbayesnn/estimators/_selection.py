@@ -69,7 +69,7 @@ class HeldOutScore:
         held out.
     weights : ndarray of shape (rows,)
         Weights of the rows.
-    noise : dict of ndarray of shape (targets,), or None
+    predictive_params : dict of ndarray of shape (targets,), or None
         The likelihood's ``predictive_params``, estimated on these rows and used in
         ``density``. None if they are not estimated.
     error : float
@@ -79,7 +79,7 @@ class HeldOutScore:
 
     density: np.ndarray
     weights: np.ndarray
-    noise: dict[str, np.ndarray] | None = None
+    predictive_params: dict[str, np.ndarray] | None = None
     error: float = 0.0
 
     @cached_property
@@ -121,13 +121,15 @@ def select_settings(
         _warn_if_far_off(
             max(score.error for job_scores in scores for score in job_scores)
         )
-    without_noise = [j for j in jobs if j.estimates_variance and j.noise is None]
-    if without_noise:
-        _warn_of_noise(without_noise[0])
+    without_estimate = [
+        j for j in jobs if j.estimates_variance and j.predictive_params is None
+    ]
+    if without_estimate:
+        _warn_of_missing_estimate(without_estimate[0])
     return jobs
 
 
-def _warn_of_noise(job: TrainingJob) -> None:
+def _warn_of_missing_estimate(job: TrainingJob) -> None:
     """Warn that no held-out rows have estimated the observation noise."""
     n_rows, n_inputs = len(job.row_subsets[0].rows), job.table.X.shape[1]
     if n_rows * n_inputs >= MOST_ENTRIES:
@@ -188,7 +190,7 @@ def _program_scores(jobs, device, dtype) -> list[list[HeldOutScore]]:
     if trained[0].estimates_tau:
         score, predict = _score_by_level, validation_draws
     elif trained[0].estimates_variance:
-        score = partial(_score_by_noise, config.likelihood)
+        score = partial(_score_by_predictive_params, config.likelihood)
         predict = validation_draws
     else:
         score, predict = _score_by_density, validation_density
@@ -321,7 +323,7 @@ def _fold_jobs(job: TrainingJob) -> list[TrainingJob]:
         )
         by_setting = [job.with_setting(s).members.select(networks) for s in settings]
         members = MemberParams.concatenate(by_setting)
-        if _is_noise_ensemble(job):
+        if _is_perturbed_ensemble(job):
             members = _ensemble_members(job, members)
         members = members.select(
             np.tile(np.arange(len(members.seeds)), len(row_subsets))
@@ -348,7 +350,7 @@ def _ensemble_members(job: TrainingJob, members: MemberParams) -> MemberParams:
     return replace(
         members,
         tau=np.repeat(1 / job.variance_of_y[None], len(n_epochs), axis=0),
-        learns_noise=np.zeros(len(n_epochs), dtype=bool),
+        learns_likelihood=np.zeros(len(n_epochs), dtype=bool),
     )
 
 
@@ -362,19 +364,19 @@ def _scored_rows(rows: np.ndarray) -> np.ndarray:
 
 def _n_networks_of_fold(job: TrainingJob) -> int:
     """Networks per fold and setting: one, or several members of an ensemble."""
-    if not _is_noise_ensemble(job):
+    if not _is_perturbed_ensemble(job):
         return 1
     return min(job.n_members, _NETWORKS_PER_FOLD, _NETWORKS_IN_ALL // _n_folds(job))
 
 
-def _is_noise_ensemble(job: TrainingJob) -> bool:
+def _is_perturbed_ensemble(job: TrainingJob) -> bool:
     """Whether members perturb y and held-out rows estimate the noise."""
     return job.config.perturbed and job.estimates_variance
 
 
 def _n_folds(job: TrainingJob) -> int:
     """Number of folds that are held out."""
-    if _is_noise_ensemble(job):
+    if _is_perturbed_ensemble(job):
         return min(_N_FOLDS, math.ceil(_ENSEMBLE_ROWS * _N_FOLDS / job.total_weight))
     n_folds = _N_FOLDS
     for n_rows, fewer in _FOLDS_FROM.items():
@@ -396,27 +398,29 @@ def _score_by_density(
     return HeldOutScore(density, weights)
 
 
-def _score_by_noise(likelihood: Likelihood, draws, y, weights) -> HeldOutScore:
+def _score_by_predictive_params(
+    likelihood: Likelihood, draws, y, weights
+) -> HeldOutScore:
     """Estimate the noise and score the rows with it, without constant targets.
 
     draws : results of ``validation_draws``, (rows, ..., targets)
     """
     if not (weights.any() and np.isfinite(draws).all()):
         return HeldOutScore(np.full(len(weights), np.nan), weights)
-    density, noise = likelihood.fit_predictive_params(draws, weights)
-    return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, noise)
+    density, predictive_params = likelihood.fit_predictive_params(draws, weights)
+    return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, predictive_params)
 
 
 def _score_by_level(
     draws: np.ndarray, y: np.ndarray, weights: np.ndarray
 ) -> HeldOutScore:
-    """As ``_score_by_noise``, for ensembles whose training uses the estimated noise."""
+    """Score rows of ensembles whose training uses the estimated noise variance."""
     draws = finite(draws)
     if not (weights.any() and draws.size):
         return HeldOutScore(np.full(len(weights), np.nan), weights)
     density, log_variance = likeliest_level(draws, weights)
-    noise = {"log_variance": log_variance}
-    return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, noise)
+    predictive_params = {"log_variance": log_variance}
+    return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, predictive_params)
 
 
 def best_setting(job: TrainingJob, scores: Sequence[HeldOutScore]) -> int:
@@ -434,8 +438,8 @@ def best_setting(job: TrainingJob, scores: Sequence[HeldOutScore]) -> int:
 
 
 def _with_best_setting(job: TrainingJob, scores: Sequence[HeldOutScore]) -> TrainingJob:
-    """Apply the best setting and its noise; keep the default if no score is finite."""
+    """Apply the best setting and its estimate; keep the default without a score."""
     best = best_setting(job, scores)
     if np.isfinite(scores[best].score):
-        return job.with_setting(job.settings[best], scores[best].noise)
+        return job.with_setting(job.settings[best], scores[best].predictive_params)
     return job.with_setting(Setting(job.length_scale, int(job.members.n_epochs[0])))

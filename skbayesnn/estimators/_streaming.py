@@ -70,9 +70,9 @@ def resume(
         job = job.under_prior(estimator.prior_)
     if how == "warm" and job.estimates_tau:
         # Keep the noise that an earlier `fit` estimated; streams do not estimate it.
-        noise = set(job.config.likelihood.predictive_params)
-        if noise & posterior.likelihood_params.keys():
-            job = job.holding_noise()
+        names = set(job.config.likelihood.predictive_params)
+        if names & posterior.likelihood_params.keys():
+            job = job.with_fixed_likelihood()
     design = TrainingRows(data.table, job.row_subsets, device, dtype, seen)
     trained = _fit.run(
         [estimator],
@@ -85,7 +85,7 @@ def resume(
     )
     if how == "warm" and job.estimates_variance:
         # Warm starts hold out no rows: keep the noise estimate of the earlier fit.
-        updated = trained.posterior.with_noise_of(posterior)
+        updated = trained.posterior.copy_predictive_params(posterior)
         trained = replace(trained, posterior=updated)
     return replace(job, trained=trained)
 

@@ -444,7 +444,7 @@ def test_a_shorter_training_has_to_be_better_beyond_doubt(table):
     ):
         chosen = _selection._with_best_setting(job, judged(*densities))
         assert set(chosen.members.n_epochs) == {n_epochs}
-        assert chosen.noise is None and not chosen.settings
+        assert chosen.predictive_params is None and not chosen.settings
 
 
 def test_doubt_is_that_of_rows_that_are_there_as_often(seed):

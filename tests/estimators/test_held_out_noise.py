@@ -364,12 +364,12 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
         )
         # Logarithms are rounded to 0.001, of s or of s^2; the density with it.
         np.testing.assert_allclose(found.density, density[:, 0], rtol=5e-3, atol=5e-3)
-        assert found.noise.keys() == expected.keys() and found.noise
+        assert found.predictive_params.keys() == expected.keys() and found.noise
         for name, values in expected.items():
-            assert found.noise[name] == pytest.approx(values, abs=4e-3)
+            assert found.predictive_params[name] == pytest.approx(values, abs=4e-3)
     model.fit(X, y, weights)
     chosen = judged[_selection.best_setting(job, judged)]
-    for name, values in chosen.noise.items():
+    for name, values in chosen.predictive_params.items():
         np.testing.assert_allclose(kept_noise(model, name), [values], rtol=1e-12)
 
 
@@ -383,7 +383,7 @@ def test_together_each_has_its_own_noise(model, table, seed):
         for one, kept in zip(models, rows, strict=True)
     ]
     together = _fit.train_together(models, jobs)
-    found = [fitted.noise for fitted in together]
+    found = [fitted.predictive_params for fitted in together]
     for name in found[0]:
         assert len({noise[name].tobytes() for noise in found}) > 1
     for one, kept, noise in zip(models, rows, found, strict=True):
