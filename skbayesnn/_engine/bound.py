@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from skbayesnn._engine.config import MemberParams, Rows, TrainingConfig
+from skbayesnn._engine.config import MemberParams, MemberRows, TrainingConfig
 from skbayesnn._engine.objective import Batch, priors_of
 from skbayesnn._engine.posterior import Posterior, select_members
 from skbayesnn._engine.step import RowPerturbation
@@ -104,7 +104,7 @@ class _DrawCounts:
 def bound_of(
     config: TrainingConfig,
     members: MemberParams,
-    rows: Rows,
+    rows: MemberRows,
     posterior: Posterior,
     perturbation: RowPerturbation | None = None,
 ) -> Bound:

@@ -109,7 +109,7 @@ class TrainingConfig:
     dtype: torch.dtype = torch.float64
 
     @property
-    def asks_residuals(self) -> bool:
+    def uses_residuals(self) -> bool:
         """Whether the observation noise variance is estimated from the residuals.
 
         This requires that the width of q is given, that the training ends at the mode
@@ -208,7 +208,7 @@ class MemberParams:
         return MemberParams(keep=self.keep[:, index], prior=prior, **by_member)
 
 
-class Rows(Protocol):
+class MemberRows(Protocol):
     """The training and validation rows of every member, on the device."""
 
     n_rows: np.ndarray  # (members,), int

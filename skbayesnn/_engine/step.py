@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from skbayesnn._engine.config import MemberParams, Rows, TrainingConfig
+from skbayesnn._engine.config import MemberParams, MemberRows, TrainingConfig
 from skbayesnn._engine.objective import (
     DATA_GRADIENTS,
     Batch,
@@ -77,47 +77,51 @@ class Schedule:
     ):
         self._config = config
         self._weighs_kl = config.kl_warm_up > 0 or config.kl_weighting != "uniform"
-        courses = np.stack([n_epochs * config.n_batches, first_step], axis=1)
-        distinct, course_index = np.unique(courses, axis=0, return_inverse=True)
-        # (steps of this run, steps of earlier runs)
-        self._courses = [(int(n), int(first)) for n, first in distinct]
-        self._course_index = course_index.reshape(-1)
+        schedules = np.stack([n_epochs * config.n_batches, first_step], axis=1)
+        distinct, schedule_index = np.unique(schedules, axis=0, return_inverse=True)
+        # Distinct pairs: steps of this run, steps of earlier runs.
+        self._schedules = [(int(n), int(first)) for n, first in distinct]
+        self._schedule_index = schedule_index.reshape(-1)
         self._members = [
-            np.flatnonzero(course_index == i) for i in range(len(distinct))
+            np.flatnonzero(schedule_index == i) for i in range(len(distinct))
         ]
-        self._course_of: torch.Tensor | None = None
+        self._schedule_of: torch.Tensor | None = None
         if len(distinct) > 1:
-            course_of_member = torch.as_tensor(self._course_index).to(member_of.device)
-            self._course_of = course_of_member[member_of]
+            schedule_of_member = torch.as_tensor(self._schedule_index).to(
+                member_of.device
+            )
+            self._schedule_of = schedule_of_member[member_of]
 
     def progress(self, n_done: int) -> list[tuple[float, np.ndarray]]:
         """Pairs of the completed share of the warm-ups' horizon, and its members."""
         return [
-            (self._warmed_up(*course, n_done), members)
-            for course, members in zip(self._courses, self._members, strict=True)
+            (self._warmed_up(*schedule, n_done), members)
+            for schedule, members in zip(self._schedules, self._members, strict=True)
         ]
 
     def steps_done(self, n_done: int) -> np.ndarray:
         """Steps of every member including earlier runs, (members,)."""
-        steps = [first + min(n_done, n) for n, first in self._courses]
-        return np.array(steps)[self._course_index]
+        steps = [first + min(n_done, n) for n, first in self._schedules]
+        return np.array(steps)[self._schedule_index]
 
     def step_values(self, like: torch.Tensor) -> Iterator[StepValues]:
         """Iterate over the values of all steps, as tensors like ``like``."""
-        n_steps = max(n for n, _ in self._courses)
+        n_steps = max(n for n, _ in self._schedules)
         for start in range(0, n_steps, _STEPS_PER_CHUNK):
             steps = range(start, min(start + _STEPS_PER_CHUNK, n_steps))
-            rows = [[self._at(*course, s) for course in self._courses] for s in steps]
+            rows = [
+                [self._at(*schedule, s) for schedule in self._schedules] for s in steps
+            ]
             values = torch.tensor(rows, dtype=torch.float64).to(like)
             values[..., 1].mul_(EPSILON)
             columns = values.unbind(-1)
             if not self._weighs_kl:
                 columns = columns[:2]
-            if self._course_of is None:
+            if self._schedule_of is None:
                 yield from map(StepValues, *(c.squeeze(1).unbind() for c in columns))
                 continue
             for step_values in zip(*columns, strict=True):
-                yield StepValues(*(values[self._course_of] for values in step_values))
+                yield StepValues(*(values[self._schedule_of] for values in step_values))
 
     def _at(self, n_steps: int, first: int, n_done: int) -> tuple[float, float, float]:
         """Values of the step after ``n_done``; the step size is 0 after the end."""
@@ -146,13 +150,13 @@ class RowPerturbation:
     ----------
     config : TrainingConfig
     seeds : ndarray of shape (members,), int
-    rows : Rows
+    rows : MemberRows
     stream : int
         Stream of the random numbers; new rows of the same members need a new one.
     """
 
     def __init__(
-        self, config: TrainingConfig, seeds: np.ndarray, rows: Rows, stream: int
+        self, config: TrainingConfig, seeds: np.ndarray, rows: MemberRows, stream: int
     ):
         n_targets = config.likelihood.gaussian_targets
         self._on_y = n_targets > 0
@@ -203,7 +207,7 @@ class Step:
     ----------
     config : TrainingConfig
     members : MemberParams
-    rows : Rows
+    rows : MemberRows
     posterior : Posterior
         Initial parameters; it is not changed.
     optimizer_state : dict, optional
@@ -214,7 +218,7 @@ class Step:
         self,
         config: TrainingConfig,
         members: MemberParams,
-        rows: Rows,
+        rows: MemberRows,
         posterior: Posterior,
         optimizer_state: dict[str, np.ndarray] | None = None,
     ):
@@ -261,11 +265,11 @@ class Step:
         """Start an epoch; ``epoch`` counts the epochs of earlier runs, too."""
         self.random.start_epoch(epoch, n_batches)
         params = self.posterior.likelihood_params
-        courses = self._schedule.progress(self._n_done)
-        if len(courses) == 1:
-            self._likelihood.schedule(params, courses[0][0])
+        groups = self._schedule.progress(self._n_done)
+        if len(groups) == 1:
+            self._likelihood.schedule(params, groups[0][0])
             return
-        for progress, members in courses:
+        for progress, members in groups:
             subset = {name: value[members] for name, value in params.items()}
             self._likelihood.schedule(subset, progress)
             for name, value in subset.items():
@@ -273,7 +277,7 @@ class Step:
 
     def __call__(self, batch: Batch) -> torch.Tensor:
         """Update all members; return the nll of their rows, (members, batch rows)."""
-        nll = self._move(batch, next(self._step_values))
+        nll = self._update(batch, next(self._step_values))
         self.random.next_step()
         self._n_done += 1
         return nll
@@ -281,7 +285,7 @@ class Step:
     def _random_source(self, *args):
         return random_source(*args)
 
-    def _move(self, batch: Batch, step_values: StepValues) -> torch.Tensor:
+    def _update(self, batch: Batch, step_values: StepValues) -> torch.Tensor:
         nll, gradient = self._nll_and_gradient(batch)
         self.penalty.add_gradient(gradient, step_values.kl_weight)
         self._optimizer.step(gradient, step_values.step_size, step_values.epsilon)
@@ -348,7 +352,7 @@ class Batches:
 
     Parameters
     ----------
-    rows : Rows
+    rows : MemberRows
     config : TrainingConfig
     perturbation : RowPerturbation, optional
         Perturbation of the rows of every member.
@@ -356,7 +360,7 @@ class Batches:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: MemberRows,
         config: TrainingConfig,
         perturbation: RowPerturbation | None = None,
     ):

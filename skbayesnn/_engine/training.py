@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from skbayesnn._engine.bound import Bound, bound_of
-from skbayesnn._engine.config import Hook, MemberParams, Rows, TrainingConfig
+from skbayesnn._engine.config import Hook, MemberParams, MemberRows, TrainingConfig
 from skbayesnn._engine.cuda_graph import step_class
 from skbayesnn._engine.objective import at_anchors, priors_of
 from skbayesnn._engine.optimizer import FlatParameters
@@ -128,7 +128,9 @@ class BestWeights:
 # ---- densities and draws of validation rows
 
 
-def validation_score(posterior: Posterior, rows: Rows, n_draws: int) -> torch.Tensor:
+def validation_score(
+    posterior: Posterior, rows: MemberRows, n_draws: int
+) -> torch.Tensor:
     """Mean log predictive density of each member's validation rows, (members,)."""
     x, y, weights = rows.validation()
     density = _log_density(posterior, x, y, n_draws)
@@ -136,7 +138,7 @@ def validation_score(posterior: Posterior, rows: Rows, n_draws: int) -> torch.Te
 
 
 def validation_density(
-    posterior: Posterior, rows: Rows, n_draws: int, parts: Iterable[np.ndarray]
+    posterior: Posterior, rows: MemberRows, n_draws: int, parts: Iterable[np.ndarray]
 ) -> Iterator[torch.Tensor]:
     """Log predictive density of the validation rows (eq. 8), (members, rows).
 
@@ -155,7 +157,7 @@ def validation_density(
 
 
 def validation_draws(
-    posterior: Posterior, rows: Rows, n_draws: int, parts: Iterable[np.ndarray]
+    posterior: Posterior, rows: MemberRows, n_draws: int, parts: Iterable[np.ndarray]
 ) -> Iterator[torch.Tensor]:
     """The likelihood's ``held_out_draws`` for the validation rows.
 
@@ -257,12 +259,12 @@ def start(config: TrainingConfig, members: MemberParams, device, dtype) -> Poste
 def train(
     config: TrainingConfig,
     members: MemberParams,
-    rows: Rows,
+    rows: MemberRows,
     posterior: Posterior,
     optimizer_state: dict[str, np.ndarray] | None = None,
     first_epoch: int = 0,
     hooks: Sequence[Hook] = (),
-    bounded: bool = False,
+    compute_bound: bool = False,
 ) -> Trained:
     """Minimise F / (N tau) of every member, starting from ``posterior``.
 
@@ -270,7 +272,7 @@ def train(
     ----------
     config : TrainingConfig
     members : MemberParams
-    rows : Rows
+    rows : MemberRows
     posterior : Posterior
         Initial parameters; it is not changed.
     optimizer_state : dict, optional
@@ -279,7 +281,7 @@ def train(
         Number of epochs of earlier runs; the random numbers continue from there.
     hooks : sequence of Hook
         Called in order after every epoch.
-    bounded : bool
+    compute_bound : bool
         Whether to compute the evidence lower bound at the end.
     """
     perturbation = _perturbation(config, members, rows, first_epoch)
@@ -311,7 +313,7 @@ def train(
                 raise
             interrupted = True
         bound = None
-        if bounded:
+        if compute_bound:
             bound = bound_of(config, members, rows, best.posterior, perturbation)
         return run.outcome(bound, interrupted)
 
@@ -333,7 +335,7 @@ class _Run:
 
     config: TrainingConfig
     members: MemberParams
-    rows: Rows
+    rows: MemberRows
     batches: Batches
     step: Step
     history: TrainingHistory

@@ -35,7 +35,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of all estimators.
 
     Each method defines ``_posterior_spec``. The regression and classification classes
-    define ``_check``, ``_row_weights`` and the predictions.
+    define ``_validate_table``, ``_row_weights`` and the predictions.
     """
 
     # Constructor parameters, for type checkers. Some classes lack some of them.
@@ -113,11 +113,13 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """
 
     @abstractmethod
-    def _explained(self, X, y, weights) -> _diagnostics.ExplainedVariance | None:
+    def _explained_share(self, X, y, weights) -> _diagnostics.ExplainedVariance | None:
         """Share of y explained by the network and by a linear model; X is checked."""
 
     @abstractmethod
-    def _check(self, X, y, sample_weight, *, reset: bool) -> tuple[Table, dict]:
+    def _validate_table(
+        self, X, y, sample_weight, *, reset: bool
+    ) -> tuple[Table, dict]:
         """Return the validated table and fitted attributes that depend only on y."""
 
     @abstractmethod
@@ -175,7 +177,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         return self
 
     @abstractmethod
-    def _spread(self, X, y) -> tuple[float, str]:
+    def _prediction_spread(self, X, y) -> tuple[float, str]:
         """Spread of the predictions over checked rows, and a phrase for a warning.
 
         Uses the posterior means of the weights: draws would add their own variation.
@@ -195,7 +197,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             return
         subset = _diagnostics.some_rows(rows, _diagnostics.FEW_ROWS)
         subset = subset[ordinary_rows(table.X[subset], table.y[subset])]
-        spread, in_words = self._spread(table.X[subset], table.y[subset])
+        spread, in_words = self._prediction_spread(table.X[subset], table.y[subset])
         usual, outliers = _diagnostics.has_usual_spread(spread), ""
         if not usual:
             likelihood = LIKELIHOODS[self.likelihood]
@@ -222,7 +224,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         )
         subset = _diagnostics.some_rows(np.arange(len(rows)), n_most)
         rows, weights = rows[subset], weights[subset]
-        return self._explained(table.X[rows], table.y[rows], weights)
+        return self._explained_share(table.X[rows], table.y[rows], weights)
 
     @default_settings
     def _partial_fit(
@@ -250,7 +252,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             )
         with atomic_update(self) as new:
             first = not hasattr(self, "parameters_")
-            table, target_attributes = new._check(
+            table, target_attributes = new._validate_table(
                 X, y, sample_weight, reset=first, **check_params
             )
             earlier = getattr(self, "replay_", None) if n_replay else None

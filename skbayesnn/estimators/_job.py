@@ -428,7 +428,7 @@ class TrainingJob:
         """
         config, likelihood = self.config, self.config.likelihood
         held_out = config.variance_source == "held_out" and config.patience is None
-        replaces_residuals = config.asks_residuals and (
+        replaces_residuals = config.uses_residuals and (
             not likelihood.gaussian_targets or self._selects_length_scale
         )
         return bool(likelihood.predictive_params) and (held_out or replaces_residuals)

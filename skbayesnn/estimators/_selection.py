@@ -178,14 +178,14 @@ def _program_scores(jobs, device, dtype) -> list[list[HeldOutScore]]:
     trained = [job for job in jobs if job.row_subsets]
     if not trained:
         return [[_NO_SCORE] * len(job.settings) for job in jobs]
-    members, design = joined(trained, device, dtype)
+    members, training_rows = joined(trained, device, dtype)
     config = trained[0].config
     hooks = []
     if trained[0].estimates_tau:
         ensembles = _ensembles(trained)
-        hooks.append(TauOfHeldOut(design, ensembles, _N_DRAWS, members.tau))
+        hooks.append(TauOfHeldOut(training_rows, ensembles, _N_DRAWS, members.tau))
     posterior = start(config, members, device, dtype)
-    result = train(config, members, design, posterior, hooks=hooks)
+    result = train(config, members, training_rows, posterior, hooks=hooks)
     score: Callable[..., HeldOutScore]
     if trained[0].estimates_tau:
         score, predict = _score_by_level, validation_draws
@@ -198,7 +198,7 @@ def _program_scores(jobs, device, dtype) -> list[list[HeldOutScore]]:
     parts = np.split(np.arange(ends[-1]), ends[:-1])
     # A generator: the draws of one job at a time, since they need much memory.
     predictions = predict(
-        result.posterior, design, _N_DRAWS, [part for part in parts if len(part)]
+        result.posterior, training_rows, _N_DRAWS, [part for part in parts if len(part)]
     )
     failed = np.split(result.failed > 0, ends[:-1])
     scores = []
@@ -266,7 +266,7 @@ def _error(job: TrainingJob, draws: np.ndarray, weights: np.ndarray) -> float:
     return float(error.max())
 
 
-def folds_of(X, labels: np.ndarray | None = None) -> np.ndarray:
+def selection_folds(X, labels: np.ndarray | None = None) -> np.ndarray:
     """Assign rows to folds, (rows,); -1 for rows that are never held out.
 
     Equal rows are in the same fold. Classes are spread evenly over the folds; a class
@@ -298,7 +298,7 @@ def _fold_jobs(job: TrainingJob) -> list[TrainingJob]:
     weights = np.zeros(table.n_rows)
     weights[rows] = row_subset.weights
     of_classes = job.config.likelihood.of_classes
-    fold = folds_of(table.X[rows], table.codes[rows] if of_classes else None)
+    fold = selection_folds(table.X[rows], table.codes[rows] if of_classes else None)
     held_out = [fold == i for i in np.unique(fold[fold >= 0])[: _n_folds(job)]]
     config = replace(
         job.config,

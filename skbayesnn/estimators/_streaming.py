@@ -34,8 +34,8 @@ def begin_stream(estimator, data: TrainingData, n_epochs: int) -> _job.TrainingJ
     job, device, dtype = _job_and_device(estimator, data, hidden)
     job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
     posterior = _fit.start(job.config, job.members, device, dtype)
-    design = TrainingRows(data.table, job.row_subsets, device, dtype)
-    trained = _fit.run([estimator], job.config, job.members, design, posterior)
+    training_rows = TrainingRows(data.table, job.row_subsets, device, dtype)
+    trained = _fit.run([estimator], job.config, job.members, training_rows, posterior)
     return replace(job, trained=trained)
 
 
@@ -73,12 +73,12 @@ def resume(
         names = set(job.config.likelihood.predictive_params)
         if names & posterior.likelihood_params.keys():
             job = job.with_fixed_likelihood()
-    design = TrainingRows(data.table, job.row_subsets, device, dtype, seen)
+    training_rows = TrainingRows(data.table, job.row_subsets, device, dtype, seen)
     trained = _fit.run(
         [estimator],
         job.config,
         job.members,
-        design,
+        training_rows,
         posterior,
         estimator.optimizer_ if stream else None,
         estimator.n_epochs_seen_,

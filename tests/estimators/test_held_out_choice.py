@@ -67,7 +67,7 @@ def table(seed):
 
 def folds(X, y):
     """The part of every row, as of the table that ``fit`` sees."""
-    return _selection.folds_of(X, np.unique(y, return_inverse=True)[1])
+    return _selection.selection_folds(X, np.unique(y, return_inverse=True)[1])
 
 
 def scores_of(model, *given, device=CPU):

@@ -347,7 +347,7 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
     X, y = table
     model = seeded(model, seed)
     weights = np.random.default_rng(seed).integers(1, 4, size=ROWS).astype(float)
-    fold = _selection.folds_of(X)
+    fold = _selection.selection_folds(X)
     job = training_job(model, training_data(model, X, y, weights))
     [judged] = _selection.held_out_scores([job], CPU, torch.float64)
     for setting, found in zip(job.settings, judged, strict=True):
