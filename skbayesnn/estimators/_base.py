@@ -13,9 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import _validation
-from skbayesnn._data.scaling import Scaling, ordinary_rows, warn_of_far_rows
+from skbayesnn._data.scaling import Scaling, warn_of_far_rows
 from skbayesnn._data.validation import Table, check_inputs
-from skbayesnn._likelihoods import LIKELIHOODS
 from skbayesnn._runtime import atomic_update, default_settings, warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
@@ -23,9 +22,13 @@ from skbayesnn._sklearn_compat import (
     with_callbacks,
 )
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn.estimators import _diagnostics, _fit, _fitted, _job, _streaming
+from skbayesnn.estimators import _fit, _fitted, _job, _streaming
 from skbayesnn.estimators._defaults import defaults_of
-from skbayesnn.estimators._diagnostics import without_diverged
+from skbayesnn.estimators._diagnostics import (
+    ExplainedVariance,
+    warn_if_doubtful,
+    without_diverged,
+)
 from skbayesnn.estimators._job import PosteriorSpec
 from skbayesnn.estimators._training_data import TrainingData, training_data
 from skbayesnn.networks import NetworkDescription
@@ -113,7 +116,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """
 
     @abstractmethod
-    def _explained_share(self, X, y, weights) -> _diagnostics.ExplainedVariance | None:
+    def _explained_share(self, X, y, weights) -> ExplainedVariance | None:
         """Share of y explained by the network and by a linear model; X is checked."""
 
     @abstractmethod
@@ -174,6 +177,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 [job] = _fit.train_together([self], [_job.training_job(self, data)])
             set_fitted(new, job, self.n_epochs_seen_ if warm else 0)
             warn_if_doubtful(new, job)
+            new._warn_of_posterior()
         return self
 
     @abstractmethod
@@ -183,48 +187,8 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         Uses the posterior means of the weights: draws would add their own variation.
         """
 
-    def _warn_if_doubtful(self, table, rows, weights):
-        """Warn if the predictions of some training rows are implausible.
-
-        Compares them with a constant and with a linear model, and computes their
-        spread. A posterior collapse also makes predictions constant: then only the
-        collapse is reported.
-        """
-        explained = self._explained_in(table, rows, weights)
-        if explained and _diagnostics.warn_if_diverged(
-            explained, self.learning_rate_init
-        ):
-            return
-        subset = _diagnostics.some_rows(rows, _diagnostics.FEW_ROWS)
-        subset = subset[ordinary_rows(table.X[subset], table.y[subset])]
-        spread, in_words = self._prediction_spread(table.X[subset], table.y[subset])
-        usual, outliers = _diagnostics.has_usual_spread(spread), ""
-        if not usual:
-            likelihood = LIKELIHOODS[self.likelihood]
-            outliers = _diagnostics.outliers_in(
-                table.X[rows], table.y[rows], likelihood
-            )
-        worse_than_linear = False
-        if explained and not outliers:
-            if defaults_of(self).can_collapse:
-                worse_than_linear = _diagnostics.warn_if_collapsed(explained)
-            elif not _diagnostics.is_constant(spread):
-                worse_than_linear = _diagnostics.warn_if_far_behind(explained)
-        if not usual and not worse_than_linear:
-            _diagnostics.warn_of_spread(spread, in_words, outliers)
-
-    def _explained_in(
-        self, table, rows, weights
-    ) -> _diagnostics.ExplainedVariance | None:
-        """Explained share of y in a subset of the training rows."""
-        n_most = (
-            _diagnostics.ROWS
-            if defaults_of(self).can_collapse
-            else _diagnostics.FEW_ROWS
-        )
-        subset = _diagnostics.some_rows(np.arange(len(rows)), n_most)
-        rows, weights = rows[subset], weights[subset]
-        return self._explained_share(table.X[rows], table.y[rows], weights)
+    def _warn_of_posterior(self) -> None:
+        """Warn of problems that only this method's posterior can have; none here."""
 
     @default_settings
     def _partial_fit(
@@ -369,9 +333,3 @@ def set_fitted(
     """Store a job's networks, without diverged ones, as fitted attributes."""
     estimator._store_fitted(without_diverged(job), seen=0.0)
     estimator.n_epochs_seen_ = estimator.n_iter_ + n_epochs_before
-
-
-def warn_if_doubtful(estimator: BayesianNetwork, job: _job.TrainingJob) -> None:
-    """Warn if the predictions are no better than a constant or a linear model."""
-    row_subset = job.row_subsets[0]
-    estimator._warn_if_doubtful(job.table, row_subset.rows, row_subset.weights)

@@ -56,9 +56,8 @@ class _MCDropout(BayesianNetwork):
             },
         )
 
-    def _warn_if_doubtful(self, table, rows, weights):
-        """Also warn if the learned dropout rates are so low that draws are equal."""
-        super()._warn_if_doubtful(table, rows, weights)
+    def _warn_of_posterior(self):
+        """Warn if the learned dropout rates are so low that draws are equal."""
         # With several networks, predictions have a spread without dropout.
         if not self._learns_rates or len(self.seeds_) > 1:
             return
