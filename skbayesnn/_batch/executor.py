@@ -25,7 +25,7 @@ from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import check_method_params, safe_split
 from skbayesnn.estimators import _fit
 from skbayesnn.estimators._base import set_fitted
-from skbayesnn.estimators._job import TrainingJob
+from skbayesnn.estimators._job import TrainedJob
 
 # ---- group jobs into programs
 
@@ -244,19 +244,19 @@ def _trained_together(
     )
     seconds = (time.perf_counter() - start) / len(group)
     outcomes = {}
-    for job, task in zip(group, trained, strict=True):
+    for job, trained_job in zip(group, trained, strict=True):
         if device is not None:
             job.network.device = device
-        outcomes[job.key] = _trained(job, task, seconds)
+        outcomes[job.key] = _trained(job, trained_job, seconds)
     return outcomes
 
 
-def _trained(job: FoldFit, task: TrainingJob, seconds: float) -> Outcome:
+def _trained(job: FoldFit, trained_job: TrainedJob, seconds: float) -> Outcome:
     """Set the fitted attributes of a job's network; the outcome keeps any exception."""
     try:
-        if task.trained.failed.all():
-            raise _fit.all_failed(task.config, task.trained)
-        set_fitted(job.network, task)
+        if trained_job.trained.failed.all():
+            raise _fit.all_failed(trained_job.job.config, trained_job.trained)
+        set_fitted(job.network, trained_job)
     except Exception as error:
         return Outcome(without_frames(error), seconds=seconds)
     n_epochs = job.network.n_iter_

@@ -172,11 +172,13 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             data = training_data(new, X, y, sample_weight, X_val, y_val, reset=not warm)
             # Callbacks receive `self`, not the copy `new`.
             if warm:
-                job = _streaming.resume(self, data, "warm")
+                trained_job = _streaming.resume(self, data, "warm")
             else:
-                [job] = _fit.train_together([self], [_job.training_job(self, data)])
-            set_fitted(new, job, self.n_epochs_seen_ if warm else 0)
-            warn_if_doubtful(new, job)
+                [trained_job] = _fit.train_together(
+                    [self], [_job.training_job(self, data)]
+                )
+            set_fitted(new, trained_job, self.n_epochs_seen_ if warm else 0)
+            warn_if_doubtful(new, trained_job.job)
             new._warn_of_posterior()
         return self
 
@@ -228,17 +230,19 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             weight_kept = float(weights[rows >= len(table.y)].sum())
             seen = 0.0 if first or renew else self.total_weight_ - weight_kept
             if first and renew:
-                [job] = _fit.train_together([self], [_job.training_job(self, data)])
+                [trained_job] = _fit.train_together(
+                    [self], [_job.training_job(self, data)]
+                )
             elif first:
-                job = _streaming.begin_stream(self, data, n_epochs)
+                trained_job = _streaming.begin_stream(self, data, n_epochs)
             elif renew:
-                job = _streaming.resume(self, data, "renew")
+                trained_job = _streaming.resume(self, data, "renew")
             else:
-                job = _streaming.resume(self, data, "stream", n_epochs, seen)
+                trained_job = _streaming.resume(self, data, "stream", n_epochs, seen)
             # Only after a full fit: in a stream, networks may be at their start, or new
             # rows may differ from earlier ones.
-            job = without_diverged(job) if renew else job
-            new._store_fitted(job, seen=seen)
+            trained_job = without_diverged(trained_job) if renew else trained_job
+            new._store_fitted(trained_job, seen=seen)
             before = 0 if first else self.n_epochs_seen_
             new.n_epochs_seen_ = before + new.n_iter_
             new.n_iter_ = new.n_epochs_seen_
@@ -248,7 +252,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                     table, earlier, n_replay, seed
                 )
             if renew:
-                warn_if_doubtful(new, job)
+                warn_if_doubtful(new, trained_job.job)
         return self
 
     def _check_can_continue(
@@ -261,12 +265,13 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _check_held_out(self, X, y, table: Table, target_attributes) -> Table:
         """Validate the validation set and return it as a table."""
 
-    def _store_fitted(self, job: _job.TrainingJob, *, seen: float) -> None:
+    def _store_fitted(self, trained_job: _job.TrainedJob, *, seen: float) -> None:
         """Store the trained networks as fitted attributes.
 
         seen : total weight of earlier rows of the stream
         """
-        failed = job.trained.failed
+        trained = trained_job.trained
+        failed = trained.failed
         if failed.any():
             epochs = failed[failed > 0]
             warn(
@@ -276,15 +281,17 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 f"learning_rate_init ({self.learning_rate_init:g} here).",
                 ConvergenceWarning,
             )
-        if job.trained.interrupted:
+        if trained.interrupted:
             warn(
-                f"the fit was interrupted; {job.trained.n_epochs.max()} finished "
+                f"the fit was interrupted; {trained.n_epochs.max()} finished "
                 "epochs are kept (warm_start=True). Call `fit` again to continue.",
                 ConvergenceWarning,
             )
-        total_weight = seen + job.total_weight
-        attributes, posterior = _fitted.fitted_attributes(job, total_weight)
-        attributes |= job.data.target_attributes | {"total_weight_": total_weight}
+        total_weight = seen + trained_job.job.total_weight
+        attributes, posterior = _fitted.fitted_attributes(trained_job, total_weight)
+        attributes |= trained_job.job.data.target_attributes | {
+            "total_weight_": total_weight
+        }
         self.__dict__.pop("replay_", None)
         self.__dict__ |= attributes | {"_cache": _fitted.PosteriorCache()}
         self._cache.prime(self, posterior)
@@ -328,8 +335,8 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
 
 def set_fitted(
-    estimator: BayesianNetwork, job: _job.TrainingJob, n_epochs_before: int = 0
+    estimator: BayesianNetwork, trained_job: _job.TrainedJob, n_epochs_before: int = 0
 ) -> None:
-    """Store a job's networks, without diverged ones, as fitted attributes."""
-    estimator._store_fitted(without_diverged(job), seen=0.0)
+    """Store trained networks, without diverged ones, as fitted attributes."""
+    estimator._store_fitted(without_diverged(trained_job), seen=0.0)
     estimator.n_epochs_seen_ = estimator.n_iter_ + n_epochs_before

@@ -25,11 +25,11 @@ from skbayesnn._data.scaling import (
     power_of_two_scale,
 )
 from skbayesnn._distributions.components import columns_of
-from skbayesnn._engine.posterior import MeanWeightPosterior
+from skbayesnn._engine.posterior import MeanWeightPosterior, Posterior
 from skbayesnn._likelihoods import LIKELIHOODS
 from skbayesnn._runtime import warn
 from skbayesnn.estimators._defaults import defaults_of
-from skbayesnn.estimators._job import TrainingJob
+from skbayesnn.estimators._job import TrainedJob, TrainingJob
 
 # ---- compare a fit with a constant and a linear model
 
@@ -309,27 +309,28 @@ _ABSURD_RESIDUAL = 100.0
 _ABSURD_HALVINGS = 100.0
 
 
-def without_diverged(job: TrainingJob) -> TrainingJob:
+def without_diverged(trained_job: TrainedJob) -> TrainedJob:
     """Mark networks with absurd predictions as failed in their last epoch.
 
     A single network is kept, and so are all networks if all are absurd: `fit` warns of
     their predictions instead.
     """
-    trained = job.trained
+    trained = trained_job.trained
     alive = np.flatnonzero(trained.failed == 0)
     if len(alive) < 2:
-        return job
+        return trained_job
     with np.errstate(over="ignore", invalid="ignore"):
-        absurd = alive[_absurd(job, alive)]
+        absurd = alive[_absurd(trained_job, alive)]
     if len(absurd) in (0, len(alive)):
-        return job
+        return trained_job
     failed = trained.failed.copy()
     failed[absurd] = trained.n_epochs[absurd]
-    return replace(job, trained=replace(trained, failed=failed))
+    return replace(trained_job, trained=replace(trained, failed=failed))
 
 
-def _absurd(job: TrainingJob, alive: np.ndarray) -> np.ndarray:
+def _absurd(trained_job: TrainedJob, alive: np.ndarray) -> np.ndarray:
     """Whether networks with mean weights fail on some training rows, (networks,)."""
+    job = trained_job.job
     row_subset = job.row_subsets[0]
     table, scaling = job.table, row_subset.scaling
     chosen = some_rows(np.arange(len(row_subset.rows)), _FEW_ROWS)
@@ -340,7 +341,8 @@ def _absurd(job: TrainingJob, alive: np.ndarray) -> np.ndarray:
     rows, weights = rows[ordinary], row_subset.weights[chosen][ordinary]
     X, y = table.X[rows], table.y[rows]
     components = _mean_weight_components(
-        job, alive, scaling.x_to_network(X.toarray() if sparse.issparse(X) else X)
+        trained_job.trained.posterior.select(alive),
+        scaling.x_to_network(X.toarray() if sparse.issparse(X) else X),
     )
     if job.config.likelihood.of_classes:
         probability = np.nan_to_num(components.probability[:, np.arange(len(y)), y])
@@ -363,12 +365,12 @@ def _absurd(job: TrainingJob, alive: np.ndarray) -> np.ndarray:
     return np.any(residual > _ABSURD_RESIDUAL * usual, axis=1)
 
 
-def _mean_weight_components(job: TrainingJob, networks: np.ndarray, inputs: np.ndarray):
-    """Predictions of networks with their mean weights, (networks, rows, ...).
+def _mean_weight_components(posterior: Posterior, inputs: np.ndarray):
+    """Predictions with the mean weights, (networks, rows, ...).
 
     inputs : standardised, (rows, inputs)
     """
-    posterior = MeanWeightPosterior.of(job.trained.posterior.select(networks))
+    posterior = MeanWeightPosterior.of(posterior)
     x = torch.as_tensor(inputs).to(posterior.device, posterior.dtype).unsqueeze(0)
     with torch.no_grad():
         values = posterior.components(posterior.outputs(x, range(1)))

@@ -19,7 +19,7 @@ from skbayesnn._engine.training import Trained, start, train
 from skbayesnn._runtime import default_settings
 from skbayesnn._sklearn_compat import callback_context, has_callbacks
 from skbayesnn.estimators import _selection
-from skbayesnn.estimators._job import TrainingJob, joined
+from skbayesnn.estimators._job import TrainedJob, TrainingJob, joined
 
 # ---- progress
 
@@ -115,8 +115,8 @@ def train_together(
     estimators: Sequence,
     jobs: Sequence[TrainingJob],
     device: str | None = None,
-) -> list[TrainingJob]:
-    """Train the jobs of estimators in one program; return them with trained networks.
+) -> list[TrainedJob]:
+    """Train the jobs of estimators in one program.
 
     device : by default the ``device`` of the first estimator
 

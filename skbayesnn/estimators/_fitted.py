@@ -27,7 +27,7 @@ from skbayesnn._likelihoods.gaussian import UNBOUNDED
 from skbayesnn._networks import Network, network_from
 from skbayesnn._predictive.mixin import seed_from
 from skbayesnn._runtime import warn
-from skbayesnn.estimators._job import TrainingJob
+from skbayesnn.estimators._job import TrainedJob, TrainingJob
 
 # ---- fitted attributes <-> trained networks
 
@@ -207,12 +207,18 @@ def scaling_of(estimator) -> Scaling:
     )
 
 
-def fitted_attributes(job: TrainingJob, total_weight: float) -> tuple[dict, Posterior]:
+def fitted_attributes(
+    trained_job: TrainedJob, total_weight: float
+) -> tuple[dict, Posterior]:
     """Fitted attributes that all estimators have, and the posterior of a trained job.
 
     total_weight : N, the sum of the weights of all training rows so far
     """
-    trained, scaling = job.trained, job.scaling
+    job, trained, scaling = (
+        trained_job.job,
+        trained_job.trained,
+        trained_job.job.scaling,
+    )
     alive = np.flatnonzero(trained.failed == 0)
     if len(alive) < len(trained.failed):
         trained = trained.select(alive)

@@ -359,7 +359,7 @@ _LEAST_TAU, _MOST_TAU = 1e-30, 1e30
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """Networks of one estimator, before and after their training.
+    """Untrained networks of one estimator, with the rows that they train on.
 
     Parameters
     ----------
@@ -381,8 +381,6 @@ class TrainingJob:
         there is none.
     predictive_params : dict of ndarray of shape (targets,), or None
         The likelihood's ``predictive_params``, estimated on held-out rows.
-    trained : Trained
-        The trained networks; None before the training.
     """
 
     data: TrainingData
@@ -394,7 +392,6 @@ class TrainingJob:
     tau: np.ndarray | None
     settings: tuple[Setting, ...] = ()
     predictive_params: dict[str, np.ndarray] | None = None
-    trained: Trained = None  # type: ignore[assignment]
 
     @property
     def n_members(self) -> int:
@@ -509,12 +506,12 @@ class TrainingJob:
         tau = np.repeat(1 / variance[None], self.n_members, axis=0)
         return replace(job, members=replace(members, tau=tau)).with_fixed_likelihood()
 
-    def with_trained(self, trained: Trained) -> "TrainingJob":
-        """Copy with the trained networks, and the estimates of held-out rows."""
+    def with_trained(self, trained: Trained) -> "TrainedJob":
+        """Add the trained networks; they get the estimates of held-out rows."""
         if self.predictive_params is not None:
             posterior = trained.posterior.with_predictive_params(self.predictive_params)
             trained = replace(trained, posterior=posterior)
-        return replace(self, trained=trained)
+        return TrainedJob(self, trained)
 
     def with_fixed_likelihood(self) -> "TrainingJob":
         """Copy whose training keeps the likelihood at its initial values."""
@@ -545,6 +542,20 @@ class TrainingJob:
             config=replace(self.config, prior="previous", kl_warm_up=0.0),
             members=replace(self.members, prior=prior),
         )
+
+
+@dataclass(frozen=True)
+class TrainedJob:
+    """A job and its trained networks.
+
+    Parameters
+    ----------
+    job : TrainingJob
+    trained : Trained
+    """
+
+    job: TrainingJob
+    trained: Trained
 
 
 def joined(

@@ -27,7 +27,7 @@ from skbayesnn.estimators._training_data import TrainingData
 PARTIAL_FIT_HORIZON = 2000
 
 
-def begin_stream(estimator, data: TrainingData, n_epochs: int) -> _job.TrainingJob:
+def begin_stream(estimator, data: TrainingData, n_epochs: int) -> _job.TrainedJob:
     """Train on the first rows of a stream."""
     # The total number of rows is unknown: size the layers for many.
     hidden = hidden_layer_sizes(estimator, math.inf)
@@ -36,12 +36,12 @@ def begin_stream(estimator, data: TrainingData, n_epochs: int) -> _job.TrainingJ
     posterior = _fit.start(job.config, job.members, device, dtype)
     training_rows = TrainingRows(data.table, job.row_subsets, device, dtype)
     trained = _fit.run([estimator], job.config, job.members, training_rows, posterior)
-    return replace(job, trained=trained)
+    return _job.TrainedJob(job, trained)
 
 
 def resume(
     estimator, data: TrainingData, how: str, n_epochs: int = 1, seen: float = 0.0
-) -> _job.TrainingJob:
+) -> _job.TrainedJob:
     """Continue training from the fitted weights, with the same standardisation.
 
     how : "warm", a full fit; "stream", ``n_epochs`` over new rows of a stream;
@@ -87,7 +87,7 @@ def resume(
         # Warm starts hold out no rows: keep the noise estimate of the earlier fit.
         updated = trained.posterior.copy_predictive_params(posterior)
         trained = replace(trained, posterior=updated)
-    return replace(job, trained=trained)
+    return _job.TrainedJob(job, trained)
 
 
 def _length_scale(estimator, fan_ins, n_rows: float) -> np.ndarray:

@@ -210,7 +210,7 @@ def test_together_each_chooses_as_alone(table, seed):
     together = _fit.train_together(models, jobs)
     for model, kept, fitted in zip(models, rows, together, strict=True):
         alone = model.fit(X[kept], y[kept]).length_scale_
-        np.testing.assert_array_equal(fitted.length_scale, [alone, alone])
+        np.testing.assert_array_equal(fitted.job.length_scale, [alone, alone])
 
 
 def test_given_scales_and_those_of_others_are_not_looked_at(table):
@@ -533,8 +533,8 @@ def test_together_each_chooses_its_length_as_alone(seed):
     together = _fit.train_together(models, jobs)
     for model, r, fitted in zip(models, rows, together, strict=True):
         alone = model.fit(X[r], y[r])
-        np.testing.assert_array_equal(fitted.length_scale[:1], alone.length_scale_)
-        assert fitted.members.n_epochs[0] == alone.n_iter_
+        np.testing.assert_array_equal(fitted.job.length_scale[:1], alone.length_scale_)
+        assert fitted.job.members.n_epochs[0] == alone.n_iter_
 
 
 def test_no_length_is_chosen_where_one_is_given_or_rows_stop(table):

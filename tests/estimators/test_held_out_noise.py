@@ -383,7 +383,7 @@ def test_together_each_has_its_own_noise(model, table, seed):
         for one, kept in zip(models, rows, strict=True)
     ]
     together = _fit.train_together(models, jobs)
-    found = [fitted.predictive_params for fitted in together]
+    found = [fitted.job.predictive_params for fitted in together]
     for name in found[0]:
         assert len({noise[name].tobytes() for noise in found}) > 1
     for one, kept, noise in zip(models, rows, found, strict=True):
