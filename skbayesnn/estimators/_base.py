@@ -172,7 +172,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             data = training_data(new, X, y, sample_weight, X_val, y_val, reset=not warm)
             # Callbacks receive `self`, not the copy `new`.
             if warm:
-                trained_job = _streaming.resume(self, data, "warm")
+                trained_job = _streaming.warm_start(self, data)
             else:
                 [trained_job] = _fit.train_together(
                     [self], [_job.training_job(self, data)]
@@ -221,36 +221,35 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             table, target_attributes = new._validate_table(
                 X, y, sample_weight, reset=first, **check_params
             )
-            earlier = getattr(self, "replay_", None) if n_replay else None
-            table_of_all = _streaming.with_kept(table, earlier)
+            kept = getattr(self, "replay_", None) if n_replay else None
+            table_of_all = _streaming.with_kept(table, kept)
             rows = np.flatnonzero(table_of_all.sample_weight > 0)
             data = TrainingData(table_of_all, rows, None, target_attributes)
-            # Replayed rows are already part of `total_weight_`: subtract their weight.
-            weights = self._row_weights(table_of_all, rows, data.classes)
-            weight_kept = float(weights[rows >= len(table.y)].sum())
-            seen = 0.0 if first or renew else self.total_weight_ - weight_kept
-            if first and renew:
-                [trained_job] = _fit.train_together(
-                    [self], [_job.training_job(self, data)]
-                )
+            seen = 0.0
+            if renew:
+                if first:
+                    job = _job.training_job(self, data)
+                    [trained_job] = _fit.train_together([self], [job])
+                else:
+                    trained_job = _streaming.refit_with_posterior_prior(self, data)
+                # Only after a full fit: in a stream, networks may be at their start, or
+                # new rows may differ from earlier ones.
+                trained_job = without_diverged(trained_job)
             elif first:
                 trained_job = _streaming.begin_stream(self, data, n_epochs)
-            elif renew:
-                trained_job = _streaming.resume(self, data, "renew")
             else:
-                trained_job = _streaming.resume(self, data, "stream", n_epochs, seen)
-            # Only after a full fit: in a stream, networks may be at their start, or new
-            # rows may differ from earlier ones.
-            trained_job = without_diverged(trained_job) if renew else trained_job
+                # Replayed rows are part of `total_weight_`: subtract their weight.
+                weights = self._row_weights(table_of_all, rows, data.classes)
+                weight_kept = float(weights[rows >= len(table.y)].sum())
+                seen = self.total_weight_ - weight_kept
+                trained_job = _streaming.continue_stream(self, data, n_epochs, seen)
             new._store_fitted(trained_job, seen=seen)
             before = 0 if first else self.n_epochs_seen_
             new.n_epochs_seen_ = before + new.n_iter_
             new.n_iter_ = new.n_epochs_seen_
             if n_replay:
                 seed = int(new.seeds_[0])
-                new.replay_ = _streaming.update_reservoir(
-                    table, earlier, n_replay, seed
-                )
+                new.replay_ = _streaming.update_reservoir(table, kept, n_replay, seed)
             if renew:
                 warn_if_doubtful(new, trained_job.job)
         return self
