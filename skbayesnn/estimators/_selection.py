@@ -166,59 +166,60 @@ def held_out_scores(
     """Scores of all settings of each job, in the order of the settings."""
     scores: list[list[HeldOutScore]] = [[] for _ in jobs]
     for program in zip_longest(*map(_fold_jobs, jobs)):
-        present = [i for i, job in enumerate(program) if job]
-        results = _program_scores([program[i] for i in present], device, dtype)
-        for i, job_scores in zip(present, results, strict=True):
-            scores[i] += job_scores
+        trainable = []
+        for job, job_scores in zip(program, scores, strict=True):
+            if job and job.row_subsets:
+                trainable.append((job, job_scores))
+            elif job:
+                job_scores.extend([_NO_SCORE] * len(job.settings))
+        if trainable:
+            fold_jobs, scores_of_jobs = zip(*trainable, strict=True)
+            results = _program_scores(fold_jobs, device, dtype)
+            for job_scores, new_scores in zip(scores_of_jobs, results, strict=True):
+                job_scores.extend(new_scores)
     return scores
 
 
-def _program_scores(jobs, device, dtype) -> list[list[HeldOutScore]]:
-    """Train the results of ``_fold_jobs`` in one program and score their settings."""
-    trained = [job for job in jobs if job.row_subsets]
-    if not trained:
-        return [[_NO_SCORE] * len(job.settings) for job in jobs]
-    members, training_rows = joined(trained, device, dtype)
-    config = trained[0].config
-    hooks = []
-    if trained[0].estimates_tau:
-        ensembles = _ensembles(trained)
-        hooks.append(TauOfHeldOut(training_rows, ensembles, _N_DRAWS, members.tau))
-    posterior = start(config, members, device, dtype)
-    result = train(config, members, training_rows, posterior, hooks=hooks)
-    score: Callable[..., HeldOutScore]
-    if trained[0].estimates_tau:
-        score, predict = _score_by_level, validation_draws
-    elif trained[0].estimates_variance:
-        score = partial(_score_by_predictive_params, config.likelihood)
-        predict = validation_draws
-    else:
-        score, predict = _score_by_density, validation_density
+def _program_scores(
+    jobs: Sequence[TrainingJob], device, dtype
+) -> list[list[HeldOutScore]]:
+    """Train fold jobs in one program and score their settings.
+
+    jobs : results of ``_fold_jobs`` with one configuration, none of them empty
+    """
+    members, training_rows = joined(jobs, device, dtype)
     ends = np.cumsum([job.n_members for job in jobs])
-    parts = np.split(np.arange(ends[-1]), ends[:-1])
+    members_of_job = np.split(np.arange(ends[-1]), ends[:-1])
+    config = jobs[0].config
+    hooks = []
+    score: Callable[..., HeldOutScore] = _score_by_density
+    predict = validation_density
+    if jobs[0].estimates_tau:
+        ensembles = _ensembles(jobs, members_of_job)
+        hooks.append(TauOfHeldOut(training_rows, ensembles, _N_DRAWS, members.tau))
+        predict, score = validation_draws, _score_by_level
+    elif jobs[0].estimates_variance:
+        predict = validation_draws
+        score = partial(_score_by_predictive_params, config.likelihood)
+    posterior = start(config, members, device, dtype)
+    trained = train(config, members, training_rows, posterior, hooks=hooks)
     # A generator: the draws of one job at a time, since they need much memory.
-    predictions = predict(
-        result.posterior, training_rows, _N_DRAWS, [part for part in parts if len(part)]
-    )
-    failed = np.split(result.failed > 0, ends[:-1])
+    predictions = predict(trained.posterior, training_rows, _N_DRAWS, members_of_job)
     scores = []
-    for job in jobs:
-        if not job.row_subsets:
-            scores.append([_NO_SCORE] * len(job.settings))
-            continue
+    for job, networks in zip(jobs, members_of_job, strict=True):
         values = next(predictions).cpu().double().numpy()
-        values[failed[len(scores)]] = np.nan
+        values[trained.failed[networks] > 0] = np.nan
         scores.append(_setting_scores(job, values, score))
     return scores
 
 
-def _ensembles(jobs: Sequence[TrainingJob]) -> list[Ensemble]:
+def _ensembles(
+    jobs: Sequence[TrainingJob], members_of_job: Sequence[np.ndarray]
+) -> list[Ensemble]:
     """Ensembles of all settings of all jobs, in order."""
-    ensembles, first = [], 0
-    for job in jobs:
-        numbers = first + np.arange(job.n_members)
-        first += job.n_members
-        by_setting = numbers.reshape(len(job.row_subsets), len(job.settings), -1)
+    ensembles = []
+    for job, members in zip(jobs, members_of_job, strict=True):
+        by_setting = members.reshape(len(job.row_subsets), len(job.settings), -1)
         n_epochs = int(job.members.n_epochs[0])
         ensembles += [
             Ensemble(networks, n_epochs) for networks in by_setting.swapaxes(0, 1)
