@@ -93,6 +93,11 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
 
+    @property
+    def _learns_rates(self) -> bool:
+        """Whether dropout rates are learned; ``AutoDefaults`` may then differ."""
+        return False
+
     def _length_scales(self, fan_ins, total_weight: float) -> np.ndarray:
         """Validated prior length scale of every layer for N rows, (layers,)."""
         rule = defaults_of(self).length_scale

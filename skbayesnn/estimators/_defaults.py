@@ -156,9 +156,21 @@ DEFAULTS: dict[str, AutoDefaults] = {
 
 
 def defaults_of(estimator) -> AutoDefaults:
-    """Of an estimator, or of a subclass of one."""
+    """Return the defaults of an estimator's class or nearest base.
+
+    Raises
+    ------
+    TypeError
+        If neither the class nor a base is in ``DEFAULTS``.
+    """
     names = [kind.__name__ for kind in type(estimator).__mro__]
-    defaults = next(DEFAULTS[name] for name in names if name in DEFAULTS)
+    defaults = next((DEFAULTS[name] for name in names if name in DEFAULTS), None)
+    if defaults is None:
+        raise TypeError(
+            "an estimator's class or one of its bases must have a line in the table "
+            f"`DEFAULTS` of skbayesnn/estimators/_defaults.py; got {names[0]}. Add "
+            f'one, for instance "{names[0]}": AutoDefaults().'
+        )
     if defaults.learned_rates and estimator._learns_rates:
         return replace(defaults, **defaults.learned_rates)
     return defaults

@@ -26,7 +26,7 @@ class _MCDropout(BayesianNetwork):
     _start_rate: float
 
     @property
-    def _learns_rates(self):
+    def _learns_rates(self) -> bool:
         return isinstance(self.dropout, str)
 
     def _posterior_spec(self, fan_ins):

@@ -25,7 +25,7 @@ class _VariationalDropout(_pruning.Prunable):
     prior_: list[dict[str, Array]]
 
     @property
-    def _learns_rates(self):
+    def _learns_rates(self) -> bool:
         rates = np.asarray(self.dropout)
         return rates.dtype.kind in "biuf" and bool((rates > 0).any())
 
