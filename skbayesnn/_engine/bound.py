@@ -15,10 +15,11 @@ import numpy as np
 import torch
 
 from skbayesnn._engine.config import MemberParams, MemberRows, TrainingConfig
-from skbayesnn._engine.objective import Batch, priors_of
+from skbayesnn._engine.objective import Batch
 from skbayesnn._engine.posterior import Posterior, select_members
 from skbayesnn._engine.step import RowPerturbation
 from skbayesnn._engine.training_random import TrainingRandom
+from skbayesnn._priors import Prior
 
 # Cost of the estimate as a share of the cost of the training. The cost is counted in
 # layer units per row; a training step counts three times, for its gradient, plus
@@ -106,12 +107,14 @@ def bound_of(
     members: MemberParams,
     rows: MemberRows,
     posterior: Posterior,
+    priors: tuple[Prior, ...],
     perturbation: RowPerturbation | None = None,
 ) -> Bound:
     """Estimate the bound of a trained posterior.
 
     Call this before the noise variance is estimated from residuals.
 
+    priors : prior of every parameter group
     perturbation : row perturbation of the training
     """
     n_members = posterior.n_members
@@ -124,7 +127,7 @@ def bound_of(
         nll[group], nll_error[group] = _expected_nll(
             rows, posterior, perturbation, draws, group
         )
-    kl, kl_error = _kl(config, members, posterior)
+    kl, kl_error = _kl(config, posterior, priors)
     return Bound(nll, kl, nll_error, kl_error)
 
 
@@ -182,10 +185,9 @@ def _pass_nlls(posterior, batch: Batch, mean_weight, draws: _DrawCounts, group, 
     return results
 
 
-def _kl(config: TrainingConfig, members: MemberParams, posterior: Posterior):
+def _kl(config: TrainingConfig, posterior: Posterior, priors: tuple[Prior, ...]):
     """KL(q || p) and its standard error; averaged over draws unless it is exact."""
-    priors = priors_of(config, members, posterior)
-    random = TrainingRandom(members.seeds, posterior.device, posterior.dtype)
+    random = TrainingRandom(posterior.seeds, posterior.device, posterior.dtype)
     values: list[np.ndarray] = []
     max_draws = 2 if config.horizon else _N_GROUPS
     while len(values) < max_draws:

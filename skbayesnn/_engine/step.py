@@ -22,7 +22,6 @@ from skbayesnn._engine.objective import (
     Batch,
     Objective,
     Penalty,
-    priors_of,
 )
 from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON, Adam, FlatParameters
 from skbayesnn._engine.posterior import Posterior
@@ -33,6 +32,7 @@ from skbayesnn._engine.training_random import (
     random_source,
 )
 from skbayesnn._families import Params
+from skbayesnn._priors import Prior
 
 # ---- schedules of step size and KL weight, as tensors
 
@@ -210,6 +210,8 @@ class Step:
     rows : MemberRows
     posterior : Posterior
         Initial parameters; it is not changed.
+    priors : tuple of Prior
+        Prior of every parameter group.
     optimizer_state : dict, optional
         ``state()`` of the run to continue.
     """
@@ -220,6 +222,7 @@ class Step:
         members: MemberParams,
         rows: MemberRows,
         posterior: Posterior,
+        priors: tuple[Prior, ...],
         optimizer_state: dict[str, np.ndarray] | None = None,
     ):
         self._likelihood = config.likelihood
@@ -232,7 +235,7 @@ class Step:
         )
         objective = Objective.of(
             config.likelihood,
-            priors_of(config, members, posterior),
+            priors,
             members.tau,
             rows.mean_weight,
             rows.total_weight,

@@ -23,6 +23,7 @@ from skbayesnn._engine.random import initial_normal
 from skbayesnn._engine.residual_variance import with_residual_variance
 from skbayesnn._engine.resources import keep_freed_memory, torch_threads
 from skbayesnn._engine.step import Batches, RowPerturbation, Step, select_state
+from skbayesnn._priors import Prior
 
 # ---- history of each member: losses, failures, best epoch
 
@@ -298,12 +299,13 @@ def train(
             ),
         )
         step_type = step_class(config, members, rows.mean_weight.device)
-        step = step_type(config, members, rows, posterior, optimizer_state)
+        priors = priors_of(config, members, posterior)
+        step = step_type(config, members, rows, posterior, priors, optimizer_state)
         history = TrainingHistory(len(members.seeds))
         best = BestWeights(
             step.parameters, members.n_epochs, config.patience, config.tol
         )
-        run = _Run(config, members, rows, batches, step, history, best)
+        run = _Run(config, members, rows, priors, batches, step, history, best)
         interrupted = False
         try:
             with torch_threads(1 if n_units < _SINGLE_THREAD_UNITS else None):
@@ -314,7 +316,9 @@ def train(
             interrupted = True
         bound = None
         if compute_bound:
-            bound = bound_of(config, members, rows, best.posterior, perturbation)
+            bound = bound_of(
+                config, members, rows, best.posterior, priors, perturbation
+            )
         return run.outcome(bound, interrupted)
 
 
@@ -336,6 +340,7 @@ class _Run:
     config: TrainingConfig
     members: MemberParams
     rows: MemberRows
+    priors: tuple[Prior, ...]
     batches: Batches
     step: Step
     history: TrainingHistory
@@ -369,9 +374,8 @@ class _Run:
             history.validation.append(score)
 
     def _kl_constant(self, posterior: Posterior) -> np.ndarray:
-        priors = priors_of(self.config, self.members, posterior)
         layers, keep = posterior.layers, posterior.keep
-        constant = posterior.network.kl_constant(layers, keep, priors)
+        constant = posterior.network.kl_constant(layers, keep, self.priors)
         return constant.double().cpu().numpy()
 
     def outcome(self, bound: Bound | None, interrupted: bool) -> Trained:

@@ -8,6 +8,7 @@ import torch
 
 from skbayesnn._engine import bound as module
 from skbayesnn._engine.bound import bound_of
+from skbayesnn._engine.objective import priors_of
 from skbayesnn._families import Bernoulli, MeanField, Point
 
 # Members of one seed have the same noise.
@@ -32,7 +33,8 @@ def parts(engine, seed, kind="gaussian", *, n_members=3, weighted=False, **chang
 
 def asked(plan, members, rows, posterior):
     with torch.no_grad():
-        return bound_of(plan, members, rows, posterior)
+        priors = priors_of(plan, members, posterior)
+        return bound_of(plan, members, rows, posterior, priors)
 
 
 def expected_nll(rows, posterior):
