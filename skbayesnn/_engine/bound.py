@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from skbayesnn._engine.config import MemberParams, MemberRows, TrainingConfig
-from skbayesnn._engine.objective import Batch
+from skbayesnn._engine.config import Batch, MemberParams, MemberRows, TrainingConfig
 from skbayesnn._engine.posterior import Posterior, select_members
 from skbayesnn._engine.step import RowPerturbation
 from skbayesnn._engine.training_random import TrainingRandom
@@ -156,7 +155,7 @@ def _batch(rows, perturbation, draws: _DrawCounts, indices: np.ndarray) -> Batch
         # Clip the indices for members with fewer rows; they are not in the group.
         last = torch.as_tensor(rows.n_rows - 1).to(order).unsqueeze(1)
         order = order.minimum(last)
-    batches = (Batch(*parts) for parts in rows.batches(order, len(indices)))
+    batches = rows.batches(order, len(indices))
     if perturbation is not None:
         batches = perturbation.batches(batches, order, len(indices))
     return next(iter(batches))

@@ -7,7 +7,7 @@ its *members*, as one batch of tensors.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -30,9 +30,6 @@ class Hook:
 
 
 # ---- configuration
-
-# Inputs, y, and weights or None.
-RowsOfBatch = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
 
 
 def kl_weight(weighting: str, batch: int, n_batches: int) -> float:
@@ -208,6 +205,31 @@ class MemberParams:
         return MemberParams(keep=self.keep[:, index], prior=prior, **by_member)
 
 
+# ---- rows
+
+
+class Batch(NamedTuple):
+    """Rows of a step. The members axis has length 1 if all members share the rows.
+
+    Parameters
+    ----------
+    x : (members or 1, rows, inputs)
+    y : (members or 1, rows, targets), or class indices (members or 1, rows)
+    weights : (members or 1, rows), or None if all are 1
+    y_perturbation : (members, rows, targets), in units of the std of the observation
+        noise, or None
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    weights: torch.Tensor | None
+    y_perturbation: torch.Tensor | None = None
+
+    def with_own_x(self) -> "Batch":
+        """The same batch with a copy of x, which may be overwritten."""
+        return Batch(self.x.clone(), self.y, self.weights, self.y_perturbation)
+
+
 class MemberRows(Protocol):
     """The training and validation rows of every member, on the device."""
 
@@ -219,8 +241,8 @@ class MemberRows(Protocol):
     def weights(self) -> torch.Tensor | None:
         """Row weights, (members or 1, most rows of a member), or None if all are 1."""
 
-    def batches(self, order: torch.Tensor, size: int) -> Iterator[RowsOfBatch]:
-        """Iterate over batches of ``size`` rows: inputs, y and weights.
+    def batches(self, order: torch.Tensor, size: int) -> Iterator[Batch]:
+        """Iterate over batches of ``size`` rows, without a perturbation of y.
 
         order : (members or 1, rows of all batches), row indices of each member
         """

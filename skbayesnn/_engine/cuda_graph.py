@@ -11,8 +11,7 @@ from contextlib import contextmanager
 
 import torch
 
-from skbayesnn._engine.config import MemberParams, TrainingConfig
-from skbayesnn._engine.objective import Batch
+from skbayesnn._engine.config import Batch, MemberParams, TrainingConfig
 from skbayesnn._engine.step import Step, StepValues
 from skbayesnn._engine.training_random import PaddedRandom, TrainingRandom
 from skbayesnn._families import RandomSource

@@ -101,7 +101,7 @@ def _some_rows(rows: MemberRows, max_rows: int | np.ndarray):
     for i, (n, k) in enumerate(zip(rows.n_rows, n_used, strict=True)):
         indices[i, :k], share[i, :k] = _sample_rows(weights[i % len(weights), :n], k)
     order = torch.as_tensor(indices[:1] if same_rows else indices, dtype=torch.int64)
-    x, y, _ = next(iter(rows.batches(order.to(rows.mean_weight.device), size)))
+    x, y, *_ = next(iter(rows.batches(order.to(rows.mean_weight.device), size)))
     share /= share.sum(1, keepdims=True)
     total = _float64(rows.total_weight).unsqueeze(1)
     return x, y, torch.as_tensor(share, device=total.device) * total

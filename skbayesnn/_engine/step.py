@@ -10,16 +10,14 @@ get random weights, Exp(1) for a row of weight one: the weighted likelihood boot
 
 import math
 from collections.abc import Iterable, Iterator
-from itertools import starmap
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from skbayesnn._engine.config import MemberParams, MemberRows, TrainingConfig
+from skbayesnn._engine.config import Batch, MemberParams, MemberRows, TrainingConfig
 from skbayesnn._engine.objective import (
     DATA_GRADIENTS,
-    Batch,
     Objective,
     Penalty,
 )
@@ -379,8 +377,7 @@ class Batches:
     def epoch_batches(self, random: TrainingRandom | PaddedRandom) -> Iterator[Batch]:
         """Iterate over the batches of an epoch."""
         order = random.order(self._rows.n_rows, self._n)
-        rows = self._rows.batches(order, self.n_rows)
-        batches: Iterator[Batch] = starmap(Batch, rows)
+        batches = self._rows.batches(order, self.n_rows)
         if self._perturbation is not None:
             batches = self._perturbation.batches(batches, order, self.n_rows)
         if self._padding is None:

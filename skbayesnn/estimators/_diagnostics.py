@@ -373,6 +373,5 @@ def _mean_weight_components(posterior: Posterior, inputs: np.ndarray):
     posterior = MeanWeightPosterior.of(posterior)
     x = torch.as_tensor(inputs).to(posterior.device, posterior.dtype).unsqueeze(0)
     with torch.no_grad():
-        values = posterior.components(posterior.outputs(x, range(1)))
-    arrays = (value.flatten(0, 1).double().cpu().numpy() for value in values)
-    return posterior.likelihood.components_class(*arrays)
+        outputs = posterior.outputs(x, range(1))
+        return posterior.predictive_components(outputs, torch.float64)

@@ -13,8 +13,8 @@ import torch
 from scipy import sparse
 
 from skbayesnn import _validation
+from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.sparse_rows import SparseRows, suits_sparse_rows
-from skbayesnn._data.training_rows import Scaling
 from skbayesnn._engine.objective import weight_decay
 from skbayesnn._engine.posterior import (
     MeanWeightPosterior,
@@ -282,10 +282,9 @@ def _row_noise(job: TrainingJob, posterior: Posterior, scaling: Scaling):
     inputs = _tensor(inputs, posterior.device, posterior.dtype).unsqueeze(0)
     with torch.no_grad():
         draws = range(posterior.distinct_draws(_DRAWS_OF_NOISE))
-        components = posterior.components(posterior.outputs(inputs, draws))
-    arrays = (value.flatten(0, 1).cpu().double().numpy() for value in components)
-    variance = posterior.likelihood.components_class(*arrays).variance
-    std = scaling.std_from_network(np.sqrt(variance.mean((0, 1))))
+        outputs = posterior.outputs(inputs, draws)
+        components = posterior.predictive_components(outputs, torch.float64)
+    std = scaling.std_from_network(np.sqrt(components.variance.mean((0, 1))))
     return float(std[0]) if len(std) == 1 else std
 
 

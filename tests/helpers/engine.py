@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from skbayesnn._engine.config import Batch
 from skbayesnn._engine.training import MemberParams, TrainingConfig, start, train
 from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import FAMILIES
@@ -43,7 +44,8 @@ class ArrayRows:
         self.total_weight = self._tensor(weights.sum(1))
 
     def batches(self, order, size):
-        yield from (self.take(positions) for positions in order.split(size, dim=1))
+        for positions in order.split(size, dim=1):
+            yield Batch(*self.take(positions))
 
     def take(self, positions):
         lead = max(len(positions), len(self.x), len(self.y))
