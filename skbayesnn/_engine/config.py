@@ -44,9 +44,39 @@ def kl_weight(weighting: str, batch: int, n_batches: int) -> float:
     return n_batches * 0.5 ** (batch + 1) / (1 - 0.5**n_batches)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """Options of the training that a method sets.
+
+    Parameters
+    ----------
+    kl_weighting : {"uniform", "geometric"}
+        Distribution of the KL over the batches of an epoch.
+    kl_warm_up : float in [0, 1]
+        Share of the training over which the KL's weight rises from 0 to 1.
+    gradient : str
+        A key of ``DATA_GRADIENTS``.
+    n_training_draws : int
+        Draws of the weights per step. Their gradients are averaged.
+    perturbed : bool
+        Whether every member is trained on its own row perturbation.
+    variance_source : {"residuals", "held_out", "training"}
+        How a learned observation noise variance is estimated after the training: from
+        the residuals of the training rows, where they are suitable; from held-out rows,
+        by the estimator; or not again.
+    """
+
+    kl_weighting: str = "uniform"
+    kl_warm_up: float = 0.0
+    gradient: str = "pathwise"
+    n_training_draws: int = 1
+    perturbed: bool = False
+    variance_source: str = "residuals"
+
+
 @dataclass(frozen=True)
-class TrainingConfig:
-    """Settings that all members of one program share.
+class TrainingConfig(TrainingOptions):
+    """Settings that all members of one program share, with those of their method.
 
     Parameters
     ----------
@@ -69,20 +99,6 @@ class TrainingConfig:
         of a member's epochs.
     prior : str
         A key of ``PRIORS``.
-    kl_weighting : {"uniform", "geometric"}
-        Distribution of the KL over the batches of an epoch.
-    kl_warm_up : float in [0, 1]
-        Share of the training over which the KL's weight rises from 0 to 1.
-    gradient : str
-        A key of ``DATA_GRADIENTS``.
-    n_training_draws : int
-        Draws of the weights per step. Their gradients are averaged.
-    perturbed : bool
-        Whether every member is trained on its own row perturbation.
-    variance_source : {"residuals", "held_out", "training"}
-        How a learned observation noise variance is estimated after the training: from
-        the residuals of the training rows, where they are suitable; from held-out rows,
-        by the estimator; or not again.
     dtype : torch.dtype
         Floating-point type of the training.
     """
@@ -97,12 +113,6 @@ class TrainingConfig:
     keep_interrupted: bool = False
     horizon: int | None = None
     prior: str = "gaussian"
-    kl_weighting: str = "uniform"
-    kl_warm_up: float = 0.0
-    gradient: str = "pathwise"
-    n_training_draws: int = 1
-    perturbed: bool = False
-    variance_source: str = "residuals"
     dtype: torch.dtype = torch.float64
 
     @property

@@ -8,16 +8,16 @@ differ.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
 from sklearn.model_selection import train_test_split
 
 from skbayesnn import _validation
-from skbayesnn._data.training_rows import RowSubset, Scaling, TrainingRows
+from skbayesnn._data.scaling import Scaling
+from skbayesnn._data.training_rows import RowSubset, TrainingRows
 from skbayesnn._data.validation import Table, stacked
-from skbayesnn._engine.config import MemberParams, TrainingConfig
+from skbayesnn._engine.config import MemberParams, TrainingConfig, TrainingOptions
 from skbayesnn._engine.training import Trained
 from skbayesnn._families import Family
 from skbayesnn._likelihoods import LIKELIHOODS, Likelihood
@@ -48,15 +48,14 @@ class PosteriorSpec:
         A key of ``skbayesnn._priors.PRIORS``.
     prior_fields : mapping of str to float or ndarray of shape (layers,)
         Parameters of the prior, in addition to ``length_scale``.
-    training : mapping
-        Values for fields of :class:`~skbayesnn._engine.config.TrainingConfig`.
+    training : TrainingOptions
     """
 
     dropout: np.ndarray
     families: tuple[Family, ...]
     prior: str = "gaussian"
     prior_fields: Mapping[str, float | np.ndarray] = field(default_factory=dict)
-    training: Mapping[str, Any] = field(default_factory=dict)
+    training: TrainingOptions = field(default_factory=TrainingOptions)
 
 
 # ---- checked parameters
@@ -118,7 +117,7 @@ def training_job(
         dtype=_validation.precision(estimator.dtype),
         prior=posterior.prior,
         **_schedule(estimator, stops_early=len(validation) > 0),
-        **posterior.training,
+        **vars(posterior.training),
     )
     default = Setting(
         estimator._length_scales(network.prior_fan_ins, n_rows),
@@ -208,7 +207,7 @@ def _network(estimator, data, likelihood, hidden) -> tuple[Network, PosteriorSpe
         _validation.check_option("activation", estimator.activation, ACTIVATIONS),
     )
     posterior = estimator._posterior_spec(network.prior_fan_ins)
-    if posterior.training.get("gradient") == "characteristic" and not network.smooth:
+    if posterior.training.gradient == "characteristic" and not network.smooth:
         raise ValueError(
             "gradient='characteristic' uses second derivatives and requires a smooth "
             f"network; got activation={estimator.activation!r} and network="

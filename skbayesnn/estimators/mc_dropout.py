@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from skbayesnn import _validation
+from skbayesnn._engine.config import TrainingOptions
 from skbayesnn._families import FAMILIES, Concrete, Family
 from skbayesnn._runtime import warn
 from skbayesnn.estimators import _fitted
@@ -50,10 +51,10 @@ class _MCDropout(BayesianNetwork):
         return PosteriorSpec(
             rates,
             families,
-            training={
-                "n_training_draws": _validation.training_draws(self),
-                "variance_source": "held_out" if self._learns_rates else "residuals",
-            },
+            training=TrainingOptions(
+                n_training_draws=_validation.training_draws(self),
+                variance_source="held_out" if self._learns_rates else "residuals",
+            ),
         )
 
     def _warn_of_posterior(self):

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skbayesnn import _validation
+from skbayesnn._engine.config import TrainingOptions
 from skbayesnn._families import Correlated, Independent, Point
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators import _pruning
@@ -59,11 +60,11 @@ class _VariationalDropout(_pruning.Prunable):
             rates,
             families,
             prior=prior,
-            training={
-                "kl_warm_up": self._warm_up(noise),
-                "n_training_draws": _validation.training_draws(self),
-                "variance_source": "held_out" if self._learns_rates else "residuals",
-            },
+            training=TrainingOptions(
+                kl_warm_up=self._warm_up(noise),
+                n_training_draws=_validation.training_draws(self),
+                variance_source="held_out" if self._learns_rates else "residuals",
+            ),
         )
 
     def _warm_up(self, noise):
