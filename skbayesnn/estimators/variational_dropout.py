@@ -183,7 +183,8 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     max_iter : "auto" or int, default="auto"
         Epochs. Leave ``"auto"``: 100 sqrt(N) steps, and at least ten epochs. Held-out
         rows may select a quarter or a tenth of that, where their log density is higher
-        by more than its standard error; ``n_iter_`` is what was selected.
+        by more than its standard error; ``n_iter_`` is the selected
+        number.
     early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, device, \
 dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`.
@@ -298,8 +299,8 @@ class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
     max_iter : "auto" or int, default="auto"
         Epochs. Leave ``"auto"``: 20 sqrt(N) steps, and at least ten epochs. With fewer
         than 5,000 rows, held-out rows may select a quarter or a tenth of that, where
-        their log density is higher by more than its standard error; ``n_iter_`` is what
-        was selected.
+        their log density is higher by more than its standard error; ``n_iter_`` is the
+        selected number.
     early_stopping : bool or "auto", default="auto"
         Hold out rows, keep each network's best weights on them, and stop after
         ``n_iter_no_change`` epochs without improvement of their log density. ``"auto"``
