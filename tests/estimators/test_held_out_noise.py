@@ -364,7 +364,10 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
         )
         # Logarithms are rounded to 0.001, of s or of s^2; the density with it.
         np.testing.assert_allclose(found.density, density[:, 0], rtol=5e-3, atol=5e-3)
-        assert found.predictive_params.keys() == expected.keys() and found.noise
+        assert (
+            found.predictive_params.keys() == expected.keys()
+            and found.predictive_params
+        )
         for name, values in expected.items():
             assert found.predictive_params[name] == pytest.approx(values, abs=4e-3)
     model.fit(X, y, weights)
