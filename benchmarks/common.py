@@ -239,7 +239,7 @@ def fit_splits(estimators: Sequence, X, y, rows: Sequence[np.ndarray]) -> Sequen
     estimators : sequence of estimators
         The fitted input.
     """
-    checked = [est._check(X, y, None, reset=True) for est in estimators]
+    checked = [est._validate_table(X, y, None, reset=True) for est in estimators]
     checked_table, target_attributes = checked[0]
     together = train_on(checked_table, rows, estimators, target_attributes)
     for estimator, fitted in zip(estimators, together, strict=True):

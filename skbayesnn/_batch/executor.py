@@ -25,7 +25,7 @@ from skbayesnn._runtime import warn
 from skbayesnn._sklearn_compat import check_method_params, safe_split
 from skbayesnn.estimators import _fit
 from skbayesnn.estimators._base import set_fitted
-from skbayesnn.estimators._job import TrainingJob
+from skbayesnn.estimators._job import TrainedJob
 
 # ---- group jobs into programs
 
@@ -55,12 +55,15 @@ def groups_of(jobs: Sequence[FoldFit], budget: int) -> Iterator[list[FoldFit]]:
 
 def _shared(job: FoldFit) -> tuple:
     """Properties that all jobs of one program must have in common."""
-    X, shares = job.job.table.X, job.job.shares
+    X, row_subsets = job.job.table.X, job.job.row_subsets
     return (
         job.job.config,
         # Members may differ in rows and epochs, but equal ones are faster.
         job.job.members.n_epochs.max(),
-        frozenset((len(share.rows), len(share.validation)) for share in shares),
+        frozenset(
+            (len(row_subset.rows), len(row_subset.validation))
+            for row_subset in row_subsets
+        ),
         str(job.network.device),
         X.dtype,
         type(X),
@@ -91,7 +94,7 @@ def bytes_per_member(group: Sequence[FoldFit]) -> int:
     It counts about thirty copies of the parameters: values, gradient and its parts, two
     moments of Adam, those of the best epoch, initial values, temporaries and results.
     It adds the activations of a batch with their random numbers, mask and gradient, and
-    the index and weight of every row of the largest share.
+    the index and weight of every row of the largest subset.
     """
     config, n_rows = group[0].job.config, _most_rows(group)
     units = config.batch_rows(n_rows) * config.network.n_units
@@ -100,7 +103,9 @@ def bytes_per_member(group: Sequence[FoldFit]) -> int:
 
 
 def _most_rows(group: Sequence[FoldFit]) -> int:
-    return max(len(share.rows) for job in group for share in job.job.shares)
+    return max(
+        len(row_subset.rows) for job in group for row_subset in job.job.row_subsets
+    )
 
 
 def _itemsize(job: FoldFit) -> int:
@@ -239,19 +244,19 @@ def _trained_together(
     )
     seconds = (time.perf_counter() - start) / len(group)
     outcomes = {}
-    for job, task in zip(group, trained, strict=True):
+    for job, trained_job in zip(group, trained, strict=True):
         if device is not None:
             job.network.device = device
-        outcomes[job.key] = _trained(job, task, seconds)
+        outcomes[job.key] = _trained(job, trained_job, seconds)
     return outcomes
 
 
-def _trained(job: FoldFit, task: TrainingJob, seconds: float) -> Outcome:
+def _trained(job: FoldFit, trained_job: TrainedJob, seconds: float) -> Outcome:
     """Set the fitted attributes of a job's network; the outcome keeps any exception."""
     try:
-        if task.trained.failed.all():
-            raise _fit.all_failed(task.config, task.trained)
-        set_fitted(job.network, task)
+        if trained_job.trained.failed.all():
+            raise _fit.all_failed(trained_job.job.config, trained_job.trained)
+        set_fitted(job.network, trained_job)
     except Exception as error:
         return Outcome(without_frames(error), seconds=seconds)
     n_epochs = job.network.n_iter_

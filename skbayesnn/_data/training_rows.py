@@ -4,7 +4,7 @@ Ensemble members may have different rows of the same table, and different number
 rows. Each is scaled by its own training rows. Rows of weight zero are left out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from itertools import repeat
@@ -16,6 +16,7 @@ from scipy import sparse
 
 from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.validation import Table
+from skbayesnn._engine.config import Batch
 from skbayesnn._engine.resources import tensor_of
 
 # Number of input values that are gathered at once for several batches; fits into cache.
@@ -101,7 +102,7 @@ class MemberTable(NamedTuple):
 
 
 class TrainingRows:
-    """Training rows of all members of one program (see `_engine.config.Rows`).
+    """Training rows of all members of one program (see `_engine.config.MemberRows`).
 
     Members with the same rows in the same scale and order share one gather, such as the
     candidates of a search in one fold.
@@ -109,7 +110,7 @@ class TrainingRows:
     Parameters
     ----------
     table : Table
-    shares : sequence of RowSubset
+    row_subsets : sequence of RowSubset
         In the order of the members.
     device, dtype : device and precision of the computation
     seen : float
@@ -119,19 +120,19 @@ class TrainingRows:
     def __init__(
         self,
         table: Table,
-        shares: Sequence[RowSubset],
+        row_subsets: Sequence[RowSubset],
         device: torch.device,
         dtype: torch.dtype,
         seen: float = 0.0,
     ):
         self._device, self._dtype = device, dtype
-        n_members = [s.n_members for s in shares]
-        self.n_rows = np.repeat([len(s.rows) for s in shares], n_members)
-        weights = np.repeat([s.weights.sum() for s in shares], n_members)
+        n_members = [s.n_members for s in row_subsets]
+        self.n_rows = np.repeat([len(s.rows) for s in row_subsets], n_members)
+        weights = np.repeat([s.weights.sum() for s in row_subsets], n_members)
         self.mean_weight = self._tensor(weights / self.n_rows)
         self.total_weight = self._tensor(seen + weights)
         self._n_inputs = table.X.shape[1]
-        distinct, index = _distinct(shares)
+        distinct, index = _distinct(row_subsets)
         member_index = index.repeat(n_members)
         # None if every member has its own subset, or all members have the same.
         self._member_index: torch.Tensor | None = None
@@ -143,7 +144,7 @@ class TrainingRows:
 
     @property
     def weights(self) -> torch.Tensor | None:
-        """Weights of every member's rows, in order; see `_engine.config.Rows`."""
+        """Weights of every member's rows, in order; see `_engine.config.MemberRows`."""
         return self._to_members(self._subsets.weights)
 
     @property
@@ -171,23 +172,23 @@ class TrainingRows:
             y_affine=affine(subsets.y_affine),
         )
 
-    def batches(self, order: torch.Tensor, size: int):
-        """Yield inputs, targets and weights per batch; see `_engine.config.Rows`.
+    def batches(self, order: torch.Tensor, size: int) -> Iterator[Batch]:
+        """Iterate over batches; see `_engine.config.MemberRows`.
 
         Rows of several small batches are gathered at once.
         """
         if order.shape[1] == size:
-            yield self.take(order)
+            yield Batch(*self.take(order))
             return
         per_batch = len(self.mean_weight) * size * self._n_inputs
         at_once = max(1, _VALUES_AT_ONCE // per_batch)
         for span in order.split(size * at_once, dim=1):
             x, y, weights = self.take(span)
-            yield from zip(
+            yield from map(
+                Batch,
                 x.split(size, dim=1),
                 y.split(size, dim=1),
                 repeat(None) if weights is None else weights.split(size, dim=1),
-                strict=False,
             )
 
     def take(self, positions: torch.Tensor):

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from skbayesnn._engine.config import MemberParams, Rows, TrainingConfig
-from skbayesnn._engine.objective import Batch, priors_of
+from skbayesnn._engine.config import Batch, MemberParams, MemberRows, TrainingConfig
 from skbayesnn._engine.posterior import Posterior, select_members
 from skbayesnn._engine.step import RowPerturbation
 from skbayesnn._engine.training_random import TrainingRandom
+from skbayesnn._priors import Prior
 
 # Cost of the estimate as a share of the cost of the training. The cost is counted in
 # layer units per row; a training step counts three times, for its gradient, plus
@@ -104,14 +104,16 @@ class _DrawCounts:
 def bound_of(
     config: TrainingConfig,
     members: MemberParams,
-    rows: Rows,
+    rows: MemberRows,
     posterior: Posterior,
+    priors: tuple[Prior, ...],
     perturbation: RowPerturbation | None = None,
 ) -> Bound:
     """Estimate the bound of a trained posterior.
 
     Call this before the noise variance is estimated from residuals.
 
+    priors : prior of every parameter group
     perturbation : row perturbation of the training
     """
     n_members = posterior.n_members
@@ -124,7 +126,7 @@ def bound_of(
         nll[group], nll_error[group] = _expected_nll(
             rows, posterior, perturbation, draws, group
         )
-    kl, kl_error = _kl(config, members, posterior)
+    kl, kl_error = _kl(config, posterior, priors)
     return Bound(nll, kl, nll_error, kl_error)
 
 
@@ -153,7 +155,7 @@ def _batch(rows, perturbation, draws: _DrawCounts, indices: np.ndarray) -> Batch
         # Clip the indices for members with fewer rows; they are not in the group.
         last = torch.as_tensor(rows.n_rows - 1).to(order).unsqueeze(1)
         order = order.minimum(last)
-    batches = (Batch(*parts) for parts in rows.batches(order, len(indices)))
+    batches = rows.batches(order, len(indices))
     if perturbation is not None:
         batches = perturbation.batches(batches, order, len(indices))
     return next(iter(batches))
@@ -182,10 +184,9 @@ def _pass_nlls(posterior, batch: Batch, mean_weight, draws: _DrawCounts, group, 
     return results
 
 
-def _kl(config: TrainingConfig, members: MemberParams, posterior: Posterior):
+def _kl(config: TrainingConfig, posterior: Posterior, priors: tuple[Prior, ...]):
     """KL(q || p) and its standard error; averaged over draws unless it is exact."""
-    priors = priors_of(config, members, posterior)
-    random = TrainingRandom(members.seeds, posterior.device, posterior.dtype)
+    random = TrainingRandom(posterior.seeds, posterior.device, posterior.dtype)
     values: list[np.ndarray] = []
     max_draws = 2 if config.horizon else _N_GROUPS
     while len(values) < max_draws:

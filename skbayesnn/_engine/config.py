@@ -7,7 +7,7 @@ its *members*, as one batch of tensors.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -35,9 +35,6 @@ class Hook:
 
 # ---- configuration
 
-# Inputs, y, and weights or None.
-RowsOfBatch = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
-
 
 def kl_weight(weighting: str, batch: int, n_batches: int) -> float:
     """Weight of the KL in the loss of batch ``batch`` of an epoch; its mean is one.
@@ -51,9 +48,39 @@ def kl_weight(weighting: str, batch: int, n_batches: int) -> float:
     return n_batches * 0.5 ** (batch + 1) / (1 - 0.5**n_batches)
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """Options of the training that a method sets.
+
+    Parameters
+    ----------
+    kl_weighting : {"uniform", "geometric"}
+        Distribution of the KL over the batches of an epoch.
+    kl_warm_up : float in [0, 1]
+        Share of the training over which the KL's weight rises from 0 to 1.
+    gradient : str
+        A key of ``DATA_GRADIENTS``.
+    n_training_draws : int
+        Draws of the weights per step. Their gradients are averaged.
+    perturbed : bool
+        Whether every member is trained on its own row perturbation.
+    variance_source : {"residuals", "held_out", "training"}
+        How a learned observation noise variance is estimated after the training: from
+        the residuals of the training rows, where they are suitable; from held-out rows,
+        by the estimator; or not again.
+    """
+
+    kl_weighting: str = "uniform"
+    kl_warm_up: float = 0.0
+    gradient: str = "pathwise"
+    n_training_draws: int = 1
+    perturbed: bool = False
+    variance_source: str = "residuals"
+
+
 @dataclass(frozen=True)
-class TrainingConfig:
-    """Settings that all members of one program share.
+class TrainingConfig(TrainingOptions):
+    """Settings that all members of one program share, with those of their method.
 
     Parameters
     ----------
@@ -76,20 +103,6 @@ class TrainingConfig:
         of a member's epochs.
     prior : str
         A key of ``PRIORS``.
-    kl_weighting : {"uniform", "geometric"}
-        Distribution of the KL over the batches of an epoch.
-    kl_warm_up : float in [0, 1]
-        Share of the training over which the KL's weight rises from 0 to 1.
-    gradient : str
-        A key of ``DATA_GRADIENTS``.
-    n_training_draws : int
-        Draws of the weights per step. Their gradients are averaged.
-    perturbed : bool
-        Whether every member is trained on its own row perturbation.
-    variance_source : {"residuals", "held_out", "training"}
-        How a learned observation noise variance is estimated after the training: from
-        the residuals of the training rows, where they are suitable; from held-out rows,
-        by the estimator; or not again.
     dtype : torch.dtype
         Floating-point type of the training.
     """
@@ -104,16 +117,10 @@ class TrainingConfig:
     keep_interrupted: bool = False
     horizon: int | None = None
     prior: str = "gaussian"
-    kl_weighting: str = "uniform"
-    kl_warm_up: float = 0.0
-    gradient: str = "pathwise"
-    n_training_draws: int = 1
-    perturbed: bool = False
-    variance_source: str = "residuals"
     dtype: torch.dtype = torch.float64
 
     @property
-    def asks_residuals(self) -> bool:
+    def uses_residuals(self) -> bool:
         """Whether the observation noise variance is estimated from the residuals.
 
         This requires that the width of q is given, that the training ends at the mode
@@ -163,7 +170,7 @@ class MemberParams:
         The likelihood's ``statistics`` of the training rows.
     n_epochs : ndarray of shape (members,), int
         Number of epochs of each member.
-    learns_noise : ndarray of shape (members,), bool
+    learns_likelihood : ndarray of shape (members,), bool
         Whether the likelihood's parameters are learned with the weights. If False, they
         keep their initial values.
     """
@@ -174,7 +181,7 @@ class MemberParams:
     tau: np.ndarray
     statistics: np.ndarray
     n_epochs: np.ndarray
-    learns_noise: np.ndarray
+    learns_likelihood: np.ndarray
 
     @classmethod
     def concatenate(cls, parts: "list[MemberParams]") -> "MemberParams":
@@ -212,7 +219,32 @@ class MemberParams:
         return MemberParams(keep=self.keep[:, index], prior=prior, **by_member)
 
 
-class Rows(Protocol):
+# ---- rows
+
+
+class Batch(NamedTuple):
+    """Rows of a step. The members axis has length 1 if all members share the rows.
+
+    Parameters
+    ----------
+    x : (members or 1, rows, inputs)
+    y : (members or 1, rows, targets), or class indices (members or 1, rows)
+    weights : (members or 1, rows), or None if all are 1
+    y_perturbation : (members, rows, targets), in units of the std of the observation
+        noise, or None
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    weights: torch.Tensor | None
+    y_perturbation: torch.Tensor | None = None
+
+    def with_own_x(self) -> "Batch":
+        """The same batch with a copy of x, which may be overwritten."""
+        return Batch(self.x.clone(), self.y, self.weights, self.y_perturbation)
+
+
+class MemberRows(Protocol):
     """The training and validation rows of every member, on the device."""
 
     n_rows: np.ndarray  # (members,), int
@@ -223,8 +255,8 @@ class Rows(Protocol):
     def weights(self) -> torch.Tensor | None:
         """Row weights, (members or 1, most rows of a member), or None if all are 1."""
 
-    def batches(self, order: torch.Tensor, size: int) -> Iterator[RowsOfBatch]:
-        """Iterate over batches of ``size`` rows: inputs, y and weights.
+    def batches(self, order: torch.Tensor, size: int) -> Iterator[Batch]:
+        """Iterate over batches of ``size`` rows, without a perturbation of y.
 
         order : (members or 1, rows of all batches), row indices of each member
         """

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 
 import torch
 
-from skbayesnn._engine.config import MemberParams, TrainingConfig
-from skbayesnn._engine.objective import Batch
+from skbayesnn._engine.config import Batch, MemberParams, TrainingConfig
 from skbayesnn._engine.step import Step, StepValues
 from skbayesnn._engine.training_random import PaddedRandom, TrainingRandom
 from skbayesnn._families import RandomSource
@@ -155,7 +154,7 @@ class CudaGraphStep(Step):
     def _random_source(self, *args):
         return RecordedRandom(super()._random_source(*args))
 
-    def _move(self, batch: Batch, step_values: StepValues) -> torch.Tensor:
+    def _update(self, batch: Batch, step_values: StepValues) -> torch.Tensor:
         if self._n_done == 0:
             self._graph_batch, self._graph_values = _clone(batch), _clone(step_values)
         inputs = (*self._graph_batch, *self._graph_values)
@@ -171,11 +170,11 @@ class CudaGraphStep(Step):
 
     def _recorded(self) -> torch.Tensor:
         with self.random.recorded():
-            return super()._move(self._graph_batch, self._graph_values)
+            return super()._update(self._graph_batch, self._graph_values)
 
     def _replayed(self) -> torch.Tensor:
         with self.random.replayed():
-            return super()._move(self._graph_batch, self._graph_values)
+            return super()._update(self._graph_batch, self._graph_values)
 
 
 def _clone(values):

@@ -32,7 +32,7 @@ from skbayesnn._distributions.map_factor import (
     minimise_on_grid,
     without_outliers,
 )
-from skbayesnn._engine.config import Hook, Rows
+from skbayesnn._engine.config import Hook, MemberRows
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.training import validation_draws
 
@@ -126,7 +126,7 @@ class TauOfHeldOut(Hook):
 
     Parameters
     ----------
-    rows : Rows
+    rows : MemberRows
     ensembles : sequence of Ensemble
     n_draws : int
         Draws per network, if its weights are random.
@@ -136,7 +136,7 @@ class TauOfHeldOut(Hook):
 
     def __init__(
         self,
-        rows: Rows,
+        rows: MemberRows,
         ensembles: Sequence[Ensemble],
         n_draws: int,
         least_tau: np.ndarray,

@@ -21,16 +21,16 @@ the layers and of the likelihood. Call them without autograd.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from skbayesnn._engine.config import MemberParams, TrainingConfig
+from skbayesnn._engine.config import Batch, MemberParams, TrainingConfig
 from skbayesnn._engine.optimizer import FlatParameters
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.random import anchor_normal
 from skbayesnn._families import Params, RandomSource
+from skbayesnn._families.base import require_grad
 from skbayesnn._likelihoods import Likelihood
 from skbayesnn._priors import PRIORS, AnchoredPrior, Prior
 from skbayesnn.gradient_estimators import leave_one_out
@@ -83,21 +83,21 @@ class Objective:
         return self.scale / self.total_weight
 
     @cached_property
-    def _shares(self) -> dict[int, torch.Tensor]:
+    def _nll_factors(self) -> dict[int, torch.Tensor]:
         """Cache by batch size: ``scale`` / number of rows, (members, 1)."""
         return {}
 
-    def share(
+    def nll_factor(
         self, nll: torch.Tensor, row_weights: torch.Tensor | None
     ) -> torch.Tensor:
         """d (scale * F / N) / d nll (eq. 2), (members, batch rows or 1)."""
         n_rows = nll.shape[1]
-        if n_rows not in self._shares:
-            self._shares[n_rows] = self.scale.unsqueeze(1) / n_rows
-        share = self._shares[n_rows]
+        if n_rows not in self._nll_factors:
+            self._nll_factors[n_rows] = self.scale.unsqueeze(1) / n_rows
+        factor = self._nll_factors[n_rows]
         if row_weights is None:
-            return share
-        return share * row_weights / self.mean_weight.unsqueeze(1)
+            return factor
+        return factor * row_weights / self.mean_weight.unsqueeze(1)
 
     def weighted(
         self, nll: torch.Tensor, row_weights: torch.Tensor | None
@@ -159,31 +159,6 @@ def at_anchors(posterior: Posterior, priors: tuple[Prior, ...]) -> Posterior:
         for params, prior in zip(posterior.layers, priors, strict=True)
     ]
     return replace(posterior, layers=layers)
-
-
-# ---- a batch
-
-
-class Batch(NamedTuple):
-    """Rows of a step. The members axis has length 1 if all members share the rows.
-
-    Parameters
-    ----------
-    x : (members or 1, rows, inputs)
-    y : (members or 1, rows, targets), or class indices (members or 1, rows)
-    weights : (members or 1, rows), or None if all are 1
-    y_perturbation : (members, rows, targets), in units of the std of the observation
-        noise, or None
-    """
-
-    x: torch.Tensor
-    y: torch.Tensor
-    weights: torch.Tensor | None
-    y_perturbation: torch.Tensor | None = None
-
-    def with_own_x(self) -> "Batch":
-        """The same batch with a copy of x, which may be overwritten."""
-        return Batch(self.x.clone(), self.y, self.weights, self.y_perturbation)
 
 
 # ---- KL / (N tau), the part of the objective that does not depend on the rows
@@ -280,11 +255,11 @@ def pathwise(
     outputs, to_layers = q.network.vjp(q.layers, q.keep, batch.x, random)
     params, likelihood = q.likelihood_params, q.likelihood
     nll, to_outputs = likelihood.nll_vjp(params, outputs, batch.y)
-    share = objective.share(nll, batch.weights)
-    output_grads, likelihood_grads = to_outputs(share)
+    factor = objective.nll_factor(nll, batch.weights)
+    output_grads, likelihood_grads = to_outputs(factor)
     if batch.y_perturbation is not None:
         slope = likelihood.perturbation_slope(params, outputs, batch.y_perturbation)
-        output_grads = output_grads + slope * share.unsqueeze(-1)
+        output_grads = output_grads + slope * factor.unsqueeze(-1)
     nll = objective.weighted(nll, batch.weights)
     return nll, to_layers(output_grads), likelihood_grads
 
@@ -298,14 +273,16 @@ def score(
     draws of the weights; all rows of the batch share a draw.
     """
     values, likelihood_grads, log_densities = [], [], []
-    leaves = [_require_grad(params) for params in q.layers]
+    leaves = [require_grad(params) for params in q.layers]
     for _ in range(SCORE_DRAWS):
         weights = q.network.draw(q.layers, q.keep, random.shared_by_rows)
         row_nll, to_outputs = q.likelihood.nll_vjp(
             q.likelihood_params, _outputs(q, weights, batch), batch.y
         )
         values.append(objective.weighted(row_nll, batch.weights))
-        likelihood_grads.append(to_outputs(objective.share(row_nll, batch.weights))[1])
+        likelihood_grads.append(
+            to_outputs(objective.nll_factor(row_nll, batch.weights))[1]
+        )
         with torch.enable_grad():
             log_densities.append(q.network.log_density(leaves, q.keep, weights))
     nll = torch.stack(values)
@@ -328,14 +305,14 @@ def characteristic(
     weight_random = random.shared_by_rows
     draw = q.network.draw(q.layers, q.keep, weight_random)
     signs = [weight_random.normal(*v.shape[1:]).sign() for layer in draw for v in layer]
-    learned = _require_grad({n: q.likelihood_params[n] for n in q.likelihood.trainable})
+    learned = require_grad({n: q.likelihood_params[n] for n in q.likelihood.trainable})
     with torch.enable_grad():
         weights = [v.detach().requires_grad_() for layer in draw for v in layer]
         outputs = _outputs(
             q, list(zip(weights[::2], weights[1::2], strict=True)), batch
         )
         nll = q.likelihood.nll(q.likelihood_params | learned, outputs, batch.y)
-        total = (objective.share(nll, batch.weights) * nll).sum()
+        total = (objective.nll_factor(nll, batch.weights) * nll).sum()
         gradients = torch.autograd.grad(
             total, [*weights, *learned.values()], create_graph=True
         )
@@ -347,7 +324,7 @@ def characteristic(
         products = torch.autograd.grad(
             torch.stack(projections).sum(), weights, materialize_grads=True
         )
-        leaves = [_require_grad(params) for params in q.layers]
+        leaves = [require_grad(params) for params in q.layers]
         mean_and_std = [
             (normal[name], normal[std])
             for family, params in zip(q.network.families, leaves, strict=True)
@@ -388,10 +365,6 @@ def mean_of(results: Sequence[Params]) -> Params:
 def _outputs(q: Posterior, weights, batch: Batch) -> torch.Tensor:
     """Outputs of one weight draw for all rows, (members, batch rows, outputs)."""
     return q.network.apply([(w.unsqueeze(0), b) for w, b in weights], batch.x)[0]
-
-
-def _require_grad(params: Params) -> Params:
-    return {name: value.detach().requires_grad_() for name, value in params.items()}
 
 
 def _layer_gradients(total: torch.Tensor, layers: list[Params]) -> list[Params]:

@@ -157,6 +157,18 @@ class Posterior:
         """The likelihood's components for outputs (draws, members, rows, outputs)."""
         return self.likelihood.components(self.likelihood_params, outputs)
 
+    def predictive_components(
+        self, outputs: torch.Tensor, dtype: torch.dtype | None = None
+    ) -> Any:
+        """The likelihood's ``components_class``, with arrays (draws * members, ...).
+
+        outputs : (draws, members, rows, outputs)
+        dtype : precision of the arrays; by default the precision of the outputs
+        """
+        values = (v.flatten(0, 1).cpu() for v in self.components(outputs))
+        arrays = (v.to(dtype or v.dtype).numpy() for v in values)
+        return self.likelihood.components_class(*arrays)
+
     def to(self, device: torch.device, dtype: torch.dtype) -> "Posterior":
         """The same posterior on a device, in a precision."""
 
@@ -199,9 +211,9 @@ class Posterior:
         )
         return replace(self, likelihood_params=params)
 
-    def with_noise_of(self, source: "Posterior") -> "Posterior":
+    def copy_predictive_params(self, source: "Posterior") -> "Posterior":
         """Copy the ``predictive_params`` of another posterior, if it has any."""
-        params = self.likelihood.with_noise_of(
+        params = self.likelihood.copy_predictive_params(
             self.likelihood_params, source.likelihood_params
         )
         return replace(self, likelihood_params=params)
@@ -360,10 +372,7 @@ class PosteriorPredictor:
                 sampled = posterior.sample_network(draws, self._is_sparse)
             outputs = sampled(x)
             outputs = outputs.expand(len(draws), posterior.n_members, -1, -1)
-            values = posterior.components(outputs)
-        return posterior.likelihood.components_class(
-            *(value.flatten(0, 1).cpu().numpy() for value in values)
-        )
+            return posterior.predictive_components(outputs)
 
 
 def _concatenate(parts: list, axis: int):

@@ -24,7 +24,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from skbayesnn._engine.config import Rows, TrainingConfig
+from skbayesnn._engine.config import MemberRows, TrainingConfig
 from skbayesnn._engine.posterior import Posterior, mean_weights, select_members
 from skbayesnn._families import Params
 
@@ -51,13 +51,13 @@ _MAX_VALUES = 1 << 22
 
 def with_residual_variance(
     config: TrainingConfig,
-    rows: Rows,
+    rows: MemberRows,
     posterior: Posterior,
     curvature: list[Params] | None,
 ) -> Posterior:
     """Set the observation noise variance from the residuals, if they are suitable.
 
-    This requires ``config.asks_residuals``, a Gaussian likelihood that learns its
+    This requires ``config.uses_residuals``, a Gaussian likelihood that learns its
     variance, and a quadratic KL. Otherwise the posterior is returned unchanged.
 
     curvature : second derivatives of the KL, one per parameter; None if it is not
@@ -65,7 +65,7 @@ def with_residual_variance(
     """
     likelihood = config.likelihood
     if not (
-        config.asks_residuals
+        config.uses_residuals
         and likelihood.gaussian_targets
         and likelihood.predictive_params
         and curvature is not None
@@ -83,7 +83,7 @@ def with_residual_variance(
     )
 
 
-def _some_rows(rows: Rows, max_rows: int | np.ndarray):
+def _some_rows(rows: MemberRows, max_rows: int | np.ndarray):
     """x, y and weights of up to ``max_rows`` rows per member; the weights sum to N.
 
     A sample is drawn in proportion to the row weights, independent of the order of the
@@ -101,7 +101,7 @@ def _some_rows(rows: Rows, max_rows: int | np.ndarray):
     for i, (n, k) in enumerate(zip(rows.n_rows, n_used, strict=True)):
         indices[i, :k], share[i, :k] = _sample_rows(weights[i % len(weights), :n], k)
     order = torch.as_tensor(indices[:1] if same_rows else indices, dtype=torch.int64)
-    x, y, _ = next(iter(rows.batches(order.to(rows.mean_weight.device), size)))
+    x, y, *_ = next(iter(rows.batches(order.to(rows.mean_weight.device), size)))
     share /= share.sum(1, keepdims=True)
     total = _float64(rows.total_weight).unsqueeze(1)
     return x, y, torch.as_tensor(share, device=total.device) * total
@@ -131,7 +131,7 @@ def _float64(values: torch.Tensor) -> torch.Tensor:
     return values.to(device, torch.float64)
 
 
-def _residuals(config: TrainingConfig, rows: Rows, posterior: Posterior):
+def _residuals(config: TrainingConfig, rows: MemberRows, posterior: Posterior):
     """sum_n w_n (y_n - E f_n)^2 / v_n, the mean of v, and the variance of y.
 
     v is the present noise variance. The Monte Carlo variance of the mean over draws is
@@ -163,7 +163,7 @@ def _residuals(config: TrainingConfig, rows: Rows, posterior: Posterior):
 
 
 def _effective_parameters(
-    rows: Rows, posterior: Posterior, curvature: list[Params]
+    rows: MemberRows, posterior: Posterior, curvature: list[Params]
 ) -> torch.Tensor:
     """gamma of every member and target, (members, targets)."""
     n_targets = posterior.likelihood.gaussian_targets

@@ -86,7 +86,7 @@ def _n_cores() -> int:
     return os.cpu_count() or 1
 
 
-class _Slots:
+class _PredictionSlots:
     """Limit concurrent predictions to one per core.
 
     With more of them, threads wait longer for Python's lock than they compute. A thread
@@ -102,14 +102,14 @@ class _Slots:
         self._free = threading.BoundedSemaphore(_n_cores())
 
     @contextmanager
-    def one(self) -> Iterator[None]:
+    def acquire(self) -> Iterator[None]:
         """Wait for a free slot and hold it."""
         free = self._free
         with free:
             yield
 
 
-slots = _Slots()
+prediction_slots = _PredictionSlots()
 
 
 # ---- memory of tensors and of training steps

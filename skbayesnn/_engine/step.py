@@ -10,19 +10,16 @@ get random weights, Exp(1) for a row of weight one: the weighted likelihood boot
 
 import math
 from collections.abc import Iterable, Iterator
-from itertools import starmap
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from skbayesnn._engine.config import MemberParams, Rows, TrainingConfig
+from skbayesnn._engine.config import Batch, MemberParams, MemberRows, TrainingConfig
 from skbayesnn._engine.objective import (
     DATA_GRADIENTS,
-    Batch,
     Objective,
     Penalty,
-    priors_of,
 )
 from skbayesnn._engine.optimizer import BETA_1, BETA_2, EPSILON, Adam, FlatParameters
 from skbayesnn._engine.posterior import Posterior
@@ -33,6 +30,7 @@ from skbayesnn._engine.training_random import (
     random_source,
 )
 from skbayesnn._families import Params
+from skbayesnn._priors import Prior
 
 # ---- schedules of step size and KL weight, as tensors
 
@@ -77,61 +75,67 @@ class Schedule:
     ):
         self._config = config
         self._weighs_kl = config.kl_warm_up > 0 or config.kl_weighting != "uniform"
-        courses = np.stack([n_epochs * config.n_batches, first_step], axis=1)
-        distinct, course_index = np.unique(courses, axis=0, return_inverse=True)
-        # (steps of this run, steps of earlier runs)
-        self._courses = [(int(n), int(first)) for n, first in distinct]
-        self._course_index = course_index.reshape(-1)
+        schedules = np.stack([n_epochs * config.n_batches, first_step], axis=1)
+        distinct, schedule_index = np.unique(schedules, axis=0, return_inverse=True)
+        # Distinct pairs: steps of this run, steps of earlier runs.
+        self._schedules = [(int(n), int(first)) for n, first in distinct]
+        self._schedule_index = schedule_index.reshape(-1)
         self._members = [
-            np.flatnonzero(course_index == i) for i in range(len(distinct))
+            np.flatnonzero(schedule_index == i) for i in range(len(distinct))
         ]
-        self._course_of: torch.Tensor | None = None
+        self._schedule_of: torch.Tensor | None = None
         if len(distinct) > 1:
-            course_of_member = torch.as_tensor(self._course_index).to(member_of.device)
-            self._course_of = course_of_member[member_of]
+            schedule_of_member = torch.as_tensor(self._schedule_index).to(
+                member_of.device
+            )
+            self._schedule_of = schedule_of_member[member_of]
 
     def progress(self, n_done: int) -> list[tuple[float, np.ndarray]]:
         """Pairs of the completed share of the warm-ups' horizon, and its members."""
         return [
-            (self._warmed_up(*course, n_done), members)
-            for course, members in zip(self._courses, self._members, strict=True)
+            (self._warmed_up(*schedule, n_done), members)
+            for schedule, members in zip(self._schedules, self._members, strict=True)
         ]
 
     def steps_done(self, n_done: int) -> np.ndarray:
         """Steps of every member including earlier runs, (members,)."""
-        steps = [first + min(n_done, n) for n, first in self._courses]
-        return np.array(steps)[self._course_index]
+        steps = [first + min(n_done, n) for n, first in self._schedules]
+        return np.array(steps)[self._schedule_index]
 
     @property
-    def course_index(self) -> np.ndarray:
-        """Index of every member's course, (members,)."""
-        return self._course_index
+    def index(self) -> np.ndarray:
+        """Index of every member's distinct schedule, (members,)."""
+        return self._schedule_index
 
     def progress_of(self, n_done: int) -> list[float]:
-        """Completed share of the warm-ups' horizon of every course."""
-        return [self._warmed_up(*course, n_done) for course in self._courses]
+        """Completed share of the warm-ups' horizon, for every distinct schedule."""
+        return [self._warmed_up(*schedule, n_done) for schedule in self._schedules]
 
     def arrays(self, n_done: range) -> np.ndarray:
-        """Values of some steps, (courses, steps, 3): see ``_at``."""
-        rows = [[self._at(*course, n) for n in n_done] for course in self._courses]
-        return np.array(rows)
+        """Values of some steps, (distinct schedules, steps, 3): see ``_at``."""
+        values = [
+            [self._at(*schedule, n) for n in n_done] for schedule in self._schedules
+        ]
+        return np.array(values)
 
     def step_values(self, like: torch.Tensor) -> Iterator[StepValues]:
         """Iterate over the values of all steps, as tensors like ``like``."""
-        n_steps = max(n for n, _ in self._courses)
+        n_steps = max(n for n, _ in self._schedules)
         for start in range(0, n_steps, _STEPS_PER_CHUNK):
             steps = range(start, min(start + _STEPS_PER_CHUNK, n_steps))
-            rows = [[self._at(*course, s) for course in self._courses] for s in steps]
+            rows = [
+                [self._at(*schedule, s) for schedule in self._schedules] for s in steps
+            ]
             values = torch.tensor(rows, dtype=torch.float64).to(like)
             values[..., 1].mul_(EPSILON)
             columns = values.unbind(-1)
             if not self._weighs_kl:
                 columns = columns[:2]
-            if self._course_of is None:
+            if self._schedule_of is None:
                 yield from map(StepValues, *(c.squeeze(1).unbind() for c in columns))
                 continue
             for step_values in zip(*columns, strict=True):
-                yield StepValues(*(values[self._course_of] for values in step_values))
+                yield StepValues(*(values[self._schedule_of] for values in step_values))
 
     def _at(self, n_steps: int, first: int, n_done: int) -> tuple[float, float, float]:
         """Values of the step after ``n_done``; the step size is 0 after the end."""
@@ -160,13 +164,13 @@ class RowPerturbation:
     ----------
     config : TrainingConfig
     seeds : ndarray of shape (members,), int
-    rows : Rows
+    rows : MemberRows
     stream : int
         Stream of the random numbers; new rows of the same members need a new one.
     """
 
     def __init__(
-        self, config: TrainingConfig, seeds: np.ndarray, rows: Rows, stream: int
+        self, config: TrainingConfig, seeds: np.ndarray, rows: MemberRows, stream: int
     ):
         n_targets = config.likelihood.gaussian_targets
         self._on_y = n_targets > 0
@@ -226,9 +230,11 @@ class Step:
     ----------
     config : TrainingConfig
     members : MemberParams
-    rows : Rows
+    rows : MemberRows
     posterior : Posterior
         Initial parameters; it is not changed.
+    priors : tuple of Prior
+        Prior of every parameter group.
     optimizer_state : dict, optional
         ``state()`` of the run to continue.
     """
@@ -237,8 +243,9 @@ class Step:
         self,
         config: TrainingConfig,
         members: MemberParams,
-        rows: Rows,
+        rows: MemberRows,
         posterior: Posterior,
+        priors: tuple[Prior, ...],
         optimizer_state: dict[str, np.ndarray] | None = None,
     ):
         self._likelihood = config.likelihood
@@ -251,17 +258,17 @@ class Step:
         )
         objective = Objective.of(
             config.likelihood,
-            priors_of(config, members, posterior),
+            priors,
             members.tau,
             rows.mean_weight,
             rows.total_weight,
         )
         self.objective = objective
         # Which members learn the likelihood's parameters; None if all do.
-        self._learns_noise: torch.Tensor | None = None
-        if not members.learns_noise.all():
-            learns = torch.as_tensor(members.learns_noise)
-            self._learns_noise = learns.to(values.device, values.dtype)
+        self._learns_likelihood: torch.Tensor | None = None
+        if not members.learns_likelihood.all():
+            learns = torch.as_tensor(members.learns_likelihood)
+            self._learns_likelihood = learns.to(values.device, values.dtype)
         self._data_gradient = DATA_GRADIENTS[config.gradient]
         # All draws of deterministic weights are equal.
         stochastic = config.network.stochastic
@@ -284,11 +291,11 @@ class Step:
         """Start an epoch; ``epoch`` counts the epochs of earlier runs, too."""
         self.random.start_epoch(epoch, n_batches)
         params = self.posterior.likelihood_params
-        courses = self.schedule.progress(self._n_done)
-        if len(courses) == 1:
-            self._likelihood.schedule(params, courses[0][0])
+        groups = self.schedule.progress(self._n_done)
+        if len(groups) == 1:
+            self._likelihood.schedule(params, groups[0][0])
             return
-        for progress, members in courses:
+        for progress, members in groups:
             subset = {name: value[members] for name, value in params.items()}
             self._likelihood.schedule(subset, progress)
             for name, value in subset.items():
@@ -296,7 +303,7 @@ class Step:
 
     def __call__(self, batch: Batch) -> torch.Tensor:
         """Update all members; return the nll of their rows, (members, batch rows)."""
-        nll = self._move(batch, next(self._step_values))
+        nll = self._update(batch, next(self._step_values))
         self.random.next_step()
         self._n_done += 1
         return nll
@@ -304,7 +311,7 @@ class Step:
     def _random_source(self, *args):
         return random_source(*args)
 
-    def _move(self, batch: Batch, step_values: StepValues) -> torch.Tensor:
+    def _update(self, batch: Batch, step_values: StepValues) -> torch.Tensor:
         nll, gradient = self._nll_and_gradient(batch)
         self.penalty.add_gradient(gradient, step_values.kl_weight)
         self._optimizer.step(gradient, step_values.step_size, step_values.epsilon)
@@ -328,7 +335,7 @@ class Step:
 
     def _mask_fixed(self, gradients: Params) -> Params:
         """Set the gradients of likelihood parameters that are not learned to zero."""
-        learns = self._learns_noise
+        learns = self._learns_likelihood
         if learns is None:
             return gradients
         return {
@@ -379,7 +386,7 @@ class Batches:
 
     Parameters
     ----------
-    rows : Rows
+    rows : MemberRows
     config : TrainingConfig
     perturbation : RowPerturbation, optional
         Perturbation of the rows of every member.
@@ -387,7 +394,7 @@ class Batches:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: MemberRows,
         config: TrainingConfig,
         perturbation: RowPerturbation | None = None,
     ):
@@ -397,14 +404,13 @@ class Batches:
         self._padding: torch.Tensor | None = None
         if (batch_rows < self.n_rows).any():
             present = np.arange(self.n_rows) < batch_rows[:, None]
-            share = present * (self.n_rows / batch_rows[:, None])
-            self._padding = torch.as_tensor(share).to(rows.mean_weight)
+            factor = present * (self.n_rows / batch_rows[:, None])
+            self._padding = torch.as_tensor(factor).to(rows.mean_weight)
 
     def epoch_batches(self, random: TrainingRandom | PaddedRandom) -> Iterator[Batch]:
         """Iterate over the batches of an epoch."""
         order = random.order(self._rows.n_rows, self._n)
-        rows = self._rows.batches(order, self.n_rows)
-        batches: Iterator[Batch] = starmap(Batch, rows)
+        batches = self._rows.batches(order, self.n_rows)
         if self._perturbation is not None:
             batches = self._perturbation.batches(batches, order, self.n_rows)
         if self._padding is None:

@@ -16,7 +16,7 @@ import torch
 
 from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._engine.bound import Bound, bound_of
-from skbayesnn._engine.config import Hook, MemberParams, Rows, TrainingConfig
+from skbayesnn._engine.config import Hook, MemberParams, MemberRows, TrainingConfig
 from skbayesnn._engine.cuda_graph import step_class
 from skbayesnn._engine.objective import at_anchors, priors_of
 from skbayesnn._engine.optimizer import FlatParameters
@@ -29,6 +29,7 @@ from skbayesnn._engine.resources import (
     torch_threads,
 )
 from skbayesnn._engine.step import Batches, RowPerturbation, Step, select_state
+from skbayesnn._priors import Prior
 
 # ---- history of each member: losses, failures, best epoch
 
@@ -41,12 +42,12 @@ class TrainingHistory:
         self._kl: list[torch.Tensor] = []
         self.validation: list[torch.Tensor] = []
         self.failed = np.zeros(n_members, dtype=int)
-        self._checked = 0
+        self._checked = self._n_epochs_checked = 0
 
     def add(self, nll: torch.Tensor, kl: torch.Tensor) -> None:
-        """Add one epoch.
+        """Add some epochs.
 
-        nll, kl : (members,), per row, means over the steps of the epoch
+        nll, kl : (epochs, members), per row, means over the steps of the epoch
         """
         self._nll.append(nll)
         self._kl.append(kl)
@@ -55,18 +56,19 @@ class TrainingHistory:
         """Store the first epoch in which a member's loss was not finite."""
         if self._checked == len(self._nll):
             return
-        loss = torch.stack(self._nll[self._checked :]) + torch.stack(
+        loss = torch.cat(self._nll[self._checked :]) + torch.cat(
             self._kl[self._checked :]
         )
         bad = ~torch.isfinite(loss).cpu().numpy()
-        first = self._checked + 1 + bad.argmax(0)
+        first = self._n_epochs_checked + 1 + bad.argmax(0)
         new = bad.any(0) & (self.failed == 0)
         self.failed[new] = first[new]
         self._checked = len(self._nll)
+        self._n_epochs_checked += len(loss)
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Return nll, KL and validation score, (epochs, members) each."""
-        nll, kl = (torch.stack(v).double().cpu().numpy() for v in (self._nll, self._kl))
+        nll, kl = (torch.cat(v).double().cpu().numpy() for v in (self._nll, self._kl))
         if not self.validation:
             return nll, kl, None
         return nll, kl, torch.stack(self.validation).double().cpu().numpy()
@@ -102,16 +104,16 @@ class BestWeights:
         self.n_epochs = np.zeros(n_members, dtype=int)
         self._best = flat.values.clone()
 
-    def update(self, history: TrainingHistory, copies: bool = True) -> bool:
-        """Update after an epoch; return whether all members have finished.
+    def update(self, history: TrainingHistory, n_epochs: int = 1) -> bool:
+        """Update after some epochs; return whether all members have finished.
 
-        copies : whether the present parameters are those of this epoch
+        n_epochs : 1 with early stopping
         """
         running = ~self.stopped & (history.failed == 0)
-        self.n_epochs[running] += 1
+        self.n_epochs[running] += n_epochs
+        np.minimum(self.n_epochs, self._most_epochs, out=self.n_epochs)
         if self._patience is None:
-            if copies:
-                self._best.copy_(self._flat.values)
+            self._best.copy_(self._flat.values)
         else:
             self._stop_early(running, history, self._patience)
         self.stopped |= self.n_epochs == self._most_epochs
@@ -138,7 +140,9 @@ class BestWeights:
 # ---- densities and draws of validation rows
 
 
-def validation_score(posterior: Posterior, rows: Rows, n_draws: int) -> torch.Tensor:
+def validation_score(
+    posterior: Posterior, rows: MemberRows, n_draws: int
+) -> torch.Tensor:
     """Mean log predictive density of each member's validation rows, (members,)."""
     x, y, weights = rows.validation()
     density = _log_density(posterior, x, y, n_draws)
@@ -146,7 +150,7 @@ def validation_score(posterior: Posterior, rows: Rows, n_draws: int) -> torch.Te
 
 
 def validation_density(
-    posterior: Posterior, rows: Rows, n_draws: int, parts: Iterable[np.ndarray]
+    posterior: Posterior, rows: MemberRows, n_draws: int, parts: Iterable[np.ndarray]
 ) -> Iterator[torch.Tensor]:
     """Log predictive density of the validation rows (eq. 8), (members, rows).
 
@@ -165,7 +169,7 @@ def validation_density(
 
 
 def validation_draws(
-    posterior: Posterior, rows: Rows, n_draws: int, parts: Iterable[np.ndarray]
+    posterior: Posterior, rows: MemberRows, n_draws: int, parts: Iterable[np.ndarray]
 ) -> Iterator[torch.Tensor]:
     """The likelihood's ``held_out_draws`` for the validation rows.
 
@@ -267,12 +271,12 @@ def start(config: TrainingConfig, members: MemberParams, device, dtype) -> Poste
 def train(
     config: TrainingConfig,
     members: MemberParams,
-    rows: Rows,
+    rows: MemberRows,
     posterior: Posterior,
     optimizer_state: dict[str, np.ndarray] | None = None,
     first_epoch: int = 0,
     hooks: Sequence[Hook] = (),
-    bounded: bool = False,
+    compute_bound: bool = False,
 ) -> Trained:
     """Minimise F / (N tau) of every member, starting from ``posterior``.
 
@@ -280,7 +284,7 @@ def train(
     ----------
     config : TrainingConfig
     members : MemberParams
-    rows : Rows
+    rows : MemberRows
     posterior : Posterior
         Initial parameters; it is not changed.
     optimizer_state : dict, optional
@@ -289,7 +293,7 @@ def train(
         Number of epochs of earlier runs; the random numbers continue from there.
     hooks : sequence of Hook
         Called in order after every epoch.
-    bounded : bool
+    compute_bound : bool
         Whether to compute the evidence lower bound at the end.
     """
     perturbation = _perturbation(config, members, rows, first_epoch)
@@ -303,14 +307,15 @@ def train(
                 posterior.likelihood_params
             ),
         )
+        priors = priors_of(config, members, posterior)
         runner = runner_of(
-            config, members, rows, posterior, optimizer_state, perturbation
+            config, members, rows, posterior, priors, optimizer_state, perturbation
         )
         history = TrainingHistory(len(members.seeds))
         best = BestWeights(
             runner.step.parameters, members.n_epochs, config.patience, config.tol
         )
-        run = _Run(config, members, rows, runner, history, best)
+        run = _Run(config, members, rows, priors, runner, history, best)
         interrupted = False
         try:
             run.epochs(first_epoch, hooks)
@@ -319,8 +324,10 @@ def train(
                 raise
             interrupted = True
         bound = None
-        if bounded:
-            bound = bound_of(config, members, rows, best.posterior, perturbation)
+        if compute_bound:
+            bound = bound_of(
+                config, members, rows, best.posterior, priors, perturbation
+            )
         return run.outcome(bound, interrupted)
 
 
@@ -379,18 +386,17 @@ class TorchRunner:
 
 
 def runner_of(
-    config, members, rows, posterior, optimizer_state, perturbation
+    config, members, rows, posterior, priors, optimizer_state, perturbation
 ) -> Runner:
     """Choose the implementation: the compiled loop where it covers the program."""
     step_type = step_class(config, members, rows.mean_weight.device)
-    step = step_type(config, members, rows, posterior, optimizer_state)
-    arguments = config, members, rows, step, perturbation
+    step = step_type(config, members, rows, posterior, priors, optimizer_state)
     if compiled_engine() and isinstance(rows, TrainingRows):
         from skbayesnn._engine.compiled import run
 
         if run.covers(config, members, rows, posterior):
-            return run.CompiledRunner(*arguments)
-    return TorchRunner(*arguments)
+            return run.CompiledRunner(config, members, rows, priors, step, perturbation)
+    return TorchRunner(config, members, rows, step, perturbation)
 
 
 @dataclass
@@ -399,46 +405,38 @@ class _Run:
 
     config: TrainingConfig
     members: MemberParams
-    rows: Rows
+    rows: MemberRows
+    priors: tuple[Prior, ...]
     runner: Runner
     history: TrainingHistory
     best: BestWeights
 
     def epochs(self, first_epoch: int, hooks: Sequence[Hook]) -> None:
         """Train until every member has finished, stopped early or failed."""
-        n_batches, n_epochs = self.config.n_batches, self.members.n_epochs
-        last, epoch, done = int(n_epochs.max()), 0, False
-        early_ends = set(n_epochs.tolist()) - {last}
-        one_by_one = self.config.patience is not None or any(
-            hook.every_epoch for hook in hooks
-        )
+        runner, history, n_batches = self.runner, self.history, self.config.n_batches
+        last, epoch, done = int(self.members.n_epochs.max()), 0, False
+        stops_early = self.config.patience is not None
+        one_by_one = stops_early or any(hook.every_epoch for hook in hooks)
         while epoch < last and not done:
-            n = 1 if one_by_one else min(self.runner.max_epochs, last - epoch)
-            nll, kl = self.runner.run(first_epoch, epoch, n)
-            for i in range(n):
-                self._end_epoch(nll[i], kl[i])
-                epoch += 1
-                if epoch * n_batches % _CHECK_EVERY < n_batches:
-                    self.history.find_failures()
-                done = self.best.update(self.history, copies=i + 1 == n)
-                if epoch in early_ends:
-                    self.runner.step.end_members(n_epochs == epoch)
+            n = 1 if one_by_one else min(runner.max_epochs, last - epoch)
+            history.add(*runner.run(first_epoch, epoch, n))
+            epoch += n
+            posterior = runner.step.posterior
+            if stops_early:
+                score = validation_score(posterior, self.rows, _N_VALIDATION_DRAWS)
+                history.validation.append(score)
+            if epoch * n_batches % _CHECK_EVERY < n * n_batches:
+                history.find_failures()
+            done = self.best.update(history, n)
+            if runner.engine == "torch":
+                runner.step.end_members(self.members.n_epochs == epoch)
+            for i in range(epoch - n, epoch):
                 for hook in hooks:
-                    hook.epoch_end(epoch, self.runner.step.posterior)
-                if done:
-                    break
-
-    def _end_epoch(self, nll: torch.Tensor, kl: torch.Tensor) -> None:
-        self.history.add(nll, kl)
-        if self.config.patience is not None:
-            posterior = self.runner.step.posterior
-            score = validation_score(posterior, self.rows, _N_VALIDATION_DRAWS)
-            self.history.validation.append(score)
+                    hook.epoch_end(i + 1, posterior)
 
     def _kl_constant(self, posterior: Posterior) -> np.ndarray:
-        priors = priors_of(self.config, self.members, posterior)
         layers, keep = posterior.layers, posterior.keep
-        constant = posterior.network.kl_constant(layers, keep, priors)
+        constant = posterior.network.kl_constant(layers, keep, self.priors)
         return constant.double().cpu().numpy()
 
     def outcome(self, bound: Bound | None, interrupted: bool) -> Trained:

@@ -245,7 +245,7 @@ class Family(ABC):
 
         x : may be overwritten
         """
-        leaves = _require_grad(params)
+        leaves = require_grad(params)
         inputs = x.detach().requires_grad_()
         with torch.enable_grad():
             outputs = self.linear(leaves, keep, inputs, random, layout)
@@ -267,7 +267,7 @@ class Family(ABC):
 
         Omitted parameters have gradient zero.
         """
-        leaves = _require_grad(params)
+        leaves = require_grad(params)
         with torch.enable_grad():
             kl = self.kl(leaves, keep, prior, random).sum()
         gradients = torch.autograd.grad(
@@ -276,7 +276,8 @@ class Family(ABC):
         return dict(zip(leaves, gradients, strict=True))
 
 
-def _require_grad(params: Params) -> Params:
+def require_grad(params: Params) -> Params:
+    """Copies of the parameters that autograd differentiates; they share memory."""
     return {name: value.detach().requires_grad_() for name, value in params.items()}
 
 

@@ -192,7 +192,7 @@ class Likelihood(ABC):
         excluded = self.predictive_params
         return {name: v for name, v in params.items() if name not in excluded}
 
-    def with_noise_of(self, params: Params, source: Params) -> Params:
+    def copy_predictive_params(self, params: Params, source: Params) -> Params:
         """Params with the ``predictive_params`` of ``source``, if it has any."""
         return params | {
             name: source[name] for name in self.predictive_params if name in source

@@ -80,7 +80,7 @@ class ScaledPrecision(Precision):
         limits = log_tau - LARGEST_LOG_TAU, log_tau - SMALLEST_LOG_TAU
         return params | {"log_factor": log_factor.clamp(*limits)}
 
-    def with_noise_of(self, params, source):
+    def copy_predictive_params(self, params, source):
         """Copy the noise variance of predictions; the factor differs if tau does."""
         if "log_factor" not in source:
             return params

@@ -4,6 +4,7 @@ All tensors are float64, which costs little after the networks.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -64,10 +65,12 @@ def probabilities(posterior: Posterior, outputs: Tensor) -> Tensor:
 
 def _constant_noise(posterior, share, outputs) -> Moments:
     """Components whose variance does not depend on the outputs."""
-    likelihood, params = posterior.likelihood, _double(posterior.likelihood_params)
-    zeros = torch.zeros(1, posterior.n_members, 1, likelihood.n_outputs).double()
-    arrays = [v[0].numpy() for v in likelihood.components(params, zeros)]
-    variance = outputs.graph.constant(likelihood.components_class(*arrays).variance)
+    posterior = replace(
+        posterior, likelihood_params=_double(posterior.likelihood_params)
+    )
+    shape = 1, posterior.n_members, 1, posterior.likelihood.n_outputs
+    components = posterior.predictive_components(torch.zeros(shape).double())
+    variance = outputs.graph.constant(components.variance)
     share = outputs.graph.constant(share[:, None, None])
     return Moments(share, outputs, variance.expand_as(outputs))
 

@@ -76,10 +76,8 @@ def _check_predictions(model: BayesianNetwork, posterior: Posterior) -> None:
     likelihood = posterior.likelihood
     with torch.no_grad():
         outputs = posterior.outputs(rows, range(1))
-        values = posterior.components(outputs)
+        components = posterior.predictive_components(outputs)
     agree("outputs", outputs.shape[-2:], (len(points), likelihood.n_outputs))
-    arrays = (value.flatten(0, 1).numpy() for value in values)
-    components = likelihood.components_class(*arrays)
     if likelihood.of_classes:
         predicted = [components.probability]
     else:

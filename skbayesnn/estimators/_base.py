@@ -13,9 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn import _validation
-from skbayesnn._data.scaling import Scaling, ordinary_rows, warn_of_far_rows
+from skbayesnn._data.scaling import Scaling, warn_of_far_rows
 from skbayesnn._data.validation import Table, check_inputs
-from skbayesnn._likelihoods import LIKELIHOODS
 from skbayesnn._runtime import atomic_update, default_settings, warn
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
@@ -23,9 +22,13 @@ from skbayesnn._sklearn_compat import (
     with_callbacks,
 )
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn.estimators import _diagnostics, _fit, _fitted, _job, _streaming
+from skbayesnn.estimators import _fit, _fitted, _job, _streaming
 from skbayesnn.estimators._defaults import defaults_of
-from skbayesnn.estimators._diagnostics import without_diverged
+from skbayesnn.estimators._diagnostics import (
+    ExplainedVariance,
+    warn_if_doubtful,
+    without_diverged,
+)
 from skbayesnn.estimators._job import PosteriorSpec
 from skbayesnn.estimators._training_data import TrainingData, training_data
 from skbayesnn.networks import NetworkDescription
@@ -35,7 +38,7 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     """Base class of all estimators.
 
     Each method defines ``_posterior_spec``. The regression and classification classes
-    define ``_check``, ``_row_weights`` and the predictions.
+    define ``_validate_table``, ``_row_weights`` and the predictions.
     """
 
     # Constructor parameters, for type checkers. Some classes lack some of them.
@@ -90,6 +93,11 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     likelihood_options: dict | None = None
     network: NetworkDescription | None = None
 
+    @property
+    def _learns_rates(self) -> bool:
+        """Whether dropout rates are learned; ``AutoDefaults`` may then differ."""
+        return False
+
     def _length_scales(self, fan_ins, total_weight: float) -> np.ndarray:
         """Validated prior length scale of every layer for N rows, (layers,)."""
         rule = defaults_of(self).length_scale
@@ -113,11 +121,13 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
         """
 
     @abstractmethod
-    def _explained(self, X, y, weights) -> _diagnostics.ExplainedVariance | None:
+    def _explained_share(self, X, y, weights) -> ExplainedVariance | None:
         """Share of y explained by the network and by a linear model; X is checked."""
 
     @abstractmethod
-    def _check(self, X, y, sample_weight, *, reset: bool) -> tuple[Table, dict]:
+    def _validate_table(
+        self, X, y, sample_weight, *, reset: bool
+    ) -> tuple[Table, dict]:
         """Return the validated table and fitted attributes that depend only on y."""
 
     @abstractmethod
@@ -167,62 +177,25 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             data = training_data(new, X, y, sample_weight, X_val, y_val, reset=not warm)
             # Callbacks receive `self`, not the copy `new`.
             if warm:
-                job = _streaming.resume(self, data, "warm")
+                trained_job = _streaming.warm_start(self, data)
             else:
-                [job] = _fit.train_together([self], [_job.training_job(self, data)])
-            set_fitted(new, job, self.n_epochs_seen_ if warm else 0)
-            warn_if_doubtful(new, job)
+                [trained_job] = _fit.train_together(
+                    [self], [_job.training_job(self, data)]
+                )
+            set_fitted(new, trained_job, self.n_epochs_seen_ if warm else 0)
+            warn_if_doubtful(new, trained_job.job)
+            new._warn_of_posterior()
         return self
 
     @abstractmethod
-    def _spread(self, X, y) -> tuple[float, str]:
+    def _prediction_spread(self, X, y) -> tuple[float, str]:
         """Spread of the predictions over checked rows, and a phrase for a warning.
 
         Uses the posterior means of the weights: draws would add their own variation.
         """
 
-    def _warn_if_doubtful(self, table, rows, weights):
-        """Warn if the predictions of some training rows are implausible.
-
-        Compares them with a constant and with a linear model, and computes their
-        spread. A posterior collapse also makes predictions constant: then only the
-        collapse is reported.
-        """
-        explained = self._explained_in(table, rows, weights)
-        if explained and _diagnostics.warn_if_diverged(
-            explained, self.learning_rate_init
-        ):
-            return
-        subset = _diagnostics.some_rows(rows, _diagnostics.FEW_ROWS)
-        subset = subset[ordinary_rows(table.X[subset], table.y[subset])]
-        spread, in_words = self._spread(table.X[subset], table.y[subset])
-        usual, outliers = _diagnostics.has_usual_spread(spread), ""
-        if not usual:
-            likelihood = LIKELIHOODS[self.likelihood]
-            outliers = _diagnostics.outliers_in(
-                table.X[rows], table.y[rows], likelihood
-            )
-        worse_than_linear = False
-        if explained and not outliers:
-            if defaults_of(self).can_collapse:
-                worse_than_linear = _diagnostics.warn_if_collapsed(explained)
-            elif not _diagnostics.is_constant(spread):
-                worse_than_linear = _diagnostics.warn_if_far_behind(explained)
-        if not usual and not worse_than_linear:
-            _diagnostics.warn_of_spread(spread, in_words, outliers)
-
-    def _explained_in(
-        self, table, rows, weights
-    ) -> _diagnostics.ExplainedVariance | None:
-        """Explained share of y in a subset of the training rows."""
-        n_most = (
-            _diagnostics.ROWS
-            if defaults_of(self).can_collapse
-            else _diagnostics.FEW_ROWS
-        )
-        subset = _diagnostics.some_rows(np.arange(len(rows)), n_most)
-        rows, weights = rows[subset], weights[subset]
-        return self._explained(table.X[rows], table.y[rows], weights)
+    def _warn_of_posterior(self) -> None:
+        """Warn of problems that only this method's posterior can have; none here."""
 
     @default_settings
     def _partial_fit(
@@ -250,39 +223,40 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
             )
         with atomic_update(self) as new:
             first = not hasattr(self, "parameters_")
-            table, target_attributes = new._check(
+            table, target_attributes = new._validate_table(
                 X, y, sample_weight, reset=first, **check_params
             )
-            earlier = getattr(self, "replay_", None) if n_replay else None
-            table_of_all = _streaming.with_kept(table, earlier)
+            kept = getattr(self, "replay_", None) if n_replay else None
+            table_of_all = _streaming.with_kept(table, kept)
             rows = np.flatnonzero(table_of_all.sample_weight > 0)
             data = TrainingData(table_of_all, rows, None, target_attributes)
-            # Replayed rows are already part of `total_weight_`: subtract their weight.
-            weights = self._row_weights(table_of_all, rows, data.classes)
-            weight_kept = float(weights[rows >= len(table.y)].sum())
-            seen = 0.0 if first or renew else self.total_weight_ - weight_kept
-            if first and renew:
-                [job] = _fit.train_together([self], [_job.training_job(self, data)])
+            seen = 0.0
+            if renew:
+                if first:
+                    job = _job.training_job(self, data)
+                    [trained_job] = _fit.train_together([self], [job])
+                else:
+                    trained_job = _streaming.refit_with_posterior_prior(self, data)
+                # Only after a full fit: in a stream, networks may be at their start, or
+                # new rows may differ from earlier ones.
+                trained_job = without_diverged(trained_job)
             elif first:
-                job = _streaming.begin_stream(self, data, n_epochs)
-            elif renew:
-                job = _streaming.resume(self, data, "renew")
+                trained_job = _streaming.begin_stream(self, data, n_epochs)
             else:
-                job = _streaming.resume(self, data, "stream", n_epochs, seen)
-            # Only after a full fit: in a stream, networks may be at their start, or new
-            # rows may differ from earlier ones.
-            job = without_diverged(job) if renew else job
-            new._store_fitted(job, seen=seen)
+                # Replayed rows are part of `total_weight_`: subtract their weight.
+                weights = self._row_weights(table_of_all, rows, data.classes)
+                weight_kept = float(weights[rows >= len(table.y)].sum())
+                seen = self.total_weight_ - weight_kept
+                trained_job = _streaming.continue_stream(self, data, n_epochs, seen)
+            new._store_fitted(trained_job, seen=seen)
             before = 0 if first else self.n_epochs_seen_
             new.n_epochs_seen_ = before + new.n_iter_
             new.n_iter_ = new.n_epochs_seen_
             if n_replay:
                 seed = int(new.seeds_[0])
-                new.replay_ = _streaming.update_reservoir(
-                    table, earlier, n_replay, seed
-                )
+                new.replay_ = _streaming.update_reservoir(table, kept, n_replay, seed)
             if renew:
-                warn_if_doubtful(new, job)
+                warn_if_doubtful(new, trained_job.job)
         return self
 
     def _check_can_continue(
@@ -295,12 +269,13 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
     def _check_held_out(self, X, y, table: Table, target_attributes) -> Table:
         """Validate the validation set and return it as a table."""
 
-    def _store_fitted(self, job: _job.TrainingJob, *, seen: float) -> None:
+    def _store_fitted(self, trained_job: _job.TrainedJob, *, seen: float) -> None:
         """Store the trained networks as fitted attributes.
 
         seen : total weight of earlier rows of the stream
         """
-        failed = job.trained.failed
+        trained = trained_job.trained
+        failed = trained.failed
         if failed.any():
             epochs = failed[failed > 0]
             warn(
@@ -310,15 +285,17 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
                 f"learning_rate_init ({self.learning_rate_init:g} here).",
                 ConvergenceWarning,
             )
-        if job.trained.interrupted:
+        if trained.interrupted:
             warn(
-                f"the fit was interrupted; {job.trained.n_epochs.max()} finished "
+                f"the fit was interrupted; {trained.n_epochs.max()} finished "
                 "epochs are kept (warm_start=True). Call `fit` again to continue.",
                 ConvergenceWarning,
             )
-        total_weight = seen + job.total_weight
-        attributes, posterior = _fitted.fitted_attributes(job, total_weight)
-        attributes |= job.data.target_attributes | {"total_weight_": total_weight}
+        total_weight = seen + trained_job.job.total_weight
+        attributes, posterior = _fitted.fitted_attributes(trained_job, total_weight)
+        attributes |= trained_job.job.data.target_attributes | {
+            "total_weight_": total_weight
+        }
         self.__dict__.pop("replay_", None)
         self.__dict__ |= attributes | {"_cache": _fitted.PosteriorCache()}
         self._cache.prime(self, posterior)
@@ -362,14 +339,8 @@ class BayesianNetwork(CallbackSupportMixin, BaseEstimator, metaclass=ABCMeta):
 
 
 def set_fitted(
-    estimator: BayesianNetwork, job: _job.TrainingJob, n_epochs_before: int = 0
+    estimator: BayesianNetwork, trained_job: _job.TrainedJob, n_epochs_before: int = 0
 ) -> None:
-    """Store a job's networks, without diverged ones, as fitted attributes."""
-    estimator._store_fitted(without_diverged(job), seen=0.0)
+    """Store trained networks, without diverged ones, as fitted attributes."""
+    estimator._store_fitted(without_diverged(trained_job), seen=0.0)
     estimator.n_epochs_seen_ = estimator.n_iter_ + n_epochs_before
-
-
-def warn_if_doubtful(estimator: BayesianNetwork, job: _job.TrainingJob) -> None:
-    """Warn if the predictions are no better than a constant or a linear model."""
-    share = job.shares[0]
-    estimator._warn_if_doubtful(job.table, share.rows, share.weights)

@@ -13,7 +13,7 @@ from skbayesnn import _validation
 from skbayesnn._data import class_order
 from skbayesnn._data.validation import check_classification, refuse_one_class
 from skbayesnn._distributions.components import labels_at
-from skbayesnn._engine.resources import slots
+from skbayesnn._engine.resources import prediction_slots
 from skbayesnn._predictive.classes import (
     ClassPredictive,
     check_known,
@@ -47,7 +47,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
     class_weight: Any
     classes_: Array
 
-    def _check(self, X, y, sample_weight, *, reset, classes=None):
+    def _validate_table(self, X, y, sample_weight, *, reset, classes=None):
         order = self._declared_order(y)
         table, labels = check_classification(
             self, X, y, sample_weight, reset=reset, classes=classes
@@ -221,7 +221,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
         X = self._checked_inputs(X)
         return self._mean_probability(X, posterior_by(self, X, method))
 
-    @slots.one()
+    @prediction_slots.acquire()
     def _mean_probability(self, X, posterior=None):
         """Mean class probabilities; X is checked."""
         result = np.empty((X.shape[0], len(self.classes_)), dtype=X.dtype)
@@ -390,7 +390,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
 
         return PredictiveBlocks(X.shape[0], predictive, predictor.block)
 
-    def _spread(self, X, y):
+    def _prediction_spread(self, X, y):
         probability = self._mean_probability(X, posterior_by(self, X, "mean_weights"))
         spread = float(probability.std(0).max())
         return spread, (
@@ -398,7 +398,7 @@ class BayesianClassifier(PredictiveMixin, ClassifierMixin, BayesianNetwork):
             f"above {spread:.2g}"
         )
 
-    def _explained(self, X, y, weights):
+    def _explained_share(self, X, y, weights):
         probability = self._mean_probability(X)[np.arange(len(y)), y]
         tiny = np.finfo(probability.dtype).tiny
         return explained_entropy(X, y, weights, np.log(probability.clip(tiny)))

@@ -26,9 +26,9 @@ class LengthScaleRule:
     Parameters
     ----------
     text : str
-        As the documentation shows it.
+        The rule as the documentation shows it.
     scales : callable
-        Inputs of every weight layer and N -> (layers,).
+        Function of the inputs of every weight layer and N; returns (layers,).
     """
 
     text: str
@@ -36,7 +36,7 @@ class LengthScaleRule:
 
 
 def _at_most_by_rows(fan_ins, n_rows):
-    # A larger l would leave few rows without effect.
+    # With few rows, a larger l would outweigh the data.
     root = math.sqrt(n_rows)
     return np.minimum(np.sqrt(fan_ins), max(min(4.0, root / 2), root / 3))
 
@@ -44,13 +44,12 @@ def _at_most_by_rows(fan_ins, n_rows):
 def _wide_ends(output_std: float) -> LengthScaleRule:
     """Fan-in scales, with wider priors of the first and the last layer.
 
-    Anchors decide which functions an ensemble holds possible where there are no rows.
+    Away from the data, the ensemble's predictions follow its anchors.
 
-    output_std : standard deviation of the outputs before any data: y is standardised,
-        logits are not
+    output_std : prior std of the outputs; y is standardised, logits are not
     """
-    # Before any data: what a column adds to a unit where it is the only one, and the
-    # sum over many columns, at least.
+    # Prior std of a first-layer unit with one input column; lower bound of that std
+    # with many columns.
     one_column_std, first_std = 3.0, 0.5
 
     def scales(fan_ins, n_rows):
@@ -90,18 +89,18 @@ class AutoDefaults:
     length_scale_candidates : tuple of float
         Other scales that held-out rows may select.
     candidates_below_n : float
-        Below this N.
+        Held-out rows select among the candidates below this N.
     candidates_need_auto_tau : bool
-        Whether a given tau leaves nothing to select: ``weight_decay_`` is proportional
-        to l^2 / tau, so that tau has the effect of another scale.
+        Whether a given tau turns the selection off: ``weight_decay_`` is proportional
+        to l^2 / tau, so that another tau has the effect of another scale.
     hidden_layer_sizes : tuple of (float, tuple of int)
-        ``hidden_layer_sizes="auto"``: sizes up to each N; empty where there is no
-        "auto".
+        ``hidden_layer_sizes="auto"``: sizes up to each N; empty if the estimator has
+        no "auto".
     can_collapse : bool
         Whether the KL may outweigh the data, so that a fit must be as good as a linear
         model.
     learned_rates : mapping
-        Other values where dropout rates are learned.
+        Values that replace the above if dropout rates are learned.
     """
 
     steps_per_sqrt_n: int = 100
@@ -156,9 +155,21 @@ DEFAULTS: dict[str, AutoDefaults] = {
 
 
 def defaults_of(estimator) -> AutoDefaults:
-    """Of an estimator, or of a subclass of one."""
+    """Return the defaults of an estimator's class or nearest base.
+
+    Raises
+    ------
+    TypeError
+        If neither the class nor a base is in ``DEFAULTS``.
+    """
     names = [kind.__name__ for kind in type(estimator).__mro__]
-    defaults = next(DEFAULTS[name] for name in names if name in DEFAULTS)
+    defaults = next((DEFAULTS[name] for name in names if name in DEFAULTS), None)
+    if defaults is None:
+        raise TypeError(
+            "an estimator's class or one of its bases must have a line in the table "
+            f"`DEFAULTS` of skbayesnn/estimators/_defaults.py; got {names[0]}. Add "
+            f'one, for instance "{names[0]}": AutoDefaults().'
+        )
     if defaults.learned_rates and estimator._learns_rates:
         return replace(defaults, **defaults.learned_rates)
     return defaults
@@ -167,12 +178,12 @@ def defaults_of(estimator) -> AutoDefaults:
 def hidden_layer_sizes(estimator, n_rows: float, before=None):
     """`hidden_layer_sizes` for N rows.
 
-    before : tuple of int, of a fit that is continued
+    before : tuple of int, sizes of the fit that is continued
 
     Raises
     ------
     TypeError
-        A string that is not "auto".
+        If it is a string other than "auto".
     """
     sizes = estimator.hidden_layer_sizes
     rule = defaults_of(estimator).hidden_layer_sizes

@@ -25,17 +25,19 @@ from skbayesnn._data.scaling import (
     power_of_two_scale,
 )
 from skbayesnn._distributions.components import columns_of
-from skbayesnn._engine.posterior import MeanWeightPosterior
+from skbayesnn._engine.posterior import MeanWeightPosterior, Posterior
+from skbayesnn._likelihoods import LIKELIHOODS
 from skbayesnn._runtime import warn
-from skbayesnn.estimators._job import TrainingJob
+from skbayesnn.estimators._defaults import defaults_of
+from skbayesnn.estimators._job import TrainedJob, TrainingJob
 
 # ---- compare a fit with a constant and a linear model
 
 # Number of rows for the comparison, evenly spread over the table.
-ROWS = 2000
+_ROWS = 2000
 # Number of rows for the spread of the predictions. A spread below this share of y's
 # standard deviation (or standard deviation of a probability) counts as constant.
-FEW_ROWS = 200
+_FEW_ROWS = 200
 _CONSTANT = 0.05
 # Spread or bias of the predictions, in standard deviations of y, that only outliers
 # cause.
@@ -45,8 +47,14 @@ _WILD = 3.0
 # linear model, even if it separates the classes as well.
 _MARGIN_OF_VARIANCE = 0.05
 _MARGIN_OF_ENTROPY = 0.15
-# Least share of y that a linear model must explain for `warn_if_far_behind`.
+# Least share of y that a linear model must explain for `_warn_if_far_behind`.
 _MUCH = 0.1
+_REASONS_FOR_CONSTANT = (
+    "Either the columns carry no information on y, or the prior outweighs the data, as "
+    "with few rows. In the latter case lower length_scale, use narrower layers, or use "
+    "BayesianStackingRegressor or BayesianStackingClassifier, which select the best "
+    "model."
+)
 
 
 class ExplainedVariance(NamedTuple):
@@ -71,7 +79,44 @@ class ExplainedVariance(NamedTuple):
     least: float
 
 
-def warn_if_diverged(explained: ExplainedVariance, learning_rate: float) -> bool:
+def warn_if_doubtful(estimator, job: TrainingJob) -> None:
+    """Warn if the predictions of some training rows are implausible.
+
+    Compares them with a constant and with a linear model, and computes their spread.
+    Gives one warning at most. For instance, a posterior collapse also makes predictions
+    constant: then only the collapse is reported.
+
+    estimator : fitted
+    """
+    table, row_subset = job.table, job.row_subsets[0]
+    rows, weights = row_subset.rows, row_subset.weights
+    can_collapse = defaults_of(estimator).can_collapse
+    compared = some_rows(np.arange(len(rows)), _ROWS if can_collapse else _FEW_ROWS)
+    explained = estimator._explained_share(
+        table.X[rows[compared]], table.y[rows[compared]], weights[compared]
+    )
+    if explained and _warn_if_diverged(explained, estimator.learning_rate_init):
+        return
+    # The posterior means of the weights: draws would add their own variation.
+    subset = some_rows(rows, _FEW_ROWS)
+    subset = subset[ordinary_rows(table.X[subset], table.y[subset])]
+    spread, in_words = estimator._prediction_spread(table.X[subset], table.y[subset])
+    if not _CONSTANT <= spread <= _WILD:
+        likelihood = LIKELIHOODS[estimator.likelihood]
+        outliers = _outliers_in(table.X[rows], table.y[rows], likelihood)
+        if outliers:
+            _warn_of_outliers(spread, in_words, outliers)
+            return
+    if explained and can_collapse and _warn_if_collapsed(explained):
+        return
+    if spread < _CONSTANT:
+        _warn_of_constant(in_words, _REASONS_FOR_CONSTANT)
+        return
+    if explained and not can_collapse:
+        _warn_if_far_behind(explained)
+
+
+def _warn_if_diverged(explained: ExplainedVariance, learning_rate: float) -> bool:
     """Warn if a constant predicts far better; return whether it does."""
     diverged = explained.network < explained.least
     if diverged:
@@ -86,14 +131,13 @@ def warn_if_diverged(explained: ExplainedVariance, learning_rate: float) -> bool
     return diverged
 
 
-def warn_if_far_behind(explained: ExplainedVariance) -> bool:
-    """Warn if a linear model explains more than twice as much; return whether it does.
+def _warn_if_far_behind(explained: ExplainedVariance) -> None:
+    """Warn if a linear model explains more than twice as much.
 
     Use it for networks whose KL cannot outweigh the data.
     """
     lower_bound = explained.linear - explained.margin
-    far_behind = lower_bound > _MUCH and explained.network < lower_bound / 2
-    if far_behind:
+    if lower_bound > _MUCH and explained.network < lower_bound / 2:
         warn(
             f"the network explains {explained.network:.0%} of y in its training rows, "
             f"a linear model {explained.linear:.0%}: the training was too short, its "
@@ -102,10 +146,9 @@ def warn_if_far_behind(explained: ExplainedVariance) -> bool:
             "wider layers.",
             ConvergenceWarning,
         )
-    return far_behind
 
 
-def warn_if_collapsed(explained: ExplainedVariance) -> bool:
+def _warn_if_collapsed(explained: ExplainedVariance) -> bool:
     """Warn if a linear model is better beyond the margin; return whether it is."""
     collapsed = explained.network < explained.linear - explained.margin
     if collapsed:
@@ -122,43 +165,31 @@ def warn_if_collapsed(explained: ExplainedVariance) -> bool:
     return collapsed
 
 
-def is_constant(spread: float) -> bool:
-    """Whether the predictions are nearly constant."""
-    return spread < _CONSTANT
-
-
-def has_usual_spread(spread: float) -> bool:
-    """Whether the spread of the predictions is plausible for y."""
-    return _CONSTANT <= spread <= _WILD
-
-
 def is_far_off(bias: float) -> bool:
     """Whether the mean of the predictions is far from the mean of y."""
     return bias > _WILD
 
 
-def warn_of_spread(spread: float, in_words: str, outliers: str) -> None:
-    """Warn if predictions of the training rows are constant, or follow outliers.
+def _warn_of_outliers(spread: float, in_words: str, outliers: str) -> None:
+    """Warn of an unusual spread of the predictions that outliers cause.
 
-    spread, in_words : the unusual spread, and a phrase that describes it
-    outliers : result of ``outliers_in``
+    spread, in_words : the spread, and a phrase that describes it
+    outliers : result of ``_outliers_in``
     """
-    if is_constant(spread):
-        reason = outliers or (
-            "Either the columns carry no information on y, or the prior outweighs the "
-            "data, as with few rows. In the latter case lower length_scale, use "
-            "narrower layers, or use BayesianStackingRegressor or "
-            "BayesianStackingClassifier, which select the best model."
-        )
-        warn(f"the predictions are constant: {in_words}. {reason}", ConvergenceWarning)
-    elif outliers:
+    if spread < _CONSTANT:
+        _warn_of_constant(in_words, outliers)
+    else:
         warn(
             f"the predictions follow outliers: {in_words}. {outliers}",
             ConvergenceWarning,
         )
 
 
-def outliers_in(X, y, likelihood) -> str:
+def _warn_of_constant(in_words: str, reason: str) -> None:
+    warn(f"the predictions are constant: {in_words}. {reason}", ConvergenceWarning)
+
+
+def _outliers_in(X, y, likelihood) -> str:
     """Advice on outliers after whose scaling other values look alike; may be empty.
 
     X, y : training rows, as in a ``Table``
@@ -176,7 +207,7 @@ def outliers_in(X, y, likelihood) -> str:
 
 
 def outliers_in_columns(X) -> str:
-    """As ``outliers_in``, for X only."""
+    """As ``_outliers_in``, for X only."""
     if (
         sparse.issparse(X)
         or not (columns := np.flatnonzero(dominated_by_outliers(X))).size
@@ -189,7 +220,7 @@ def outliers_in_columns(X) -> str:
     )
 
 
-def some_rows(rows: np.ndarray, most: int = ROWS) -> np.ndarray:
+def some_rows(rows: np.ndarray, most: int) -> np.ndarray:
     """At most ``most`` rows, evenly spread."""
     return rows[:: -(-len(rows) // most)]
 
@@ -278,38 +309,40 @@ _ABSURD_RESIDUAL = 100.0
 _ABSURD_HALVINGS = 100.0
 
 
-def without_diverged(job: TrainingJob) -> TrainingJob:
+def without_diverged(trained_job: TrainedJob) -> TrainedJob:
     """Mark networks with absurd predictions as failed in their last epoch.
 
     A single network is kept, and so are all networks if all are absurd: `fit` warns of
     their predictions instead.
     """
-    trained = job.trained
+    trained = trained_job.trained
     alive = np.flatnonzero(trained.failed == 0)
     if len(alive) < 2:
-        return job
+        return trained_job
     with np.errstate(over="ignore", invalid="ignore"):
-        absurd = alive[_absurd(job, alive)]
+        absurd = alive[_absurd(trained_job, alive)]
     if len(absurd) in (0, len(alive)):
-        return job
+        return trained_job
     failed = trained.failed.copy()
     failed[absurd] = trained.n_epochs[absurd]
-    return replace(job, trained=replace(trained, failed=failed))
+    return replace(trained_job, trained=replace(trained, failed=failed))
 
 
-def _absurd(job: TrainingJob, alive: np.ndarray) -> np.ndarray:
+def _absurd(trained_job: TrainedJob, alive: np.ndarray) -> np.ndarray:
     """Whether networks with mean weights fail on some training rows, (networks,)."""
-    share = job.shares[0]
-    table, scaling = job.table, share.scaling
-    chosen = some_rows(np.arange(len(share.rows)), FEW_ROWS)
-    rows = share.rows[chosen]
+    job = trained_job.job
+    row_subset = job.row_subsets[0]
+    table, scaling = job.table, row_subset.scaling
+    chosen = some_rows(np.arange(len(row_subset.rows)), _FEW_ROWS)
+    rows = row_subset.rows[chosen]
     ordinary = ordinary_rows(table.X[rows], table.y[rows])
     if not ordinary.any():
         return np.zeros(len(alive), dtype=bool)
-    rows, weights = rows[ordinary], share.weights[chosen][ordinary]
+    rows, weights = rows[ordinary], row_subset.weights[chosen][ordinary]
     X, y = table.X[rows], table.y[rows]
     components = _mean_weight_components(
-        job, alive, scaling.x_to_network(X.toarray() if sparse.issparse(X) else X)
+        trained_job.trained.posterior.select(alive),
+        scaling.x_to_network(X.toarray() if sparse.issparse(X) else X),
     )
     if job.config.likelihood.of_classes:
         probability = np.nan_to_num(components.probability[:, np.arange(len(y)), y])
@@ -332,14 +365,13 @@ def _absurd(job: TrainingJob, alive: np.ndarray) -> np.ndarray:
     return np.any(residual > _ABSURD_RESIDUAL * usual, axis=1)
 
 
-def _mean_weight_components(job: TrainingJob, networks: np.ndarray, inputs: np.ndarray):
-    """Predictions of networks with their mean weights, (networks, rows, ...).
+def _mean_weight_components(posterior: Posterior, inputs: np.ndarray):
+    """Predictions with the mean weights, (networks, rows, ...).
 
     inputs : standardised, (rows, inputs)
     """
-    posterior = MeanWeightPosterior.of(job.trained.posterior.select(networks))
+    posterior = MeanWeightPosterior.of(posterior)
     x = torch.as_tensor(inputs).to(posterior.device, posterior.dtype).unsqueeze(0)
     with torch.no_grad():
-        values = posterior.components(posterior.outputs(x, range(1)))
-    arrays = (value.flatten(0, 1).double().cpu().numpy() for value in values)
-    return posterior.likelihood.components_class(*arrays)
+        outputs = posterior.outputs(x, range(1))
+        return posterior.predictive_components(outputs, torch.float64)

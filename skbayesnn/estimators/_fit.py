@@ -19,7 +19,7 @@ from skbayesnn._engine.training import Trained, start, train
 from skbayesnn._runtime import default_settings
 from skbayesnn._sklearn_compat import callback_context, has_callbacks
 from skbayesnn.estimators import _selection
-from skbayesnn.estimators._job import TrainingJob, joined
+from skbayesnn.estimators._job import TrainedJob, TrainingJob, joined
 
 # ---- progress
 
@@ -115,8 +115,8 @@ def train_together(
     estimators: Sequence,
     jobs: Sequence[TrainingJob],
     device: str | None = None,
-) -> list[TrainingJob]:
-    """Train the jobs of estimators in one program; return them with trained networks.
+) -> list[TrainedJob]:
+    """Train the jobs of estimators in one program.
 
     device : by default the ``device`` of the first estimator
 
@@ -139,9 +139,9 @@ def train_together(
     torch_device = _validation.device_for_fit(device or estimators[0].device)
     dtype = computed_in(config, torch_device)
     jobs = _selection.select_settings(jobs, torch_device, dtype)
-    members, design = joined(jobs, torch_device, dtype)
+    members, training_rows = joined(jobs, torch_device, dtype)
     posterior = start(config, members, torch_device, dtype)
-    trained = run(estimators, config, members, design, posterior)
+    trained = run(estimators, config, members, training_rows, posterior)
     if len(jobs) == 1:
         return [jobs[0].with_trained(trained)]
     ends = np.cumsum([job.n_members for job in jobs])
@@ -155,7 +155,7 @@ def run(
     estimators,
     config: TrainingConfig,
     members: MemberParams,
-    design: TrainingRows,
+    training_rows: TrainingRows,
     posterior: Posterior,
     optimizer_state=None,
     first_epoch: int = 0,
@@ -167,12 +167,12 @@ def run(
         trained = train(
             config,
             members,
-            design,
+            training_rows,
             posterior,
             optimizer_state,
             first_epoch,
             hooks,
-            bounded=True,
+            compute_bound=True,
         )
     if trained.failed.all():
         raise all_failed(config, trained)

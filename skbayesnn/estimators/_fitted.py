@@ -13,8 +13,8 @@ import torch
 from scipy import sparse
 
 from skbayesnn import _validation
+from skbayesnn._data.scaling import Scaling
 from skbayesnn._data.sparse_rows import SparseRows, suits_sparse_rows
-from skbayesnn._data.training_rows import Scaling
 from skbayesnn._engine.objective import weight_decay
 from skbayesnn._engine.posterior import (
     MeanWeightPosterior,
@@ -27,7 +27,7 @@ from skbayesnn._likelihoods.gaussian import UNBOUNDED
 from skbayesnn._networks import Network, network_from
 from skbayesnn._predictive.mixin import seed_from
 from skbayesnn._runtime import warn
-from skbayesnn.estimators._job import TrainingJob
+from skbayesnn.estimators._job import TrainedJob, TrainingJob
 
 # ---- fitted attributes <-> trained networks
 
@@ -207,12 +207,18 @@ def scaling_of(estimator) -> Scaling:
     )
 
 
-def fitted_attributes(job: TrainingJob, total_weight: float) -> tuple[dict, Posterior]:
+def fitted_attributes(
+    trained_job: TrainedJob, total_weight: float
+) -> tuple[dict, Posterior]:
     """Fitted attributes that all estimators have, and the posterior of a trained job.
 
     total_weight : N, the sum of the weights of all training rows so far
     """
-    trained, scaling = job.trained, job.scaling
+    job, trained, scaling = (
+        trained_job.job,
+        trained_job.trained,
+        trained_job.job.scaling,
+    )
     alive = np.flatnonzero(trained.failed == 0)
     if len(alive) < len(trained.failed):
         trained = trained.select(alive)
@@ -270,16 +276,15 @@ def _row_noise(job: TrainingJob, posterior: Posterior, scaling: Scaling):
     """
     if not posterior.likelihood.row_noise:
         return None
-    rows = job.shares[0].rows
+    rows = job.row_subsets[0].rows
     X = job.table.X[rows[:: -(-len(rows) // _ROWS_OF_NOISE)]]
     inputs = scaling.x_to_network(X.toarray() if sparse.issparse(X) else X)
     inputs = _tensor(inputs, posterior.device, posterior.dtype).unsqueeze(0)
     with torch.no_grad():
         draws = range(posterior.distinct_draws(_DRAWS_OF_NOISE))
-        components = posterior.components(posterior.outputs(inputs, draws))
-    arrays = (value.flatten(0, 1).cpu().double().numpy() for value in components)
-    variance = posterior.likelihood.components_class(*arrays).variance
-    std = scaling.std_from_network(np.sqrt(variance.mean((0, 1))))
+        outputs = posterior.outputs(inputs, draws)
+        components = posterior.predictive_components(outputs, torch.float64)
+    std = scaling.std_from_network(np.sqrt(components.variance.mean((0, 1))))
     return float(std[0]) if len(std) == 1 else std
 
 

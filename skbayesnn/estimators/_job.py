@@ -8,16 +8,16 @@ differ.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import torch
 from sklearn.model_selection import train_test_split
 
 from skbayesnn import _validation
-from skbayesnn._data.training_rows import RowSubset, Scaling, TrainingRows
+from skbayesnn._data.scaling import Scaling
+from skbayesnn._data.training_rows import RowSubset, TrainingRows
 from skbayesnn._data.validation import Table, stacked
-from skbayesnn._engine.config import MemberParams, TrainingConfig
+from skbayesnn._engine.config import MemberParams, TrainingConfig, TrainingOptions
 from skbayesnn._engine.training import Trained
 from skbayesnn._families import Family
 from skbayesnn._likelihoods import LIKELIHOODS, Likelihood
@@ -48,15 +48,14 @@ class PosteriorSpec:
         A key of ``skbayesnn._priors.PRIORS``.
     prior_fields : mapping of str to float or ndarray of shape (layers,)
         Parameters of the prior, in addition to ``length_scale``.
-    training : mapping
-        Values for fields of :class:`~skbayesnn._engine.config.TrainingConfig`.
+    training : TrainingOptions
     """
 
     dropout: np.ndarray
     families: tuple[Family, ...]
     prior: str = "gaussian"
     prior_fields: Mapping[str, float | np.ndarray] = field(default_factory=dict)
-    training: Mapping[str, Any] = field(default_factory=dict)
+    training: TrainingOptions = field(default_factory=TrainingOptions)
 
 
 # ---- checked parameters
@@ -118,7 +117,7 @@ def training_job(
         dtype=_validation.precision(estimator.dtype),
         prior=posterior.prior,
         **_schedule(estimator, stops_early=len(validation) > 0),
-        **posterior.training,
+        **vars(posterior.training),
     )
     default = Setting(
         estimator._length_scales(network.prior_fan_ins, n_rows),
@@ -150,13 +149,13 @@ def training_job(
         tau=_network_tau(tau, scaling, n_members),
         statistics=np.repeat(statistics[None], n_members, axis=0),
         n_epochs=np.full(n_members, default.n_epochs),
-        learns_noise=np.ones(n_members, dtype=bool),
+        learns_likelihood=np.ones(n_members, dtype=bool),
     )
     return TrainingJob(
         data=data,
         config=config,
         members=members,
-        shares=(RowSubset(n_members, rows, weights, validation, scaling),),
+        row_subsets=(RowSubset(n_members, rows, weights, validation, scaling),),
         dropout=posterior.dropout,
         length_scale=default.length_scale,
         tau=tau,
@@ -208,7 +207,7 @@ def _network(estimator, data, likelihood, hidden) -> tuple[Network, PosteriorSpe
         _validation.check_option("activation", estimator.activation, ACTIVATIONS),
     )
     posterior = estimator._posterior_spec(network.prior_fan_ins)
-    if posterior.training.get("gradient") == "characteristic" and not network.smooth:
+    if posterior.training.gradient == "characteristic" and not network.smooth:
         raise ValueError(
             "gradient='characteristic' uses second derivatives and requires a smooth "
             f"network; got activation={estimator.activation!r} and network="
@@ -359,7 +358,7 @@ _LEAST_TAU, _MOST_TAU = 1e-30, 1e30
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """Networks of one estimator, before and after their training.
+    """Untrained networks of one estimator, with the rows that they train on.
 
     Parameters
     ----------
@@ -369,7 +368,7 @@ class TrainingJob:
         Configuration that all networks share.
     members : MemberParams
         Parameters of the single networks.
-    shares : tuple of RowSubset
+    row_subsets : tuple of RowSubset
         Subsets of the rows of ``data`` with the number of networks that train on each,
         in the order of the networks. All have the same scaling.
     dropout, length_scale : ndarray of shape (layers,)
@@ -379,22 +378,19 @@ class TrainingJob:
     settings : tuple of Setting
         Candidates for the selection on held-out rows. Empty after the selection, or if
         there is none.
-    noise : dict of ndarray of shape (targets,), or None
+    predictive_params : dict of ndarray of shape (targets,), or None
         The likelihood's ``predictive_params``, estimated on held-out rows.
-    trained : Trained
-        The trained networks; None before the training.
     """
 
     data: TrainingData
     config: TrainingConfig
     members: MemberParams
-    shares: tuple[RowSubset, ...]
+    row_subsets: tuple[RowSubset, ...]
     dropout: np.ndarray
     length_scale: np.ndarray
     tau: np.ndarray | None
     settings: tuple[Setting, ...] = ()
-    noise: dict[str, np.ndarray] | None = None
-    trained: Trained = None  # type: ignore[assignment]
+    predictive_params: dict[str, np.ndarray] | None = None
 
     @property
     def n_members(self) -> int:
@@ -404,7 +400,7 @@ class TrainingJob:
     @property
     def scaling(self) -> Scaling:
         """Standardisation of X and y."""
-        return self.shares[0].scaling
+        return self.row_subsets[0].scaling
 
     @property
     def table(self) -> Table:
@@ -414,8 +410,8 @@ class TrainingJob:
     @property
     def total_weight(self) -> float:
         """N: sum of the weights of a network's training rows, mean over networks."""
-        sums = [float(share.weights.sum()) for share in self.shares]
-        counts = np.array([share.n_members for share in self.shares])
+        sums = [float(row_subset.weights.sum()) for row_subset in self.row_subsets]
+        counts = np.array([row_subset.n_members for row_subset in self.row_subsets])
         return float(np.dot(sums, counts / self.n_members))
 
     @property
@@ -428,7 +424,7 @@ class TrainingJob:
         """
         config, likelihood = self.config, self.config.likelihood
         held_out = config.variance_source == "held_out" and config.patience is None
-        replaces_residuals = config.asks_residuals and (
+        replaces_residuals = config.uses_residuals and (
             not likelihood.gaussian_targets or self._selects_length_scale
         )
         return bool(likelihood.predictive_params) and (held_out or replaces_residuals)
@@ -447,10 +443,10 @@ class TrainingJob:
     @property
     def variance_of_y(self) -> np.ndarray:
         """Variance of the first network's standardised y; 1 if constant, (targets,)."""
-        share = self.shares[0]
-        y = self.scaling.y_to_network(self.table.y[share.rows])
-        mean = np.average(y, axis=0, weights=share.weights)
-        variance = np.average(np.square(y - mean), axis=0, weights=share.weights)
+        row_subset = self.row_subsets[0]
+        y = self.scaling.y_to_network(self.table.y[row_subset.rows])
+        mean = np.average(y, axis=0, weights=row_subset.weights)
+        variance = np.average(np.square(y - mean), axis=0, weights=row_subset.weights)
         return np.where(variance > 0, variance, 1.0)
 
     @property
@@ -491,31 +487,35 @@ class TrainingJob:
         )
 
     def with_setting(
-        self, setting: Setting, noise: dict[str, np.ndarray] | None = None
+        self, setting: Setting, predictive_params: dict[str, np.ndarray] | None = None
     ) -> "TrainingJob":
-        """Copy with the selected setting and the estimated noise."""
+        """Copy with the selected setting and the estimated ``predictive_params``."""
         job = self.with_length_scale(setting.length_scale)
         n_epochs = np.full_like(job.members.n_epochs, setting.n_epochs)
         members = replace(job.members, n_epochs=n_epochs)
-        job = replace(job, members=members, settings=(), noise=noise)
-        if noise is None or not self.estimates_tau:
+        job = replace(
+            job, members=members, settings=(), predictive_params=predictive_params
+        )
+        if predictive_params is None or not self.estimates_tau:
             return job
         # The noise variance is at most the variance of y.
-        variance = np.minimum(np.exp(noise["log_variance"]), self.variance_of_y)
+        variance = np.minimum(
+            np.exp(predictive_params["log_variance"]), self.variance_of_y
+        )
         tau = np.repeat(1 / variance[None], self.n_members, axis=0)
-        return replace(job, members=replace(members, tau=tau)).holding_noise()
+        return replace(job, members=replace(members, tau=tau)).with_fixed_likelihood()
 
-    def with_trained(self, trained: Trained) -> "TrainingJob":
-        """Copy with the trained networks, and with the noise of held-out rows."""
-        if self.noise is not None:
-            posterior = trained.posterior.with_predictive_params(self.noise)
+    def with_trained(self, trained: Trained) -> "TrainedJob":
+        """Add the trained networks; they get the estimates of held-out rows."""
+        if self.predictive_params is not None:
+            posterior = trained.posterior.with_predictive_params(self.predictive_params)
             trained = replace(trained, posterior=posterior)
-        return replace(self, trained=trained)
+        return TrainedJob(self, trained)
 
-    def holding_noise(self) -> "TrainingJob":
-        """Copy whose training keeps the noise at its initial value."""
+    def with_fixed_likelihood(self) -> "TrainingJob":
+        """Copy whose training keeps the likelihood at its initial values."""
         learns = np.zeros(self.n_members, dtype=bool)
-        return replace(self, members=replace(self.members, learns_noise=learns))
+        return replace(self, members=replace(self.members, learns_likelihood=learns))
 
     def resumed_from(self, scaling: Scaling, seeds: np.ndarray) -> "TrainingJob":
         """Copy with the scaling and the seeds of an earlier fit."""
@@ -524,8 +524,10 @@ class TrainingJob:
             seeds=seeds,
             tau=_network_tau(self.tau, scaling, len(seeds)),
         )
-        shares = tuple(replace(share, scaling=scaling) for share in self.shares)
-        return replace(self, members=members, shares=shares)
+        row_subsets = tuple(
+            replace(row_subset, scaling=scaling) for row_subset in self.row_subsets
+        )
+        return replace(self, members=members, row_subsets=row_subsets)
 
     def under_prior(self, prior: list[dict[str, np.ndarray]]) -> "TrainingJob":
         """Copy with an earlier posterior as the prior.
@@ -541,18 +543,32 @@ class TrainingJob:
         )
 
 
+@dataclass(frozen=True)
+class TrainedJob:
+    """A job and its trained networks.
+
+    Parameters
+    ----------
+    job : TrainingJob
+    trained : Trained
+    """
+
+    job: TrainingJob
+    trained: Trained
+
+
 def joined(
     jobs: Sequence[TrainingJob], device: torch.device, dtype: torch.dtype
 ) -> tuple[MemberParams, TrainingRows]:
     """Concatenate the networks and the rows of several jobs."""
     table, starts = stacked([job.table for job in jobs])
-    shares = [
-        share.shifted(start)
+    row_subsets = [
+        row_subset.shifted(start)
         for job, start in zip(jobs, starts, strict=True)
-        for share in job.shares
+        for row_subset in job.row_subsets
     ]
     members = MemberParams.concatenate([job.members for job in jobs])
-    return members, TrainingRows(table, shares, device, dtype)
+    return members, TrainingRows(table, row_subsets, device, dtype)
 
 
 def _network_tau(tau, scaling: Scaling, n_members: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_array, check_consistent_length
 
 from skbayesnn import _validation
 from skbayesnn._data.validation import check_regression
-from skbayesnn._engine.resources import slots
+from skbayesnn._engine.resources import prediction_slots
 from skbayesnn._predictive.mixin import (
     PredictiveBlocks,
     RegressionPredictiveMixin,
@@ -56,7 +56,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             )
         return std
 
-    def _check(self, X, y, sample_weight, *, reset):
+    def _validate_table(self, X, y, sample_weight, *, reset):
         table, y_ndim = check_regression(self, X, y, sample_weight, reset=reset)
         return table, {"y_ndim_": y_ndim}
 
@@ -334,7 +334,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
 
         return PredictiveBlocks(X.shape[0], predictive, predictor.block)
 
-    @slots.one()
+    @prediction_slots.acquire()
     def _mean_and_stds(
         self, X, posterior=None
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -358,7 +358,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
         kinds = zip(REGRESSION_KINDS, stds, strict=True)
         return mean, {kind: self._drop_target_axis(std) for kind, std in kinds}
 
-    def _spread(self, X, y):
+    def _prediction_spread(self, X, y):
         outputs = open_posterior(self, X, posterior_by(self, X, "mean_weights")).whole()
         mean = self._scaling.y_from_network(outputs.mean.mean(0))
         varies = y.std(0) > 0
@@ -373,7 +373,7 @@ class BayesianRegressor(RegressionPredictiveMixin, RegressorMixin, BayesianNetwo
             f"on the training rows their standard deviation is {spread:.1%} of y's"
         )
 
-    def _explained(self, X, y, weights):
+    def _explained_share(self, X, y, weights):
         mean = self._mean_and_stds(X)[0].reshape(y.shape)
         return explained_variance(X, y, weights, mean, self._given_noise())
 

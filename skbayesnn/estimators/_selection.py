@@ -69,7 +69,7 @@ class HeldOutScore:
         held out.
     weights : ndarray of shape (rows,)
         Weights of the rows.
-    noise : dict of ndarray of shape (targets,), or None
+    predictive_params : dict of ndarray of shape (targets,), or None
         The likelihood's ``predictive_params``, estimated on these rows and used in
         ``density``. None if they are not estimated.
     error : float
@@ -79,7 +79,7 @@ class HeldOutScore:
 
     density: np.ndarray
     weights: np.ndarray
-    noise: dict[str, np.ndarray] | None = None
+    predictive_params: dict[str, np.ndarray] | None = None
     error: float = 0.0
 
     @cached_property
@@ -121,15 +121,17 @@ def select_settings(
         _warn_if_far_off(
             max(score.error for job_scores in scores for score in job_scores)
         )
-    without_noise = [j for j in jobs if j.estimates_variance and j.noise is None]
-    if without_noise:
-        _warn_of_noise(without_noise[0])
+    without_estimate = [
+        j for j in jobs if j.estimates_variance and j.predictive_params is None
+    ]
+    if without_estimate:
+        _warn_of_missing_estimate(without_estimate[0])
     return jobs
 
 
-def _warn_of_noise(job: TrainingJob) -> None:
+def _warn_of_missing_estimate(job: TrainingJob) -> None:
     """Warn that no held-out rows have estimated the observation noise."""
-    n_rows, n_inputs = len(job.shares[0].rows), job.table.X.shape[1]
+    n_rows, n_inputs = len(job.row_subsets[0].rows), job.table.X.shape[1]
     if n_rows * n_inputs >= MOST_ENTRIES:
         reason = f"X has {n_rows * n_inputs:,} entries ({MOST_ENTRIES:,} or more)"
     else:
@@ -164,59 +166,60 @@ def held_out_scores(
     """Scores of all settings of each job, in the order of the settings."""
     scores: list[list[HeldOutScore]] = [[] for _ in jobs]
     for program in zip_longest(*map(_fold_jobs, jobs)):
-        present = [i for i, job in enumerate(program) if job]
-        results = _program_scores([program[i] for i in present], device, dtype)
-        for i, job_scores in zip(present, results, strict=True):
-            scores[i] += job_scores
+        trainable = []
+        for job, job_scores in zip(program, scores, strict=True):
+            if job and job.row_subsets:
+                trainable.append((job, job_scores))
+            elif job:
+                job_scores.extend([_NO_SCORE] * len(job.settings))
+        if trainable:
+            fold_jobs, scores_of_jobs = zip(*trainable, strict=True)
+            results = _program_scores(fold_jobs, device, dtype)
+            for job_scores, new_scores in zip(scores_of_jobs, results, strict=True):
+                job_scores.extend(new_scores)
     return scores
 
 
-def _program_scores(jobs, device, dtype) -> list[list[HeldOutScore]]:
-    """Train the results of ``_fold_jobs`` in one program and score their settings."""
-    trained = [job for job in jobs if job.shares]
-    if not trained:
-        return [[_NO_SCORE] * len(job.settings) for job in jobs]
-    members, design = joined(trained, device, dtype)
-    config = trained[0].config
-    hooks = []
-    if trained[0].estimates_tau:
-        ensembles = _ensembles(trained)
-        hooks.append(TauOfHeldOut(design, ensembles, _N_DRAWS, members.tau))
-    posterior = start(config, members, device, dtype)
-    result = train(config, members, design, posterior, hooks=hooks)
-    score: Callable[..., HeldOutScore]
-    if trained[0].estimates_tau:
-        score, predict = _score_by_level, validation_draws
-    elif trained[0].estimates_variance:
-        score = partial(_score_by_noise, config.likelihood)
-        predict = validation_draws
-    else:
-        score, predict = _score_by_density, validation_density
+def _program_scores(
+    jobs: Sequence[TrainingJob], device, dtype
+) -> list[list[HeldOutScore]]:
+    """Train fold jobs in one program and score their settings.
+
+    jobs : results of ``_fold_jobs`` with one configuration, none of them empty
+    """
+    members, training_rows = joined(jobs, device, dtype)
     ends = np.cumsum([job.n_members for job in jobs])
-    parts = np.split(np.arange(ends[-1]), ends[:-1])
+    members_of_job = np.split(np.arange(ends[-1]), ends[:-1])
+    config = jobs[0].config
+    hooks = []
+    score: Callable[..., HeldOutScore] = _score_by_density
+    predict = validation_density
+    if jobs[0].estimates_tau:
+        ensembles = _ensembles(jobs, members_of_job)
+        hooks.append(TauOfHeldOut(training_rows, ensembles, _N_DRAWS, members.tau))
+        predict, score = validation_draws, _score_by_level
+    elif jobs[0].estimates_variance:
+        predict = validation_draws
+        score = partial(_score_by_predictive_params, config.likelihood)
+    posterior = start(config, members, device, dtype)
+    trained = train(config, members, training_rows, posterior, hooks=hooks)
     # A generator: the draws of one job at a time, since they need much memory.
-    predictions = predict(
-        result.posterior, design, _N_DRAWS, [part for part in parts if len(part)]
-    )
-    failed = np.split(result.failed > 0, ends[:-1])
+    predictions = predict(trained.posterior, training_rows, _N_DRAWS, members_of_job)
     scores = []
-    for job in jobs:
-        if not job.shares:
-            scores.append([_NO_SCORE] * len(job.settings))
-            continue
+    for job, networks in zip(jobs, members_of_job, strict=True):
         values = next(predictions).cpu().double().numpy()
-        values[failed[len(scores)]] = np.nan
+        values[trained.failed[networks] > 0] = np.nan
         scores.append(_setting_scores(job, values, score))
     return scores
 
 
-def _ensembles(jobs: Sequence[TrainingJob]) -> list[Ensemble]:
+def _ensembles(
+    jobs: Sequence[TrainingJob], members_of_job: Sequence[np.ndarray]
+) -> list[Ensemble]:
     """Ensembles of all settings of all jobs, in order."""
-    ensembles, first = [], 0
-    for job in jobs:
-        numbers = first + np.arange(job.n_members)
-        first += job.n_members
-        by_setting = numbers.reshape(len(job.shares), len(job.settings), -1)
+    ensembles = []
+    for job, members in zip(jobs, members_of_job, strict=True):
+        by_setting = members.reshape(len(job.row_subsets), len(job.settings), -1)
         n_epochs = int(job.members.n_epochs[0])
         ensembles += [
             Ensemble(networks, n_epochs) for networks in by_setting.swapaxes(0, 1)
@@ -230,7 +233,7 @@ def _setting_scores(job: TrainingJob, predictions: np.ndarray, score_rows):
     predictions : (networks, rows, ...), networks ordered by fold and setting
     score_rows : function of predictions, y and weights
     """
-    rows_by_fold = [share.validation for share in job.shares]
+    rows_by_fold = [row_subset.validation for row_subset in job.row_subsets]
     rows = np.concatenate(rows_by_fold)
     y, weights = job.table.y[rows], job.table.sample_weight[rows]
     by_setting = predictions.reshape(
@@ -264,7 +267,7 @@ def _error(job: TrainingJob, draws: np.ndarray, weights: np.ndarray) -> float:
     return float(error.max())
 
 
-def folds_of(X, labels: np.ndarray | None = None) -> np.ndarray:
+def selection_folds(X, labels: np.ndarray | None = None) -> np.ndarray:
     """Assign rows to folds, (rows,); -1 for rows that are never held out.
 
     Equal rows are in the same fold. Classes are spread evenly over the folds; a class
@@ -291,12 +294,12 @@ def _fold_jobs(job: TrainingJob) -> list[TrainingJob]:
     noise. Each number of epochs has its own job, since in one program short trainings
     take as long as the longest.
     """
-    [share] = job.shares
-    table, rows = job.table, share.rows
+    [row_subset] = job.row_subsets
+    table, rows = job.table, row_subset.rows
     weights = np.zeros(table.n_rows)
-    weights[rows] = share.weights
+    weights[rows] = row_subset.weights
     of_classes = job.config.likelihood.of_classes
-    fold = folds_of(table.X[rows], table.codes[rows] if of_classes else None)
+    fold = selection_folds(table.X[rows], table.codes[rows] if of_classes else None)
     held_out = [fold == i for i in np.unique(fold[fold >= 0])[: _n_folds(job)]]
     config = replace(
         job.config,
@@ -309,27 +312,29 @@ def _fold_jobs(job: TrainingJob) -> list[TrainingJob]:
     fold_jobs = []
     for _, group in groupby(job.settings, key=lambda setting: setting.n_epochs):
         settings = tuple(group)
-        shares = tuple(
+        row_subsets = tuple(
             RowSubset(
                 n_members=len(settings) * len(networks),
                 rows=rows[~out],
-                weights=share.weights[~out],
+                weights=row_subset.weights[~out],
                 validation=_scored_rows(rows[out]),
-                scaling=share.scaling,
+                scaling=row_subset.scaling,
             )
             for out in held_out
         )
         by_setting = [job.with_setting(s).members.select(networks) for s in settings]
         members = MemberParams.concatenate(by_setting)
-        if _is_noise_ensemble(job):
+        if _is_perturbed_ensemble(job):
             members = _ensemble_members(job, members)
-        members = members.select(np.tile(np.arange(len(members.seeds)), len(shares)))
+        members = members.select(
+            np.tile(np.arange(len(members.seeds)), len(row_subsets))
+        )
         fold_job = replace(
             job,
             data=replace(job.data, table=table),
             config=config,
             members=members,
-            shares=shares,
+            row_subsets=row_subsets,
         )
         fold_jobs.append(replace(fold_job, settings=settings))
     return fold_jobs
@@ -346,7 +351,7 @@ def _ensemble_members(job: TrainingJob, members: MemberParams) -> MemberParams:
     return replace(
         members,
         tau=np.repeat(1 / job.variance_of_y[None], len(n_epochs), axis=0),
-        learns_noise=np.zeros(len(n_epochs), dtype=bool),
+        learns_likelihood=np.zeros(len(n_epochs), dtype=bool),
     )
 
 
@@ -360,19 +365,19 @@ def _scored_rows(rows: np.ndarray) -> np.ndarray:
 
 def _n_networks_of_fold(job: TrainingJob) -> int:
     """Networks per fold and setting: one, or several members of an ensemble."""
-    if not _is_noise_ensemble(job):
+    if not _is_perturbed_ensemble(job):
         return 1
     return min(job.n_members, _NETWORKS_PER_FOLD, _NETWORKS_IN_ALL // _n_folds(job))
 
 
-def _is_noise_ensemble(job: TrainingJob) -> bool:
+def _is_perturbed_ensemble(job: TrainingJob) -> bool:
     """Whether members perturb y and held-out rows estimate the noise."""
     return job.config.perturbed and job.estimates_variance
 
 
 def _n_folds(job: TrainingJob) -> int:
     """Number of folds that are held out."""
-    if _is_noise_ensemble(job):
+    if _is_perturbed_ensemble(job):
         return min(_N_FOLDS, math.ceil(_ENSEMBLE_ROWS * _N_FOLDS / job.total_weight))
     n_folds = _N_FOLDS
     for n_rows, fewer in _FOLDS_FROM.items():
@@ -394,27 +399,29 @@ def _score_by_density(
     return HeldOutScore(density, weights)
 
 
-def _score_by_noise(likelihood: Likelihood, draws, y, weights) -> HeldOutScore:
+def _score_by_predictive_params(
+    likelihood: Likelihood, draws, y, weights
+) -> HeldOutScore:
     """Estimate the noise and score the rows with it, without constant targets.
 
     draws : results of ``validation_draws``, (rows, ..., targets)
     """
     if not (weights.any() and np.isfinite(draws).all()):
         return HeldOutScore(np.full(len(weights), np.nan), weights)
-    density, noise = likelihood.fit_predictive_params(draws, weights)
-    return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, noise)
+    density, predictive_params = likelihood.fit_predictive_params(draws, weights)
+    return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, predictive_params)
 
 
 def _score_by_level(
     draws: np.ndarray, y: np.ndarray, weights: np.ndarray
 ) -> HeldOutScore:
-    """As ``_score_by_noise``, for ensembles whose training uses the estimated noise."""
+    """Score rows of ensembles whose training uses the estimated noise variance."""
     draws = finite(draws)
     if not (weights.any() and draws.size):
         return HeldOutScore(np.full(len(weights), np.nan), weights)
     density, log_variance = likeliest_level(draws, weights)
-    noise = {"log_variance": log_variance}
-    return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, noise)
+    predictive_params = {"log_variance": log_variance}
+    return HeldOutScore(density @ (np.ptp(y, axis=0) > 0), weights, predictive_params)
 
 
 def best_setting(job: TrainingJob, scores: Sequence[HeldOutScore]) -> int:
@@ -432,8 +439,8 @@ def best_setting(job: TrainingJob, scores: Sequence[HeldOutScore]) -> int:
 
 
 def _with_best_setting(job: TrainingJob, scores: Sequence[HeldOutScore]) -> TrainingJob:
-    """Apply the best setting and its noise; keep the default if no score is finite."""
+    """Apply the best setting and its estimate; keep the default without a score."""
     best = best_setting(job, scores)
     if np.isfinite(scores[best].score):
-        return job.with_setting(job.settings[best], scores[best].noise)
+        return job.with_setting(job.settings[best], scores[best].predictive_params)
     return job.with_setting(Setting(job.length_scale, int(job.members.n_epochs[0])))

@@ -16,9 +16,15 @@ from scipy import sparse
 from skbayesnn import _validation
 from skbayesnn._data.training_rows import TrainingRows
 from skbayesnn._data.validation import Table
-from skbayesnn.estimators import _fit, _fitted, _job
+from skbayesnn._engine.posterior import Posterior
+from skbayesnn.estimators import _fit, _fitted
 from skbayesnn.estimators._defaults import hidden_layer_sizes
-from skbayesnn.estimators._job import selects_length_scale
+from skbayesnn.estimators._job import (
+    TrainedJob,
+    TrainingJob,
+    selects_length_scale,
+    training_job,
+)
 from skbayesnn.estimators._training_data import TrainingData
 
 # ---- continue a training
@@ -27,67 +33,99 @@ from skbayesnn.estimators._training_data import TrainingData
 PARTIAL_FIT_HORIZON = 2000
 
 
-def begin_stream(estimator, data: TrainingData, n_epochs: int) -> _job.TrainingJob:
+def begin_stream(estimator, data: TrainingData, n_epochs: int) -> TrainedJob:
     """Train on the first rows of a stream."""
     # The total number of rows is unknown: size the layers for many.
     hidden = hidden_layer_sizes(estimator, math.inf)
     job, device, dtype = _job_and_device(estimator, data, hidden)
     job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
-    posterior = _fit.start(job.config, job.members, device, dtype)
-    design = TrainingRows(data.table, job.shares, device, dtype)
-    trained = _fit.run([estimator], job.config, job.members, design, posterior)
-    return replace(job, trained=trained)
+    return _train(estimator, job, _fit.start(job.config, job.members, device, dtype))
 
 
-def resume(
-    estimator, data: TrainingData, how: str, n_epochs: int = 1, seen: float = 0.0
-) -> _job.TrainingJob:
-    """Continue training from the fitted weights, with the same standardisation.
+def continue_stream(
+    estimator, data: TrainingData, n_epochs: int, seen: float
+) -> TrainedJob:
+    """Train for ``n_epochs`` on new rows of a stream.
 
-    how : "warm", a full fit; "stream", ``n_epochs`` over new rows of a stream;
-        "renew", a full fit whose prior is the present posterior
-    n_epochs, seen : for a stream, passes over the new rows, and the weight of earlier
-        rows that are not in ``data``
+    seen : total weight of the earlier rows that are not in ``data``
     """
-    fitted = tuple(estimator.network_.get("sizes", ())[1:-1])
-    hidden = hidden_layer_sizes(estimator, math.inf, fitted)
+    job, posterior = _continued(estimator, data, seen)
+    job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
+    if estimator.prior_ is not None:
+        job = job.under_prior(estimator.prior_)
+    return _train(
+        estimator, job, posterior, seen, estimator.optimizer_, estimator.n_epochs_seen_
+    )
+
+
+def warm_start(estimator, data: TrainingData) -> TrainedJob:
+    """Run a full fit that starts from the fitted weights.
+
+    Warm starts hold out no rows: the noise that an earlier fit estimated is kept.
+    """
+    job, posterior = _continued(estimator, data)
+    names = job.config.likelihood.predictive_params
+    # After a stream there is no estimate to keep.
+    if job.estimates_tau and set(names) & posterior.likelihood_params.keys():
+        job = job.with_fixed_likelihood()
+    result = _train(estimator, job, posterior, first_epoch=estimator.n_epochs_seen_)
+    if job.estimates_variance:
+        updated = result.trained.posterior.copy_predictive_params(posterior)
+        result = replace(result, trained=replace(result.trained, posterior=updated))
+    return result
+
+
+def refit_with_posterior_prior(estimator, data: TrainingData) -> TrainedJob:
+    """Run a full fit whose prior is the fitted posterior."""
+    job, posterior = _continued(estimator, data)
+    job = job.under_prior(_fitted.prior_from(posterior))
+    return _train(estimator, job, posterior, first_epoch=estimator.n_epochs_seen_)
+
+
+def _continued(
+    estimator, data: TrainingData, seen: float = 0.0
+) -> tuple[TrainingJob, Posterior]:
+    """Return a job with the scaling and seeds of the fit, and the fitted posterior.
+
+    seen : total weight of the earlier rows that are not in ``data``
+    """
+    fitted_sizes = tuple(estimator.network_.get("sizes", ())[1:-1])
+    hidden = hidden_layer_sizes(estimator, math.inf, fitted_sizes)
     job, device, dtype = _job_and_device(estimator, data, hidden)
-    if how == "stream":
-        job = job.for_streaming(PARTIAL_FIT_HORIZON, n_epochs)
-    n_rows = seen + job.total_weight if how == "stream" else job.total_weight
+    fan_ins = job.config.network.prior_fan_ins
     job = job.with_length_scale(
-        _length_scale(estimator, job.config.network.prior_fan_ins, n_rows)
+        _length_scale(estimator, fan_ins, seen + job.total_weight)
     )
     estimator._check_can_continue(job, data.target_attributes)
     job = job.resumed_from(_fitted.scaling_of(estimator), estimator.seeds_)
-    posterior = _fitted.posterior_of(estimator, device, dtype).at_rates_of(
-        _fit.start(job.config, job.members, device, dtype)
+    # Parameters such as `dropout` may have changed since the fit.
+    untrained = _fit.start(job.config, job.members, device, dtype)
+    posterior = _fitted.posterior_of(estimator, device, dtype).at_rates_of(untrained)
+    return job, posterior
+
+
+def _train(
+    estimator,
+    job: TrainingJob,
+    posterior: Posterior,
+    seen: float = 0.0,
+    optimizer_state: dict[str, np.ndarray] | None = None,
+    first_epoch: int = 0,
+) -> TrainedJob:
+    """Train a job without a selection on held-out rows, starting from ``posterior``."""
+    rows = TrainingRows(
+        job.table, job.row_subsets, posterior.device, posterior.dtype, seen
     )
-    stream = how == "stream"
-    if how == "renew":
-        job = job.under_prior(_fitted.prior_from(posterior))
-    elif stream and estimator.prior_ is not None:
-        job = job.under_prior(estimator.prior_)
-    if how == "warm" and job.estimates_tau:
-        # Keep the noise that an earlier `fit` estimated; streams do not estimate it.
-        noise = set(job.config.likelihood.predictive_params)
-        if noise & posterior.likelihood_params.keys():
-            job = job.holding_noise()
-    design = TrainingRows(data.table, job.shares, device, dtype, seen)
     trained = _fit.run(
         [estimator],
         job.config,
         job.members,
-        design,
+        rows,
         posterior,
-        estimator.optimizer_ if stream else None,
-        estimator.n_epochs_seen_,
+        optimizer_state,
+        first_epoch,
     )
-    if how == "warm" and job.estimates_variance:
-        # Warm starts hold out no rows: keep the noise estimate of the earlier fit.
-        updated = trained.posterior.with_noise_of(posterior)
-        trained = replace(trained, posterior=updated)
-    return replace(job, trained=trained)
+    return TrainedJob(job, trained)
 
 
 def _length_scale(estimator, fan_ins, n_rows: float) -> np.ndarray:
@@ -107,13 +145,11 @@ def _length_scale(estimator, fan_ins, n_rows: float) -> np.ndarray:
 def _job_and_device(estimator, data, hidden):
     """Return the job, its device and its precision."""
     device = _validation.device_for_fit(estimator.device)
-    job = _job.training_job(estimator, data, hidden)
+    job = training_job(estimator, data, hidden)
     return job, device, _fit.computed_in(job.config, device)
 
 
-def check_same_network(
-    estimator, job: _job.TrainingJob, target_attributes: dict
-) -> None:
+def check_same_network(estimator, job: TrainingJob, target_attributes: dict) -> None:
     """Raise ``ValueError`` if a job has other networks or targets than the fit."""
     _check_same_targets(estimator, job, target_attributes)
     old = estimator.network_
@@ -138,9 +174,7 @@ def check_same_network(
         )
 
 
-def _check_same_targets(
-    estimator, job: _job.TrainingJob, target_attributes: dict
-) -> None:
+def _check_same_targets(estimator, job: TrainingJob, target_attributes: dict) -> None:
     """Raise if y has other classes, or another number of targets, than the fit."""
     if "classes_" not in target_attributes:
         now, before = job.scaling.n_targets, len(estimator.y_mean_)

@@ -72,7 +72,9 @@ def training_data(
 
     reset : bool, whether to store the number and the names of the columns of X
     """
-    table, target_attributes = estimator._check(X, y, sample_weight, reset=reset)
+    table, target_attributes = estimator._validate_table(
+        X, y, sample_weight, reset=reset
+    )
     likelihood = likelihood_named(estimator.likelihood)
     has_noise = likelihood is not None and not likelihood.tempered
     if estimator.network is None or not estimator.network.row_shapes:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from skbayesnn import _validation
+from skbayesnn._engine.config import TrainingOptions
 from skbayesnn._families import Bernoulli, Point
 from skbayesnn.estimators._base import BayesianNetwork
 from skbayesnn.estimators._classification import BayesianClassifier
@@ -27,10 +28,10 @@ class _AnchoredEnsemble(BayesianNetwork):
             tuple(Bernoulli() if rate > 0 else Point() for rate in rates),
             prior="anchored",
             prior_fields={"bias_length_scale": self._bias_length_scale(fan_ins)},
-            training={
-                "perturbed": perturbed,
-                "variance_source": "held_out" if perturbed else "residuals",
-            },
+            training=TrainingOptions(
+                perturbed=perturbed,
+                variance_source="held_out" if perturbed else "residuals",
+            ),
         )
 
     def _bias_length_scale(self, fan_ins):
@@ -128,8 +129,9 @@ dtype, verbose, random_state
     Attributes
     ----------
     weight_decay_ : float or ndarray of shape ([n_layers][, n_targets])
-        lambda = p l^2 / (2 N tau), with p = 1 for layers without dropout; it has an
-        axis for whatever differs. ``weight_decay_training_`` is that of the training.
+        lambda = p l^2 / (2 N tau), with p = 1 for layers without dropout, and with an
+        axis for layers or targets if they differ. ``weight_decay_training_`` is the
+        weight decay of the training.
     elbo_ : float
         Minus the mean penalised loss of the members, nats, up to constants that depend
         on the size of the network only.

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skbayesnn import _validation
+from skbayesnn._engine.config import TrainingOptions
 from skbayesnn._families import MeanField
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators import _pruning
@@ -60,14 +61,14 @@ class _BayesByBackprop(_pruning.Prunable):
             families,
             prior=prior,
             prior_fields=fields if prior == "scale_mixture" else {},
-            training={
-                "kl_weighting": kl_weighting,
-                "kl_warm_up": _validation.check_number(
+            training=TrainingOptions(
+                kl_weighting=kl_weighting,
+                kl_warm_up=_validation.check_number(
                     "kl_warm_up", self.kl_warm_up, low=0, high=1
                 ),
-                "gradient": "pathwise" if gradient == "local" else gradient,
-                "n_training_draws": _validation.training_draws(self),
-            },
+                gradient="pathwise" if gradient == "local" else gradient,
+                n_training_draws=_validation.training_draws(self),
+            ),
         )
 
     def _check_normal(self, rates):

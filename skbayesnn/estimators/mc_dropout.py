@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from skbayesnn import _validation
+from skbayesnn._engine.config import TrainingOptions
 from skbayesnn._families import FAMILIES, Concrete, Family
 from skbayesnn._runtime import warn
 from skbayesnn.estimators import _fitted
@@ -26,7 +27,7 @@ class _MCDropout(BayesianNetwork):
     _start_rate: float
 
     @property
-    def _learns_rates(self):
+    def _learns_rates(self) -> bool:
         return isinstance(self.dropout, str)
 
     def _posterior_spec(self, fan_ins):
@@ -50,15 +51,14 @@ class _MCDropout(BayesianNetwork):
         return PosteriorSpec(
             rates,
             families,
-            training={
-                "n_training_draws": _validation.training_draws(self),
-                "variance_source": "held_out" if self._learns_rates else "residuals",
-            },
+            training=TrainingOptions(
+                n_training_draws=_validation.training_draws(self),
+                variance_source="held_out" if self._learns_rates else "residuals",
+            ),
         )
 
-    def _warn_if_doubtful(self, table, rows, weights):
-        """Also warn if the learned dropout rates are so low that draws are equal."""
-        super()._warn_if_doubtful(table, rows, weights)
+    def _warn_of_posterior(self):
+        """Warn if the learned dropout rates are so low that draws are equal."""
         # With several networks, predictions have a spread without dropout.
         if not self._learns_rates or len(self.seeds_) > 1:
             return
@@ -200,8 +200,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
     max_iter : "auto" or int, default="auto"
         Epochs. Leave ``"auto"``: 100 sqrt(N) steps, and at least ten epochs. If rates
         are learned, held-out rows may select a quarter or a tenth of that, where their
-        log density is higher by more than its standard error; ``n_iter_`` is what was
-        selected.
+        log density is higher by more than its standard error; ``n_iter_`` is the
+        selected number.
     early_stopping : bool or "auto", default=False
         Hold out rows, keep each network's best weights on them, and stop after
         ``n_iter_no_change`` epochs without improvement of their log density. Leave
@@ -242,7 +242,8 @@ class MCDropoutRegressor(_MCDropout, BayesianRegressor):
         Prior length scale in use.
     weight_decay_ : float or ndarray of shape ([n_layers][, n_targets])
         lambda = p l^2 / (2 N tau), with N the total weight of the training rows and tau
-        = ``tau_``; it has an axis for whatever differs. Biases have the same without p.
+        = ``tau_``, with an axis for layers or targets if they differ. Biases have the
+        same without p.
     tau_training_ : float or ndarray of shape (n_targets,)
         Precision at the end of the training. It differs from ``tau_`` if the noise
         variance was estimated after the training.
@@ -411,8 +412,8 @@ class MCDropoutClassifier(_MCDropout, BayesianClassifier):
         Epochs. Leave ``"auto"``: 40 sqrt(N) steps (20 sqrt(N) if rates are learned),
         and at least ten epochs. With fewer than 5,000 rows, held-out rows may select a
         quarter or a tenth of that, where their log density is higher by more than its
-        standard error: networks over-fit noisy labels with time. ``n_iter_`` is what
-        was selected.
+        standard error: networks over-fit noisy labels with time. ``n_iter_`` is the
+        selected number.
     early_stopping : bool or "auto", default="auto"
         Hold out rows, keep each network's best weights on them, and stop after
         ``n_iter_no_change`` epochs without improvement of their log density. ``"auto"``

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from skbayesnn import _validation
+from skbayesnn._engine.config import TrainingOptions
 from skbayesnn._families import Correlated, Independent, Point
 from skbayesnn._typing import Array, MatrixLike
 from skbayesnn.estimators import _pruning
@@ -25,7 +26,7 @@ class _VariationalDropout(_pruning.Prunable):
     prior_: list[dict[str, Array]]
 
     @property
-    def _learns_rates(self):
+    def _learns_rates(self) -> bool:
         rates = np.asarray(self.dropout)
         return rates.dtype.kind in "biuf" and bool((rates > 0).any())
 
@@ -59,11 +60,11 @@ class _VariationalDropout(_pruning.Prunable):
             rates,
             families,
             prior=prior,
-            training={
-                "kl_warm_up": self._warm_up(noise),
-                "n_training_draws": _validation.training_draws(self),
-                "variance_source": "held_out" if self._learns_rates else "residuals",
-            },
+            training=TrainingOptions(
+                kl_warm_up=self._warm_up(noise),
+                n_training_draws=_validation.training_draws(self),
+                variance_source="held_out" if self._learns_rates else "residuals",
+            ),
         )
 
     def _warm_up(self, noise):
@@ -182,7 +183,8 @@ class VariationalDropoutRegressor(_VariationalDropout, BayesianRegressor):
     max_iter : "auto" or int, default="auto"
         Epochs. Leave ``"auto"``: 100 sqrt(N) steps, and at least ten epochs. Held-out
         rows may select a quarter or a tenth of that, where their log density is higher
-        by more than its standard error; ``n_iter_`` is what was selected.
+        by more than its standard error; ``n_iter_`` is the selected
+        number.
     early_stopping, validation_fraction, n_iter_no_change, tol, warm_start, device, \
 dtype, verbose, random_state
         As in :class:`MCDropoutRegressor`.
@@ -297,8 +299,8 @@ class VariationalDropoutClassifier(_VariationalDropout, BayesianClassifier):
     max_iter : "auto" or int, default="auto"
         Epochs. Leave ``"auto"``: 20 sqrt(N) steps, and at least ten epochs. With fewer
         than 5,000 rows, held-out rows may select a quarter or a tenth of that, where
-        their log density is higher by more than its standard error; ``n_iter_`` is what
-        was selected.
+        their log density is higher by more than its standard error; ``n_iter_`` is the
+        selected number.
     early_stopping : bool or "auto", default="auto"
         Hold out rows, keep each network's best weights on them, and stop after
         ``n_iter_no_change`` epochs without improvement of their log density. ``"auto"``

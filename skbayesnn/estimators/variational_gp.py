@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from skbayesnn import _validation
+from skbayesnn._engine.config import TrainingOptions
 from skbayesnn._families import Bernoulli, Family, FixedWidth, MeanField, Point
 from skbayesnn._validation import layer_size
 from skbayesnn.estimators._job import PosteriorSpec
@@ -175,10 +176,10 @@ y_mean_, y_scale_
         return PosteriorSpec(
             rates,
             families,
-            training={
-                "n_training_draws": _validation.training_draws(self),
-                "variance_source": "held_out" if has_fixed_width else "residuals",
-            },
+            training=TrainingOptions(
+                n_training_draws=_validation.training_draws(self),
+                variance_source="held_out" if has_fixed_width else "residuals",
+            ),
         )
 
     def _widths(self) -> list[float | str]:

@@ -99,7 +99,7 @@ def test_batches_are_parts_of_the_order(
     found = list(rows.batches(order, 4))
     assert [batch[0].shape[1] for batch in found] == [4, 4, 3]
     for batch, positions in zip(found, order.split(4, dim=1), strict=True):
-        for part, expected in zip(batch, rows.take(positions), strict=True):
+        for part, expected in zip(batch[:3], rows.take(positions), strict=True):
             both_none = part is None and expected is None
             assert both_none or torch.equal(part, expected)
 

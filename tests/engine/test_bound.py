@@ -8,6 +8,7 @@ import torch
 
 from skbayesnn._engine import bound as module
 from skbayesnn._engine.bound import bound_of
+from skbayesnn._engine.objective import priors_of
 from skbayesnn._families import Bernoulli, MeanField, Point
 
 # Members of one seed have the same noise.
@@ -32,7 +33,8 @@ def parts(engine, seed, kind="gaussian", *, n_members=3, weighted=False, **chang
 
 def asked(plan, members, rows, posterior):
     with torch.no_grad():
-        return bound_of(plan, members, rows, posterior)
+        priors = priors_of(plan, members, posterior)
+        return bound_of(plan, members, rows, posterior, priors)
 
 
 def expected_nll(rows, posterior):
@@ -100,7 +102,7 @@ def test_without_noise_it_is_the_loss_of_the_training(
         learning_rate=1e-300,
         perturbed=perturbed,
     )
-    trained = engine.train(plan, members, rows, bounded=True)
+    trained = engine.train(plan, members, rows, compute_bound=True)
     found = trained.bound
     np.testing.assert_allclose(found.nll, trained.nll[-1], rtol=1e-12)
     total = rows.total_weight.numpy()
@@ -117,7 +119,7 @@ def test_with_noise_it_is_the_mean_loss_of_many_epochs(engine, seed, family):
     )
     n_epochs = 200
     members = replace(members, n_epochs=np.full(3, n_epochs))
-    trained = engine.train(plan, members, rows, bounded=True)
+    trained = engine.train(plan, members, rows, compute_bound=True)
     error = np.hypot(
         trained.bound.nll_error, trained.nll.std(0, ddof=1) / np.sqrt(n_epochs)
     )
@@ -134,16 +136,16 @@ def test_member_among_others_has_the_bound_that_it_has_alone(
         engine, seed, "categorical", shared=False, weighted=True, perturbed=perturbed
     )
     members = replace(members, n_epochs=np.array([3, 60, 20]))
-    together = engine.train(plan, members, rows, bounded=True).bound
+    together = engine.train(plan, members, rows, compute_bound=True).bound
     for i in range(3):
         own = engine.one_of(members, i)
-        alone = engine.train(plan, own, rows.of_member(i), bounded=True).bound
+        alone = engine.train(plan, own, rows.of_member(i), compute_bound=True).bound
         for name, values in vars(together).items():
             # Rounding of batched products, grown by the training.
             close = {"rtol": 1e-6, "atol": 1e-12, "err_msg": name}
             np.testing.assert_allclose(getattr(alone, name)[0], values[i], **close)
     monkeypatch.setattr(module, "_MAX_VALUES", 100)
-    in_parts = engine.train(plan, members, rows, bounded=True).bound
+    in_parts = engine.train(plan, members, rows, compute_bound=True).bound
     # Smaller chunks of rows have other noise.
     error = np.hypot(in_parts.nll_error, together.nll_error)
     assert (np.abs(in_parts.nll - together.nll) < 6 * error).all()

@@ -139,7 +139,7 @@ def ensembles(engine, seed):
         np.repeat([1.0, 0.7], 6),
         2.0,
         n_epochs=np.repeat([60, 30], 6),
-        learns_noise=False,
+        learns_likelihood=False,
         bias_length_scale=1.0,
     )
     held_out = engine.rows(plan, 12, seed + 1, n_rows=9, shared=False, weighted=True)
@@ -220,7 +220,7 @@ def test_a_noise_that_is_held_stays_and_others_learn(likelihood, engine, seed):
     plan = engine.plan(kind)
     rows = engine.rows(plan, 3, seed)
     how = plan, [seed, seed + 1, seed + 2], 0.9, 1.0, 2.0
-    mixed = engine.members(*how, n_epochs=9, learns_noise=[True, False, True])
+    mixed = engine.members(*how, n_epochs=9, learns_likelihood=[True, False, True])
     free = engine.members(*how, n_epochs=9)
     found, other = (
         engine.parameters(engine.train(plan, one, rows).posterior)
@@ -238,7 +238,7 @@ def test_under_a_held_tau_weights_are_those_under_a_given_one(engine, seed):
     for kind, learns in (("gaussian, tau learned", False), ("gaussian", True)):
         plan = engine.plan(kind, family="point")
         members = engine.members(
-            plan, [seed, seed + 1], 1.0, 0.8, 3.0, n_epochs=30, learns_noise=learns
+            plan, [seed, seed + 1], 1.0, 0.8, 3.0, n_epochs=30, learns_likelihood=learns
         )
         # One precision for both targets: the given one divides the loss.
         members.tau[:] = 3.0

@@ -8,10 +8,9 @@ import pytest
 import torch
 from scipy.special import log_softmax
 
-from skbayesnn._engine.config import kl_weight
+from skbayesnn._engine.config import Batch, kl_weight
 from skbayesnn._engine.objective import (
     DATA_GRADIENTS,
-    Batch,
     Objective,
     priors_of,
     weight_decay,

@@ -78,10 +78,10 @@ def test_training_in_a_callers_inference_mode(engine, seed, family):
 def test_no_more_predictions_at_once_than_cores(monkeypatch):
     """The others wait, and have their turn."""
     monkeypatch.setattr(resources, "_n_cores", lambda: 2)
-    slots, at_once, most = resources._Slots(), [], []
+    slots, at_once, most = resources._PredictionSlots(), [], []
 
     def predict(_):
-        with slots.one():
+        with slots.acquire():
             at_once.append(None)
             most.append(len(at_once))
             time.sleep(0.001)

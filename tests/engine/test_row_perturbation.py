@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from skbayesnn._engine.objective import Batch
+from skbayesnn._engine.config import Batch
 from skbayesnn._engine.random import ROWS, philox
 from skbayesnn._engine.step import Batches, RowPerturbation
 from skbayesnn._engine.training_random import TrainingRandom

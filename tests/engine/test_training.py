@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._data.validation import Table
 from skbayesnn._engine.config import kl_weight
-from skbayesnn._engine.objective import DATA_GRADIENTS, Batch, Objective, priors_of
+from skbayesnn._engine.objective import DATA_GRADIENTS, Objective, priors_of
 from skbayesnn._engine.optimizer import BETA_1, BETA_2
 from skbayesnn._engine.training import train
 from skbayesnn._engine.training_random import TrainingRandom
@@ -128,7 +128,7 @@ def test_several_draws_average_their_gradients(engine, seed, gradient):
         plan.likelihood, priors, members.tau, rows.mean_weight, rows.total_weight
     )
     noise = engine.noise(members, 0)
-    [batch] = [Batch(*taken) for taken in rows.batches(torch.arange(23)[None], 23)]
+    [batch] = rows.batches(torch.arange(23)[None], 23)
     found = [
         DATA_GRADIENTS[gradient](objective, q, batch.with_own_x(), noise)
         for _ in range(n_draws)

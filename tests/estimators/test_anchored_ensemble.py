@@ -20,7 +20,7 @@ from skbayesnn.estimators import _job, _selection
 from skbayesnn.estimators._fit import train_together
 from skbayesnn.estimators._fitted import posterior_of
 from skbayesnn.estimators._job import training_job
-from skbayesnn.estimators._selection import folds_of
+from skbayesnn.estimators._selection import selection_folds
 from skbayesnn.estimators._training_data import training_data
 from tests.helpers.kernels import arc_cosine, arc_sine, tanh_kernel
 
@@ -150,7 +150,7 @@ def test_tau_is_that_of_held_out_rows_under_the_conjugate_posterior(seed, monkey
     X, y = _linear_table(seed, 40, 0.5)
     model = _linear(n_estimators=60, random_state=seed)
     model.set_params(batch_size=40).fit(X, y)
-    fold, Z = folds_of(X), np.column_stack([X, np.ones(40)])
+    fold, Z = selection_folds(X), np.column_stack([X, np.ones(40)])
     prior = np.diag([LENGTH_SCALE**2] * INPUTS + [BIAS_LENGTH_SCALE**2])
     log_level = 0.0
     for _ in range(50):
@@ -250,7 +250,7 @@ def test_networks_are_the_draws_of_other_likelihoods(seed, likelihood):
     model = AnchoredEnsembleRegressor(
         (4,), likelihood=likelihood, n_estimators=3, max_iter=30, batch_size=40
     ).set_params(device="cpu", dtype="float64", standardize=False, random_state=seed)
-    found, fold = [], folds_of(X)
+    found, fold = [], selection_folds(X)
     for held_out in (fold == i for i in range(5)):
         # A fit without the fold holds out rows of its own, which change predictions
         # but not the training.

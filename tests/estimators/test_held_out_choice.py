@@ -67,7 +67,7 @@ def table(seed):
 
 def folds(X, y):
     """The part of every row, as of the table that ``fit`` sees."""
-    return _selection.folds_of(X, np.unique(y, return_inverse=True)[1])
+    return _selection.selection_folds(X, np.unique(y, return_inverse=True)[1])
 
 
 def scores_of(model, *given, device=CPU):
@@ -210,7 +210,7 @@ def test_together_each_chooses_as_alone(table, seed):
     together = _fit.train_together(models, jobs)
     for model, kept, fitted in zip(models, rows, together, strict=True):
         alone = model.fit(X[kept], y[kept]).length_scale_
-        np.testing.assert_array_equal(fitted.length_scale, [alone, alone])
+        np.testing.assert_array_equal(fitted.job.length_scale, [alone, alone])
 
 
 def test_given_scales_and_those_of_others_are_not_looked_at(table):
@@ -444,7 +444,7 @@ def test_a_shorter_training_has_to_be_better_beyond_doubt(table):
     ):
         chosen = _selection._with_best_setting(job, judged(*densities))
         assert set(chosen.members.n_epochs) == {n_epochs}
-        assert chosen.noise is None and not chosen.settings
+        assert chosen.predictive_params is None and not chosen.settings
 
 
 def test_doubt_is_that_of_rows_that_are_there_as_often(seed):
@@ -510,9 +510,9 @@ def test_of_many_rows_two_parts_are_held_out(n_rows, n_folds, seed):
     model = MCDropoutClassifier(**OPEN, random_state=seed)
     job = training_job(model, training_data(model, X, y))
     for without in _selection._fold_jobs(job):
-        assert len(without.shares) == n_folds
+        assert len(without.row_subsets) == n_folds
         assert without.n_members == n_folds * len(without.settings)
-    held_out = np.concatenate([share.validation for share in without.shares])
+    held_out = np.concatenate([share.validation for share in without.row_subsets])
     assert len(np.unique(held_out)) == len(held_out)
     assert abs(len(held_out) - n_rows * n_folds / N_FOLDS) <= n_folds
 
@@ -533,8 +533,8 @@ def test_together_each_chooses_its_length_as_alone(seed):
     together = _fit.train_together(models, jobs)
     for model, r, fitted in zip(models, rows, together, strict=True):
         alone = model.fit(X[r], y[r])
-        np.testing.assert_array_equal(fitted.length_scale[:1], alone.length_scale_)
-        assert fitted.members.n_epochs[0] == alone.n_iter_
+        np.testing.assert_array_equal(fitted.job.length_scale[:1], alone.length_scale_)
+        assert fitted.job.members.n_epochs[0] == alone.n_iter_
 
 
 def test_no_length_is_chosen_where_one_is_given_or_rows_stop(table):
@@ -585,7 +585,7 @@ def test_regressors_that_learn_rates_choose_of_all_rows(model, n_rows, n_folds, 
     job = training_job(model, training_data(model, X, X[:, 0]))
     assert len(lengths_of(job)) == len(SHARES)
     for without in _selection._fold_jobs(job):
-        assert len(without.shares) == n_folds
+        assert len(without.row_subsets) == n_folds
 
 
 def test_a_tenth_of_few_epochs_is_one_at_least(seed):

@@ -347,7 +347,7 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
     X, y = table
     model = seeded(model, seed)
     weights = np.random.default_rng(seed).integers(1, 4, size=ROWS).astype(float)
-    fold = _selection.folds_of(X)
+    fold = _selection.selection_folds(X)
     job = training_job(model, training_data(model, X, y, weights))
     [judged] = _selection.held_out_scores([job], CPU, torch.float64)
     for setting, found in zip(job.settings, judged, strict=True):
@@ -364,12 +364,15 @@ def test_noise_is_that_of_fits_without_the_folds(model, table, seed):
         )
         # Logarithms are rounded to 0.001, of s or of s^2; the density with it.
         np.testing.assert_allclose(found.density, density[:, 0], rtol=5e-3, atol=5e-3)
-        assert found.noise.keys() == expected.keys() and found.noise
+        assert (
+            found.predictive_params.keys() == expected.keys()
+            and found.predictive_params
+        )
         for name, values in expected.items():
-            assert found.noise[name] == pytest.approx(values, abs=4e-3)
+            assert found.predictive_params[name] == pytest.approx(values, abs=4e-3)
     model.fit(X, y, weights)
     chosen = judged[_selection.best_setting(job, judged)]
-    for name, values in chosen.noise.items():
+    for name, values in chosen.predictive_params.items():
         np.testing.assert_allclose(kept_noise(model, name), [values], rtol=1e-12)
 
 
@@ -383,7 +386,7 @@ def test_together_each_has_its_own_noise(model, table, seed):
         for one, kept in zip(models, rows, strict=True)
     ]
     together = _fit.train_together(models, jobs)
-    found = [fitted.noise for fitted in together]
+    found = [fitted.job.predictive_params for fitted in together]
     for name in found[0]:
         assert len({noise[name].tobytes() for noise in found}) > 1
     for one, kept, noise in zip(models, rows, found, strict=True):
@@ -578,7 +581,9 @@ def test_of_many_rows_some_are_looked_at(table, monkeypatch, seed):
     monkeypatch.setattr(_selection, "_MOST_HELD_OUT", 5)
     model = seeded(MCDropoutRegressor(**EXACT, likelihood="student_t"), seed)
     job = training_job(model, training_data(model, X, y))
-    shares = [one for [part] in [_selection._fold_jobs(job)] for one in part.shares]
+    shares = [
+        one for [part] in [_selection._fold_jobs(job)] for one in part.row_subsets
+    ]
     assert [len(share.validation) for share in shares] == [5] * 5
     assert sum(len(share.rows) for share in shares) == 4 * ROWS
     assert {TAU, DF} <= model.fit(X, y).parameters_.keys()

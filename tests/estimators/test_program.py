@@ -56,7 +56,7 @@ def test_members_may_each_leave_a_fold_out(data, seed, estimator, kind):
     X, y = data[kind]
     estimator = estimator.set_params(random_state=seed)
     job = _job.training_job(estimator, training_data(estimator, X, y))
-    [share] = job.shares
+    [share] = job.row_subsets
     fold = np.arange(ROWS) % FOLDS
     shares = tuple(
         replace(
@@ -68,7 +68,7 @@ def test_members_may_each_leave_a_fold_out(data, seed, estimator, kind):
         for k in range(FOLDS)
     )
     assert {len(one.rows) for one in shares} == {25, 26}
-    apart = replace(job, shares=shares)
+    apart = replace(job, row_subsets=shares)
     assert apart.n_members == FOLDS and apart.scaling == job.scaling
     assert apart.total_weight == pytest.approx(ROWS * (FOLDS - 1) / FOLDS)
     [together] = _fit.train_together([estimator], [apart])
@@ -76,7 +76,7 @@ def test_members_may_each_leave_a_fold_out(data, seed, estimator, kind):
         members = job.members
         alone = replace(
             job,
-            shares=(one,),
+            row_subsets=(one,),
             members=replace(
                 members,
                 seeds=members.seeds[[k]],

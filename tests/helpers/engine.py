@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from skbayesnn._engine.config import Batch
 from skbayesnn._engine.training import MemberParams, TrainingConfig, start, train
 from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import FAMILIES
@@ -43,7 +44,8 @@ class ArrayRows:
         self.total_weight = self._tensor(weights.sum(1))
 
     def batches(self, order, size):
-        yield from (self.take(positions) for positions in order.split(size, dim=1))
+        for positions in order.split(size, dim=1):
+            yield Batch(*self.take(positions))
 
     def take(self, positions):
         lead = max(len(positions), len(self.x), len(self.y))
@@ -121,7 +123,14 @@ class Engine:
 
     @staticmethod
     def members(
-        plan, seeds, keep, length_scale, tau, n_epochs=3, learns_noise=True, **of_prior
+        plan,
+        seeds,
+        keep,
+        length_scale,
+        tau,
+        n_epochs=3,
+        learns_likelihood=True,
+        **of_prior,
     ):
         """Each a number, a truth value or (members,); the same in all layers.
 
@@ -156,7 +165,7 @@ class Engine:
             tau=tau * 2.0 ** np.arange(n_targets),
             statistics=np.empty((len(seeds), 0)),
             n_epochs=np.broadcast_to(n_epochs, seeds.shape),
-            learns_noise=np.array(np.broadcast_to(learns_noise, seeds.shape)),
+            learns_likelihood=np.array(np.broadcast_to(learns_likelihood, seeds.shape)),
         )
 
     @staticmethod
@@ -205,7 +214,7 @@ class Engine:
             tau=members.tau[i : i + 1],
             statistics=members.statistics[i : i + 1],
             n_epochs=members.n_epochs[i : i + 1],
-            learns_noise=members.learns_noise[i : i + 1],
+            learns_likelihood=members.learns_likelihood[i : i + 1],
         )
 
     @staticmethod

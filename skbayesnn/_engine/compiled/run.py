@@ -12,7 +12,6 @@ from threadpoolctl import ThreadpoolController
 
 from skbayesnn._engine.compiled import activations, families, likelihoods, loop
 from skbayesnn._engine.config import MemberParams, TrainingConfig
-from skbayesnn._engine.objective import priors_of
 from skbayesnn._engine.optimizer import EPSILON
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._engine.step import RowPerturbation, Step
@@ -25,6 +24,7 @@ from skbayesnn._priors import (
     GaussianPrior,
     LogUniformPrior,
     PosteriorPrior,
+    Prior,
 )
 
 # Progress is reported, and Ctrl-C is noticed, this often, in seconds.
@@ -94,6 +94,7 @@ class CompiledRunner:
     config : TrainingConfig
     members : MemberParams
     rows : TrainingRows
+    priors : tuple of Prior
     step : Step
         Its parameters and moments are trained in place.
     perturbation : RowPerturbation or None
@@ -106,6 +107,7 @@ class CompiledRunner:
         config: TrainingConfig,
         members: MemberParams,
         rows,
+        priors: tuple[Prior, ...],
         step: Step,
         perturbation: RowPerturbation | None,
     ):
@@ -115,7 +117,7 @@ class CompiledRunner:
         self._program = _program(config, step)
         n_members = len(members.seeds)
         self._places = [_places(config, step, m) for m in range(n_members)]
-        self._vectors = _vectors(config, members, step)
+        self._vectors = _vectors(config, priors, step)
         self._members = [
             _member(config, members, rows, step, self._places[m], self._vectors, m)
             for m in range(n_members)
@@ -146,6 +148,7 @@ class CompiledRunner:
         epoch : epochs of this run so far
         """
         start = perf_counter()
+        self._load()
         n_members = len(self._members)
         nll = np.full((n_epochs, n_members), np.nan)
         kl = np.full((n_epochs, n_members), np.nan)
@@ -190,6 +193,11 @@ class CompiledRunner:
         kl += self._kl_constant
         dtype = self.step.parameters.values.dtype
         return torch.as_tensor(nll).to(dtype), torch.as_tensor(kl).to(dtype)
+
+    def _load(self) -> None:
+        """Copy the program's parameters to the members: hooks may have changed them."""
+        for index, member in zip(self._places, self._members, strict=True):
+            member.values[:] = self._vectors[0][index]
 
     def _store(self) -> None:
         """Copy the members' parameters and moments to the vectors of the program."""
@@ -237,9 +245,9 @@ class CompiledRunner:
             [self._epoch_seeds(first + epoch + i) for i in range(n_epochs)]
         )
         steps = []
-        for m, course in enumerate(schedule.course_index):
-            gain = [row[course] for row in gains] or [0.0] * n_epochs
-            step_size, epsilon, kl_weight = values[course].T
+        for m, k in enumerate(schedule.index):
+            gain = [row[k] for row in gains] or [0.0] * n_epochs
+            step_size, epsilon, kl_weight = values[k].T
             steps.append(
                 loop.Steps(
                     seeds=np.ascontiguousarray(seeds[:, :, m]),
@@ -342,7 +350,7 @@ def _member(config, members, rows, step, places, vectors, m: int) -> loop.Member
         if group < n_maps:
             is_fixed = name in config.network.families[group].constants
         else:
-            is_fixed = name not in learned or not members.learns_noise[m]
+            is_fixed = name not in learned or not members.learns_likelihood[m]
         if is_fixed:
             fixed.append((start, end))
         start = end
@@ -356,7 +364,7 @@ def _member(config, members, rows, step, places, vectors, m: int) -> loop.Member
     )
 
 
-def _vectors(config, members, step: Step) -> tuple[np.ndarray, ...]:
+def _vectors(config, priors, step: Step) -> tuple[np.ndarray, ...]:
     """Views of the program's parameters and moments, and the prior of every parameter.
 
     The last three are curvature, centre and precision of ``loop.Member``.
@@ -366,7 +374,6 @@ def _vectors(config, members, step: Step) -> tuple[np.ndarray, ...]:
     layers = [
         step.parameters.posterior(v).layers for v in (curvature, centre, precision)
     ]
-    priors = priors_of(config, members, step.posterior)
     groups = zip(config.network.families, priors, step.posterior.keep, strict=True)
     for i, (family, prior, keep) in enumerate(groups):
         for key, normal in (("mean", prior.weight), ("bias", prior.bias)):
