@@ -15,7 +15,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._batch.executor import Executor, Resources
-from skbayesnn._batch.jobs import JobBuilder, network_of
+from skbayesnn._batch.jobs import FoldFitBuilder, network_of
 from skbayesnn._batch.outcomes import Key, Outcome
 from skbayesnn._sklearn_compat import check_method_params, num_samples, safe_indexing
 
@@ -140,13 +140,12 @@ def cross_fitted(
             delayed(fitted_to)(estimator, X, y, train, fit_params)
             for train, _ in splits
         )
-    jobs, failed = JobBuilder(estimator, fit_params, X, y, splits).jobs(
-        {"": {}}, {"": range(len(splits))}
-    )
+    builder = FoldFitBuilder(estimator, fit_params, X, y, splits)
+    fold_fits, failed = builder.fold_fits({"": {}}, {"": range(len(splits))})
     memory = int(sklearn.get_config()["working_memory"] * 2**20)
     outcomes = dict(failed)
     resources = Resources(memory, n_jobs, "2*n_jobs", None)
-    for program_outcomes in Executor(Keeper(), resources).run(jobs):
+    for program_outcomes in Executor(Keeper(), resources).run(fold_fits):
         outcomes |= program_outcomes
     for outcome in outcomes.values():
         if outcome.error is not None:

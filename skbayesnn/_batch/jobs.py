@@ -1,4 +1,4 @@
-"""Turn candidates and folds into jobs: networks to train, with their rows.
+"""Turn candidates and folds into fold fits: networks to train, with their rows.
 
 The steps of a pipeline before the network are fitted once per fold and setting of
 their own parameters. The networks of all candidates are trained on the output.
@@ -46,8 +46,8 @@ class FoldFit:
     job: TrainingJob
 
 
-class JobBuilder:
-    """Creates the jobs of candidates.
+class FoldFitBuilder:
+    """Creates the fold fits of candidates.
 
     Parameters
     ----------
@@ -104,15 +104,15 @@ class JobBuilder:
                         # Each candidate may have its own training rows and scaling.
                         fold.prepared.forget_scalings()
 
-    def jobs(
+    def fold_fits(
         self, candidates: Mapping[str, dict], folds_of: Mapping[str, Sequence[int]]
     ) -> tuple[list[FoldFit], dict[Key, Outcome]]:
-        """Jobs of some folds of candidates, and outcomes of those that failed already.
+        """Fits of candidates to some folds, and outcomes of those that failed already.
 
         candidates : parameters by name of the candidate
         folds_of : folds by name of the candidate
         """
-        jobs, failed = [], {}
+        fold_fits, failed = [], {}
         for name, folds in folds_of.items():
             candidate = clone(candidates[name], safe=False)
             prototype = clone(self._estimator).set_params(**candidate)
@@ -122,12 +122,12 @@ class JobBuilder:
             for fold in folds:
                 key = name, fold
                 try:
-                    jobs.append(self._job(key, prototype, transformed))
+                    fold_fits.append(self._fold_fit(key, prototype, transformed))
                 except Exception as error:
                     failed[key] = Outcome(without_frames(error))
-        return jobs, failed
+        return fold_fits, failed
 
-    def _job(self, key: Key, prototype, transformed: dict) -> FoldFit:
+    def _fold_fit(self, key: Key, prototype, transformed: dict) -> FoldFit:
         network = network_of(prototype)
         _validation.device_for_fit(network.device)
         fold_key = key[1], bool(network.early_stopping)

@@ -20,7 +20,7 @@ from sklearn.utils.parallel import delayed
 
 from skbayesnn._batch.cross_fit import Keeper, fitted_to
 from skbayesnn._batch.executor import Executor, Resources
-from skbayesnn._batch.jobs import FoldFit, JobBuilder, network_of, path_of_network
+from skbayesnn._batch.jobs import FoldFit, FoldFitBuilder, network_of, path_of_network
 from skbayesnn._batch.outcomes import Key, Outcome, without_frames
 from skbayesnn._likelihoods import likelihood_named
 from skbayesnn._meta.unwrap import open_predictive
@@ -519,7 +519,7 @@ def _trained(
 
     settings : further parameters by candidate's name
     """
-    jobs: list[FoldFit] = []
+    fold_fits: list[FoldFit] = []
     failed: Results = {}
     folds = range(len(splits))
     entries = {id(candidate.entry): candidate.entry for candidate in candidates}
@@ -543,7 +543,7 @@ def _trained(
             continue
         # Candidates keep the observation noise of their training, since the mixture is
         # corrected out of fold.
-        builder = JobBuilder(
+        builder = FoldFitBuilder(
             entry.estimator,
             rows.fit_params(group[0].path),
             rows.X,
@@ -551,12 +551,12 @@ def _trained(
             splits,
             variance_source="training",
         )
-        new_jobs, failures = builder.jobs(params, missing)
-        jobs += new_jobs
+        new_fits, failures = builder.fold_fits(params, missing)
+        fold_fits += new_fits
         failed |= {key: outcome.error for key, outcome in failures.items()}
     yield failed
-    programs = Executor(scorer, resources).run(jobs)
-    del jobs
+    programs = Executor(scorer, resources).run(fold_fits)
+    del fold_fits
     for outcomes in programs:
         yield {
             key: outcome.error or outcome.scores[0] for key, outcome in outcomes.items()

@@ -19,7 +19,7 @@ from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._batch.executor import Executor, FoldScorer, Resources
-from skbayesnn._batch.jobs import JobBuilder, network_of
+from skbayesnn._batch.jobs import FoldFitBuilder, network_of
 from skbayesnn._batch.outcomes import Outcome, ResultStore, hash_of
 from skbayesnn._runtime import one_call, replace_fitted, warn
 from skbayesnn._sklearn_compat import (
@@ -290,7 +290,7 @@ class _Batched(BestEstimatorMixin, BaseSearchCV):
             The store contains the outcomes computed so far.
         """
         n_folds = len(inputs.splits)
-        builder = JobBuilder(
+        builder = FoldFitBuilder(
             self.estimator,
             inputs.routed.estimator.fit,
             inputs.X,
@@ -308,10 +308,11 @@ class _Batched(BestEstimatorMixin, BaseSearchCV):
 
             for piece in builder.pieces(candidates, n_at_once):
                 keep(executor.score(store.known(names[piece])))
-                jobs, failed = builder.jobs(by_name, store.missing(names[piece]))
+                missing = store.missing(names[piece])
+                fold_fits, failed = builder.fold_fits(by_name, missing)
                 keep(failed)
-                programs = executor.run(jobs)
-                del jobs  # Release each job when its program is done.
+                programs = executor.run(fold_fits)
+                del fold_fits  # Release each of them when its program is done.
                 for outcomes in programs:
                     keep(outcomes)
                 yield store.of(names[piece])
