@@ -128,7 +128,7 @@ class MemoryLimit:
 # ---- train and score one program
 
 
-class Scorer(Protocol):
+class OutcomeScorer(Protocol):
     """Scores trained estimators, which are then released."""
 
     def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
@@ -203,7 +203,7 @@ class FoldScorer:
 
 def train_group(
     group: Sequence[FoldFit],
-    scorer: Scorer,
+    scorer: OutcomeScorer,
     limit: MemoryLimit,
     device: str | None = None,
 ) -> dict[Key, Outcome]:
@@ -351,11 +351,11 @@ class Executor:
 
     Parameters
     ----------
-    scorer : Scorer
+    scorer : OutcomeScorer
     resources : Resources
     """
 
-    def __init__(self, scorer: Scorer, resources: Resources):
+    def __init__(self, scorer: OutcomeScorer, resources: Resources):
         self._scorer = scorer
         self._n_workers = resources.n_workers
         self._memory = resources.memory // self._n_workers

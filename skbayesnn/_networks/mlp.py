@@ -171,7 +171,7 @@ _MIN_WIDE_INPUTS = 100
 
 
 @dataclass(frozen=True)
-class MLP(Network):
+class Perceptron(Network):
     """Layers of linear maps with an activation between them.
 
     Parameters
@@ -235,7 +235,7 @@ class MLP(Network):
         }
 
     @classmethod
-    def from_description(cls, description: dict[str, Any]) -> "MLP":
+    def from_description(cls, description: dict[str, Any]) -> "Perceptron":
         """Inverse of ``describe``."""
         return cls(
             sizes=tuple(description["sizes"]),

@@ -36,7 +36,7 @@ from skbayesnn._sklearn_compat import ShowsSummary
 from skbayesnn._stacking.candidates import (
     Candidate,
     Results,
-    Rows,
+    StackData,
     candidates_of,
     check_same_kind,
     default_pool,
@@ -224,7 +224,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             sample_weight = sample_weight * (1.0 if by_class is None else by_class)
             self._check_weighted(y[sample_weight > 0])
         if not isinstance(self.estimators, str):
-            return Rows(X, y, sample_weight), given_pool(self.estimators, seed)
+            return StackData(X, y, sample_weight), given_pool(self.estimators, seed)
         _validation.check_option("estimators", self.estimators, ["auto"])
         # Validate X and y here, so that an error or warning occurs once and not for
         # each candidate.
@@ -233,7 +233,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             table = training_data(probe, X, y, sample_weight).table
         names = getattr(probe, "feature_names_in_", None)
         X = dense_if_small(table.X)
-        return Rows(X, y, sample_weight, names), default_pool(
+        return StackData(X, y, sample_weight, names), default_pool(
             X,
             table.sample_weight,
             of_classes=self._of_classes,
@@ -287,7 +287,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _out_of_fold_attributes(self, oof: OutOfFold, mixture) -> dict:
         """Fitted attributes with out-of-fold predictions of the mixture."""
 
-    def _column_attributes(self, rows: Rows) -> dict:
+    def _column_attributes(self, rows: StackData) -> dict:
         """Fitted attributes that describe the columns of X."""
         # Texts and images have no columns.
         shape: tuple[int, ...] = getattr(rows.X, "shape", ())
@@ -303,7 +303,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         return attributes
 
     def _factor_of_refits(
-        self, stacked: Stacked, kept, models, rows: Rows
+        self, stacked: Stacked, kept, models, rows: StackData
     ) -> np.ndarray:
         """Correction of the mixture of the refitted models."""
         return stacked.factor
@@ -442,7 +442,7 @@ def _scale_of_columns(candidate) -> tuple[np.ndarray, np.ndarray, float]:
     return mean, scale, network.total_weight_
 
 
-def _work_of_refits(kept: list[Candidate], settings, rows: Rows, splits) -> float:
+def _work_of_refits(kept: list[Candidate], settings, rows: StackData, splits) -> float:
     """Mean duration of a fit to all rows, in units of a fit out of fold."""
     row_ratio = len(rows.y) / np.mean([len(train) for train, _ in splits])
     network_ratios = [

@@ -375,7 +375,7 @@ def _name(entry: CandidateSpec, params: dict) -> str:
 
 
 @dataclass(frozen=True)
-class Rows:
+class StackData:
     """Arguments of ``fit``.
 
     Parameters
@@ -426,7 +426,7 @@ class Predicted:
 class HeldOutPredictor:
     """Predicts the held-out rows of each fold with the models trained without them."""
 
-    rows: Rows
+    rows: StackData
     splits: Sequence[tuple]
 
     def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
@@ -450,7 +450,7 @@ Results = dict[Key, Any]
 
 def held_out(
     candidates: Sequence[Candidate],
-    rows: Rows,
+    rows: StackData,
     splits: Sequence[tuple],
     resources: Resources,
     done: Container[Key] = (),
@@ -471,7 +471,7 @@ def held_out(
 def refitted(
     candidates: Sequence[Candidate],
     settings: Mapping[str, dict],
-    rows: Rows,
+    rows: StackData,
     resources: Resources,
     done: Container[Key] = (),
 ) -> Iterator[Results]:
@@ -576,7 +576,7 @@ def _fitted_linear(models, rows, splits, scorer, resources) -> Iterator[Results]
         yield {key: result}
 
 
-def _linear_result(key: Key, model, rows: Rows, train, scorer):
+def _linear_result(key: Key, model, rows: StackData, train, scorer):
     """Score of a fit to the training rows, or the exception."""
     try:
         fitted = fitted_to(model, rows.X, rows.y, train, rows.fit_params(""))

@@ -70,7 +70,7 @@ LEAST_NOISE = 1e-8
 TOLERANCE = 1e-3
 
 
-class Posterior(NamedTuple):
+class LinearPosterior(NamedTuple):
     """Normal posterior of the weights of one target, on standardised columns.
 
     Parameters
@@ -112,7 +112,7 @@ def _normal(shape: tuple[int, ...], n: int, random) -> np.ndarray:
 # ---- regression of one target; X and y have weighted means of zero
 
 
-def ridge(X, y, weights) -> Posterior:
+def ridge(X, y, weights) -> LinearPosterior:
     """Ridge regression: maximise the leave-one-out predictive density [3]_.
 
     This estimates the prior variance and the noise variance.
@@ -148,10 +148,12 @@ def ridge(X, y, weights) -> Posterior:
     best = minimise_on_grid(loss, *LOG_RATIOS)
     ratio = np.exp(best + middle)
     mean = ratio * design.T @ (vectors @ (rotated / (1 + ratio * values)))
-    return Posterior(mean, np.full(len(mean), ratio), noise_and_variances(best)[0])
+    return LinearPosterior(
+        mean, np.full(len(mean), ratio), noise_and_variances(best)[0]
+    )
 
 
-def lasso(X, y, weights, seed: int, *, adaptive: bool) -> Posterior:
+def lasso(X, y, weights, seed: int, *, adaptive: bool) -> LinearPosterior:
     """Lasso: select the penalty with the smallest cross-validation error.
 
     ``adaptive``: fit a second lasso to the columns times the absolute weights of the
@@ -185,7 +187,7 @@ def lasso(X, y, weights, seed: int, *, adaptive: bool) -> Posterior:
     n_parameters = 1 + np.trace(np.linalg.solve(posterior, gram))
     noise = errors[best] / (1 + n_parameters / weights.sum())
     least = LEAST_NOISE * np.average(np.square(y), weights=weights)
-    return Posterior(mean, prior, max(noise, least + np.finfo(float).tiny))
+    return LinearPosterior(mean, prior, max(noise, least + np.finfo(float).tiny))
 
 
 class _Folds(NamedTuple):
@@ -415,7 +417,7 @@ class ShrunkLinearRegressor(
             new._adopt(np.stack(draws, 1), np.stack(intercepts, 1))
         return self
 
-    def _posterior(self, X, y, weights) -> Posterior:
+    def _posterior(self, X, y, weights) -> LinearPosterior:
         if self.penalty == "ridge":
             return ridge(X, y, weights)
         adaptive = self.penalty == "adaptive_lasso"

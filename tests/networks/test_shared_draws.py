@@ -9,7 +9,7 @@ import torch
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._engine.random import DrawRandom, initial_normal
 from skbayesnn._families import Bernoulli, Concrete, Gaussian, MeanField, Point
-from skbayesnn._networks import MLP, mlp
+from skbayesnn._networks import Perceptron, mlp
 from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn._networks.mlp import pays
 
@@ -25,7 +25,7 @@ FAMILIES = {
 
 def _parts(families, kept, seed, activation="relu"):
     """Network, parameters and keep: of every group another one."""
-    network = MLP(SIZES, activation, families)
+    network = Perceptron(SIZES, activation, families)
     seeds = seed + np.arange(MEMBERS)
     of_groups = (kept, (1 + kept) / 2, kept**2)
     keep = tuple(torch.full((MEMBERS,), p, dtype=F64) for p in of_groups)
@@ -110,7 +110,7 @@ def test_it_pays_where_masks_drop_little():
 
 @pytest.mark.parametrize("family", [Gaussian(), MeanField()])
 def test_other_noise_shares_nothing(family):
-    network = MLP(SIZES, "relu", (family,) * 3)
+    network = Perceptron(SIZES, "relu", (family,) * 3)
     keep = tuple(torch.full((MEMBERS,), 0.999, dtype=F64) for _ in SIZES[1:])
     assert not network.shares_draws([{}] * 3, keep, 200)
 

@@ -42,7 +42,7 @@ from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive import mixin
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base, candidates
-from skbayesnn._stacking.candidates import Rows, candidates_of
+from skbayesnn._stacking.candidates import StackData, candidates_of
 from skbayesnn._stacking.folds import folds_of, warn_of_copies
 from skbayesnn._stacking.weights import (
     best_factor,
@@ -1282,7 +1282,7 @@ def test_refits_take_longer_by_their_rows_and_networks(table):
     pool = [("one", NETWORK), ("several", clone(NETWORK).set_params(n_estimators=3))]
     kept = candidates_of(candidates.given_pool(pool, 0))
     settings = {one.name: {f"{one.path}n_estimators": 6} for one in kept}
-    rows = Rows(*table, None)
+    rows = StackData(*table, None)
     half = np.arange(len(table[1]) // 2)
     expected = len(table[1]) / len(half) * (6 + 2) / 2
     assert base._work_of_refits(kept, settings, rows, [(half, half)]) == expected
