@@ -140,7 +140,9 @@ class Abstainer(BaseHeldOutMetaEstimator):
         """
         self._check_parameters()
         ordered_y = if_ordered(y)
-        X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
+        X, y, weights, routed = self._validate_fit_arguments(
+            X, y, sample_weight, fit_params
+        )
         y = one_target(
             y,
             "Several targets have an uncertainty each: fit one Abstainer per target.",

@@ -133,7 +133,9 @@ class CalibratedUncertaintyRegressor(
                 f"{type(self.estimator).__name__}. For classifiers use "
                 "sklearn.calibration.CalibratedClassifierCV(method='temperature')."
             )
-        X, y, weights, routed = self._prepared(X, y, sample_weight, fit_params)
+        X, y, weights, routed = self._validate_fit_arguments(
+            X, y, sample_weight, fit_params
+        )
         held_out = [
             (model, rows[weights[rows] > 0])
             for model, rows in self._cross_fit(X, y, routed)

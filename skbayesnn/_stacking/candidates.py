@@ -268,23 +268,23 @@ class Candidate:
     Parameters
     ----------
     name : str
-    entry : CandidateSpec
+    spec : CandidateSpec
     params : dict
     """
 
     name: str
-    entry: CandidateSpec
+    spec: CandidateSpec
     params: dict
 
     @property
     def path(self) -> str:
         """Prefix of the names of the network's parameters."""
-        return path_of_network(self.entry.estimator)
+        return path_of_network(self.spec.estimator)
 
     @property
     def model(self) -> BayesianNetwork | ShrunkLinearModel:
         """Network or linear model with these parameters, not fitted."""
-        return model_of(clone(self.entry.estimator).set_params(**self.params))
+        return model_of(clone(self.spec.estimator).set_params(**self.params))
 
     def refit_params(self, n_refits: int, n_draws: int) -> dict[str, int]:
         """Parameters of the fit to all rows.
@@ -323,9 +323,9 @@ def candidates_of(pool: Sequence[CandidateSpec]) -> list[Candidate]:
         If two candidates have the same name.
     """
     candidates = [
-        Candidate(_name(entry, params), entry, params)
-        for entry in pool
-        for params in ParameterGrid(entry.grid)
+        Candidate(_name(spec, params), spec, params)
+        for spec in pool
+        for params in ParameterGrid(spec.grid)
     ]
     names = [candidate.name for candidate in candidates]
     repeated = sorted({name for name in names if names.count(name) > 1})
@@ -353,7 +353,7 @@ def check_same_kind(candidates: Sequence[Candidate], *, of_classes: bool) -> Non
             required = "classifiers" if of_classes else "regressors"
             raise TypeError(
                 f"the pool must contain {required} only; got {type(model).__name__} as "
-                f"{candidate.entry.name!r}."
+                f"{candidate.spec.name!r}."
             )
         # An unknown likelihood raises its own error in training.
         likelihood = likelihood_named(model.likelihood)
@@ -368,10 +368,10 @@ def check_same_kind(candidates: Sequence[Candidate], *, of_classes: bool) -> Non
         )
 
 
-def _name(entry: CandidateSpec, params: dict) -> str:
-    path = path_of_network(entry.estimator)
+def _name(spec: CandidateSpec, params: dict) -> str:
+    path = path_of_network(spec.estimator)
     settings = [f"{name.removeprefix(path)}={value}" for name, value in params.items()]
-    return f"{entry.name}({', '.join(settings)})" if settings else entry.name
+    return f"{spec.name}({', '.join(settings)})" if settings else spec.name
 
 
 @dataclass(frozen=True)
@@ -522,9 +522,9 @@ def _trained(
     fold_fits: list[FoldFit] = []
     failed: Results = {}
     folds = range(len(splits))
-    entries = {id(candidate.entry): candidate.entry for candidate in candidates}
-    for entry in entries.values():
-        group = [candidate for candidate in candidates if candidate.entry is entry]
+    specs = {id(candidate.spec): candidate.spec for candidate in candidates}
+    for spec in specs.values():
+        group = [candidate for candidate in candidates if candidate.spec is spec]
         params = {
             candidate.name: candidate.params | settings[candidate.name]
             for candidate in group
@@ -533,9 +533,9 @@ def _trained(
             name: [fold for fold in folds if (name, fold) not in done]
             for name in params
         }
-        if isinstance(entry.estimator, ShrunkLinearModel):
+        if isinstance(spec.estimator, ShrunkLinearModel):
             models = {
-                (name, fold): clone(entry.estimator).set_params(**params[name])
+                (name, fold): clone(spec.estimator).set_params(**params[name])
                 for name in missing
                 for fold in missing[name]
             }
@@ -544,7 +544,7 @@ def _trained(
         # Candidates keep the observation noise of their training, since the mixture is
         # corrected out of fold.
         builder = FoldFitBuilder(
-            entry.estimator,
+            spec.estimator,
             rows.fit_params(group[0].path),
             rows.X,
             rows.y if rows.ordered_y is None else rows.ordered_y,

@@ -328,7 +328,7 @@ class ShrunkLinearModel(PredictiveMixin, BaseEstimator, metaclass=ABCMeta):
         self.total_weight_ = float(weights.sum())
         return (X - mean) * varies / self.x_scale_, table.y[used], weights
 
-    def _adopt(self, draws, intercepts) -> None:
+    def _store_draws(self, draws, intercepts) -> None:
         """Store the weights of the columns with nonzero weights, for original columns.
 
         draws : (draws, outputs, columns), weights of standardised columns
@@ -414,7 +414,7 @@ class ShrunkLinearRegressor(
                 intercepts.append(mean + std * mean_error)
                 noise.append(posterior.noise)
             new.noise_variance_ = np.array(noise)
-            new._adopt(np.stack(draws, 1), np.stack(intercepts, 1))
+            new._store_draws(np.stack(draws, 1), np.stack(intercepts, 1))
         return self
 
     def _posterior(self, X, y, weights) -> LinearPosterior:
@@ -492,7 +492,7 @@ class ShrunkLinearClassifier(ClassifierMixin, ShrunkLinearModel):
             outputs = range(len(present)) if len(present) > 2 else [1]
             pairs = [self._draws(X, codes == c, weights, random) for c in outputs]
             draws, intercepts = (np.stack(v, 1) for v in zip(*pairs, strict=True))
-            new._adopt(draws if basis is None else draws @ basis, intercepts)
+            new._store_draws(draws if basis is None else draws @ basis, intercepts)
         return self
 
     def _draws(self, X, is_class, weights, random):
