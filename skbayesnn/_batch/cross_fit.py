@@ -105,7 +105,7 @@ def fitted_to(estimator, X, y, rows, fit_params):
 
 
 @dataclass(frozen=True)
-class Keeper:
+class KeepEstimator:
     """A scorer whose score is the trained estimator."""
 
     def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
@@ -145,7 +145,7 @@ def cross_fitted(
     memory = int(sklearn.get_config()["working_memory"] * 2**20)
     outcomes = dict(failed)
     resources = Resources(memory, n_jobs, "2*n_jobs", None)
-    for program_outcomes in Executor(Keeper(), resources).run(fold_fits):
+    for program_outcomes in Executor(KeepEstimator(), resources).run(fold_fits):
         outcomes |= program_outcomes
     for outcome in outcomes.values():
         if outcome.error is not None:

@@ -13,7 +13,7 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._meta.base import BaseHeldOutMetaEstimator
-from skbayesnn._meta.unwrap import inside, unwrap
+from skbayesnn._meta.unwrap import inner_estimator, unwrap
 from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._predictive.mixture import Domain
 from skbayesnn._sklearn_compat import target_dimensions
@@ -24,7 +24,7 @@ _POINTS = np.linspace(0, 1, 9)
 
 def has_bounds_only(model) -> bool:
     """Whether a model has conformal intervals without a predictive distribution."""
-    model = inside(model)
+    model = inner_estimator(model)
     if isinstance(model, TransformedTargetRegressor | MultiOutputRegressor):
         return any(map(has_bounds_only, _inner_models(model)))
     has_intervals = isinstance(model, BaseHeldOutMetaEstimator) and hasattr(

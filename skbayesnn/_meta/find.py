@@ -6,7 +6,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.utils.validation import check_is_fitted
 
 from skbayesnn._meta.base import BaseHeldOutMetaEstimator
-from skbayesnn._meta.unwrap import inside
+from skbayesnn._meta.unwrap import inner_estimator
 from skbayesnn._predictive.mixin import PredictiveMixin
 from skbayesnn._sklearn_compat import BaseEstimator
 
@@ -62,11 +62,11 @@ def find_estimator(model: Any) -> Any:
     >>> find_estimator(pipeline).n_iter_
     20
     """
-    estimator = inside(model)
+    estimator = inner_estimator(model)
     while isinstance(estimator, BaseHeldOutMetaEstimator) or not isinstance(
         estimator, PredictiveMixin
     ):
-        estimator = inside(_single_estimator(estimator))
+        estimator = inner_estimator(_single_estimator(estimator))
     check_is_fitted(estimator)
     return estimator
 

@@ -54,15 +54,15 @@ MOST_COPIES = 50
 
 def unwrap(model, X):
     """Return the estimator inside of ``PASS_THROUGH`` meta-estimators, and its X."""
-    while (step := _inward(model)) is not None:
-        model, X = step.inside(model), step.inputs(model, X)
+    while (step := _pass_through(model)) is not None:
+        model, X = step.inner_estimator(model), step.inputs(model, X)
     return model, X
 
 
-def inside(model):
+def inner_estimator(model):
     """Return the estimator that ``unwrap`` finds, without X."""
-    while (step := _inward(model)) is not None:
-        model = step.inside(model)
+    while (step := _pass_through(model)) is not None:
+        model = step.inner_estimator(model)
     return model
 
 
@@ -114,18 +114,18 @@ def _as_array(model, X):
 # ---- pass-through
 
 
-class Inward(NamedTuple):
+class PassThrough(NamedTuple):
     """How to reach the estimator inside of a meta-estimator that changes X at most.
 
     Parameters
     ----------
-    inside : callable
+    inner_estimator : callable
         Returns the estimator inside; takes the fitted meta-estimator.
     inputs : callable
         Returns X of the estimator inside; takes the fitted meta-estimator and its X.
     """
 
-    inside: Callable[[Any], Any]
+    inner_estimator: Callable[[Any], Any]
     inputs: Callable[[Any, Any], Any] = lambda model, X: X
 
 
@@ -148,24 +148,26 @@ def _best_of_search(search):
     return search.best_estimator_
 
 
-PASS_THROUGH: dict[type, Inward] = {
-    Pipeline: Inward(lambda model: model.steps[-1][1], _through_steps),
-    BaseSearchCV: Inward(_best_of_search),
-    FrozenEstimator: Inward(lambda model: model.estimator),
-    StackingRegressor: Inward(
+PASS_THROUGH: dict[type, PassThrough] = {
+    Pipeline: PassThrough(lambda model: model.steps[-1][1], _through_steps),
+    BaseSearchCV: PassThrough(_best_of_search),
+    FrozenEstimator: PassThrough(lambda model: model.estimator),
+    StackingRegressor: PassThrough(
         lambda model: _fitted(model).final_estimator_,
         lambda model, X: model.transform(X),
     ),
-    RFE: Inward(
+    RFE: PassThrough(
         lambda model: _fitted(model).estimator_, lambda model, X: model.transform(X)
     ),
     # The threshold changes labels only, not probabilities. An estimator that was fitted
     # before may have no clone in `estimator_`.
-    FixedThresholdClassifier: Inward(
+    FixedThresholdClassifier: PassThrough(
         lambda model: getattr(model, "estimator_", model.estimator)
     ),
-    TunedThresholdClassifierCV: Inward(lambda model: _fitted(model).estimator_),
-    SelfTrainingClassifier: Inward(lambda model: _fitted(model).estimator_, _as_array),
+    TunedThresholdClassifierCV: PassThrough(lambda model: _fitted(model).estimator_),
+    SelfTrainingClassifier: PassThrough(
+        lambda model: _fitted(model).estimator_, _as_array
+    ),
 }
 
 
@@ -173,7 +175,7 @@ PASS_THROUGH: dict[type, Inward] = {
 OF_DASK_ML = "_postfit_estimator"
 
 
-def _inward(model) -> Inward | None:
+def _pass_through(model) -> PassThrough | None:
     """Entry of the table, or for other libraries one by the attributes of the model."""
     if isinstance(model, PredictiveMixin):
         return None
@@ -181,10 +183,10 @@ def _inward(model) -> Inward | None:
     if step is not None:
         return step
     if hasattr(model, OF_DASK_ML):
-        return Inward(lambda model: getattr(model, OF_DASK_ML))
+        return PassThrough(lambda model: getattr(model, OF_DASK_ML))
     is_unfitted_search = hasattr(model, "refit") and hasattr(model, "estimator")
     if hasattr(model, "best_estimator_") or is_unfitted_search:  # optuna, dask-ml
-        return Inward(_best_of_search)
+        return PassThrough(_best_of_search)
     return None
 
 

@@ -44,7 +44,9 @@ _MAX_SHARED_INPUT = {torch.float32: 1e2, torch.float64: 1e6}
 _MAX_VALUES = 1 << 21
 
 
-def pays(sizes: Sequence[int], keep: Sequence[float], n_draws: int) -> bool:
+def is_sharing_faster(
+    sizes: Sequence[int], keep: Sequence[float], n_draws: int
+) -> bool:
     """Whether sharing takes less than half of the time of one product per draw.
 
     sizes : units of all layers
@@ -318,11 +320,11 @@ class Perceptron(Network):
         return outputs
 
     def shares_draws(self, layers, keep, n_draws):
-        """Whether the dropout rates of all maps are so low that sharing pays."""
+        """Whether all dropout rates are so low that sharing saves time."""
         if not all(family.drops or not family.stochastic for family in self.families):
             return False
         kept = [p.mean().item() for p in self.learned_keep(layers, keep)]
-        return pays(self.sizes, kept, n_draws)
+        return is_sharing_faster(self.sizes, kept, n_draws)
 
     def _shared(self, maps: list[Draw], member: int) -> SharedDraws:
         """The draws of one member; maps without a mask get one that drops nothing."""

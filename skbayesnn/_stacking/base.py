@@ -30,7 +30,7 @@ from skbayesnn._runtime import (
     default_settings,
     on_snapshot,
     replace_fitted,
-    warn_no_more,
+    silence_warning,
 )
 from skbayesnn._sklearn_compat import ShowsSummary
 from skbayesnn._stacking.candidates import (
@@ -337,7 +337,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             warn_of_far_rows(X, *_scale_of_columns(self.estimators_[0]), names)
             # Do not warn again about encoded columns, which have other values and no
             # names.
-            warn_no_more(FAR_ROWS)
+            silence_warning(FAR_ROWS)
         return X
 
     def _mixture_blocks(self, estimators, X) -> PredictiveBlocks:
@@ -484,7 +484,7 @@ def _collect(
         warnings.filterwarnings("ignore", message="y is constant")
         # A fold may contain an outlier. The summary warns if that makes the mixture
         # poor.
-        warn_no_more(FAR_ROWS)
+        silence_warning(FAR_ROWS)
         n_start, start = None, 0.0
         for new in training:
             results.update(new)

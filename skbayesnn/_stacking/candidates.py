@@ -18,7 +18,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 from sklearn.utils.parallel import delayed
 
-from skbayesnn._batch.cross_fit import Keeper, fitted_to
+from skbayesnn._batch.cross_fit import KeepEstimator, fitted_to
 from skbayesnn._batch.executor import Executor, Resources
 from skbayesnn._batch.jobs import FoldFit, FoldFitBuilder, network_of, path_of_network
 from skbayesnn._batch.outcomes import Key, Outcome, without_frames
@@ -477,7 +477,9 @@ def refitted(
 ) -> Iterator[Results]:
     """Fit candidates to all rows with further settings; otherwise as ``held_out``."""
     every_row = [(np.arange(len(rows.y)), np.arange(0))]
-    return _trained(candidates, settings, rows, every_row, Keeper(), resources, done)
+    return _trained(
+        candidates, settings, rows, every_row, KeepEstimator(), resources, done
+    )
 
 
 def drop_failed(

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._batch.cross_fit import cross_fitted, held_out_folds, refuse_fitted
 from skbayesnn._data.validation import named_after
 from skbayesnn._meta.functions import predict_uncertainty
-from skbayesnn._runtime import on_snapshot, one_call, replace_fitted, warn
+from skbayesnn._runtime import on_snapshot, replace_fitted, warn, warn_once_per_call
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     OutlierMixin,
@@ -152,7 +152,7 @@ class DriftMonitor(OutlierMixin, BaseEstimator):
         self.cv = cv
         self.random_state = random_state
 
-    @one_call
+    @warn_once_per_call
     def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Fit one model per fold, without the fold's rows.
 

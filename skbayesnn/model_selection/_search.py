@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from skbayesnn._batch.executor import Executor, FoldScorer, Resources
 from skbayesnn._batch.jobs import FoldFitBuilder, network_of
 from skbayesnn._batch.outcomes import Outcome, ResultStore, hash_of
-from skbayesnn._runtime import one_call, replace_fitted, warn
+from skbayesnn._runtime import replace_fitted, warn, warn_once_per_call
 from skbayesnn._sklearn_compat import (
     BaseEstimator,
     BaseSearchCV,
@@ -183,7 +183,7 @@ class BestEstimatorMixin:
         return self._call_best("sample_y", X, n_samples, **params)
 
 
-class _Batched(BestEstimatorMixin, BaseSearchCV):
+class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
     """The ``fit`` of both searches."""
 
     memory_budget: float | None
@@ -197,7 +197,7 @@ class _Batched(BestEstimatorMixin, BaseSearchCV):
         """The candidates, as dicts of parameters."""
 
     @fit_context(prefer_skip_nested_validation=False)
-    @one_call
+    @warn_once_per_call
     def fit(self, X: MatrixLike, y: ArrayLike | None = None, **params: Any) -> Self:
         """Train and score all candidates in all folds, and refit the best one.
 
@@ -347,7 +347,7 @@ class _Batched(BestEstimatorMixin, BaseSearchCV):
         )
 
 
-class BatchedGridSearchCV(_Batched, GridSearchCV):
+class BatchedGridSearchCV(_BatchedSearch, GridSearchCV):
     __doc__ = _DOC.format(
         first_line="Grid search that trains all candidates and folds together.",
         base="GridSearchCV",
@@ -389,7 +389,7 @@ class BatchedGridSearchCV(_Batched, GridSearchCV):
         return ParameterGrid(self.param_grid)
 
 
-class BatchedRandomizedSearchCV(_Batched, RandomizedSearchCV):
+class BatchedRandomizedSearchCV(_BatchedSearch, RandomizedSearchCV):
     __doc__ = _DOC.format(
         first_line="Randomised search that trains all candidates and folds together.",
         base="RandomizedSearchCV",

@@ -18,10 +18,10 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import indexable
 
 from skbayesnn import _validation
-from skbayesnn._runtime import one_call, replace_fitted
+from skbayesnn._runtime import replace_fitted, warn_once_per_call
 from skbayesnn._sklearn_compat import (
     BaseSearchCV,
-    hand_callbacks,
+    copy_callbacks,
     metrics_of,
     num_samples,
     safe_indexing,
@@ -159,7 +159,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    @one_call
+    @warn_once_per_call
     def fit(  # type: ignore[override]
         self,
         X: MatrixLike,
@@ -330,7 +330,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
                 cv=splits,
                 verbose=int(_validation.verbosity(self.verbose) > 0),
             )
-            hand_callbacks(self, search)
+            copy_callbacks(self, search)
             search.fit(X, y, **fit_params)
         # An interrupted search returns partial results; TauCV needs all of them.
         if len(search.cv_results_["params"]) < len(taus):
