@@ -31,8 +31,8 @@ from skbayesnn.estimators._job import TrainingJob
 
 # Size of a program's widest activations on a CPU, measured. With fewer members the
 # overhead of the calls dominates; with more the activations do not fit into the cache.
-# A program has at least FEWEST_MEMBERS members, whatever their size.
-WIDEST_BYTES, FEWEST_MEMBERS = 8 << 20, 16
+# A program has at least MIN_MEMBERS members, whatever their size.
+WIDEST_BYTES, MIN_MEMBERS = 8 << 20, 16
 
 
 def groups_of(fold_fits: Sequence[FoldFit], budget: int) -> Iterator[list[FoldFit]]:
@@ -77,7 +77,7 @@ def fits_per_program(group: Sequence[FoldFit], budget: int) -> int:
         return size
     widest = config.batch_rows(_most_rows(group)) * config.network.widest * n_members
     members = WIDEST_BYTES // (_itemsize(largest) * widest)
-    return min(size, max(FEWEST_MEMBERS, members))
+    return min(size, max(MIN_MEMBERS, members))
 
 
 def bytes_of(group: Sequence[FoldFit]) -> int:

@@ -49,7 +49,7 @@ from skbayesnn._sklearn_compat import BaseSearchCV, target_dimensions
 
 # The weights of a vote become integer numbers of copies of each member's draws, at most
 # this many. Rounding errors are at most one per cent of the largest weight.
-MOST_COPIES = 50
+MAX_COPIES = 50
 
 
 def unwrap(model, X):
@@ -244,14 +244,14 @@ def _from_voting(model, X) -> PredictiveBlocks:
 
 
 def _copies(weights: np.ndarray) -> np.ndarray:
-    """Integers in the ratio of the weights, rounded to at most ``MOST_COPIES``."""
+    """Integers in the ratio of the weights, rounded to at most ``MAX_COPIES``."""
     if not (weights >= 0).all() or not weights.any():
         raise ValueError(
             "weights of a mixture must be at least 0, and one must be positive; got "
             f"weights={weights.tolist()}."
         )
     weights = weights / weights.max()
-    for largest in range(1, MOST_COPIES + 1):
+    for largest in range(1, MAX_COPIES + 1):
         copies = np.round(largest * weights)
         if np.allclose(copies, largest * weights, rtol=0, atol=1e-9):
             break

@@ -47,12 +47,12 @@ WIDTHS, WIDE_FROM = (32, 64), 3000
 REGRESSION_STEPS, CLASSIFICATION_STEPS, STEPS = 75, 40, (750, 5000)
 # Fewest bins of a column; most bins with fewer than MANY_ROWS rows, and with more; most
 # bins of all columns, since the cost of a network grows with the number of inputs.
-FEWEST_BINS, MOST_BINS, MOST_ENCODED = 4, (16, 32), 256
+MIN_BINS, MAX_BINS, MAX_ENCODED = 4, (16, 32), 256
 # Most indicator features of single values, over all columns.
-MOST_VALUES = 128
+MAX_VALUES = 128
 # A sparse table with few columns has numeric columns as well as one-hot categories. The
 # encoder needs it dense: at most this many columns, and entries of the array.
-MOST_COLUMNS, MOST_DENSE = 256, 2**25
+MAX_COLUMNS, MAX_DENSE = 256, 2**25
 # From this many rows on, networks with the higher dropout rate train for this share of
 # the steps, since more do not improve them; and columns have more bins.
 MANY_ROWS, SHARE_OF_STEPS = 10_000, 0.25
@@ -169,7 +169,7 @@ def default_pool(
         grids = [grid | {"length_scale": ["fan_in"]} for grid in grids]
     pool = [CandidateSpec("network", on_columns, grids), linear]
     n_bins = 0 if sparse.issparse(X) or is_wide else _bins(X, sample_weight)
-    if n_bins < FEWEST_BINS:
+    if n_bins < MIN_BINS:
         return pool
     # The encoder does not use y. Fitted once to all rows, it gives all folds the same
     # number of columns, so that they can share a program.
@@ -211,7 +211,7 @@ def dense_if_small(X):
     """Return X as an array, unless it is sparse and large."""
     if not sparse.issparse(X):
         return X
-    small = X.shape[1] <= MOST_COLUMNS and X.shape[0] * X.shape[1] <= MOST_DENSE
+    small = X.shape[1] <= MAX_COLUMNS and X.shape[0] * X.shape[1] <= MAX_DENSE
     return X.toarray() if small else X
 
 
@@ -234,15 +234,15 @@ def _grids(of_classes: bool) -> list[Grid]:
 
 
 def _encoder(X, sample_weight, n_bins: int) -> PiecewiseLinearEncoder:
-    """A fitted encoder with at most ``MOST_VALUES`` indicator features."""
+    """A fitted encoder with at most ``MAX_VALUES`` indicator features."""
     encoder = PiecewiseLinearEncoder(n_bins=n_bins, keep_columns=True)
     # The encoder requires a minimum number of rows per value: normalise the weights to
     # a mean of one.
     weights = sample_weight * (np.count_nonzero(sample_weight) / sample_weight.sum())
-    encoder.set_params(n_values=MOST_VALUES).fit(X, sample_weight=weights)
+    encoder.set_params(n_values=MAX_VALUES).fit(X, sample_weight=weights)
     n_values = [len(values) for values in encoder.values_ if len(values)]
-    if sum(n_values) > MOST_VALUES:
-        encoder.set_params(n_values=MOST_VALUES // len(n_values))
+    if sum(n_values) > MAX_VALUES:
+        encoder.set_params(n_values=MAX_VALUES // len(n_values))
         encoder.fit(X, sample_weight=weights)
     return encoder
 
@@ -250,9 +250,9 @@ def _encoder(X, sample_weight, n_bins: int) -> PiecewiseLinearEncoder:
 def _bins(X, sample_weight) -> int:
     """Bins per column; columns with at most two distinct values are not binned."""
     X = X[sample_weight > 0]
-    most = MOST_BINS[len(X) >= MANY_ROWS]
+    most = MAX_BINS[len(X) >= MANY_ROWS]
     n_encoded = sum(len(np.unique(column)) > 2 for column in X.T)
-    return min(most, MOST_ENCODED // n_encoded) if n_encoded else 0
+    return min(most, MAX_ENCODED // n_encoded) if n_encoded else 0
 
 
 # ---- candidates

@@ -59,13 +59,13 @@ LOG_RATIOS = -10.0, 12.0
 # weights are zero: with more columns than rows, and otherwise [as in glmnet: Friedman,
 # Hastie & Tibshirani 2010, "Regularization paths for generalized linear models via
 # coordinate descent", JSS 33(1)].
-N_PENALTIES, LEAST_PENALTY = 30, (1e-2, 1e-3)
+N_PENALTIES, MIN_PENALTY = 30, (1e-2, 1e-3)
 N_FOLDS = 5
 # Smallest share of the noise in the variance of a row left out. With as many columns as
 # rows, noise and weights are hardly identifiable, and draws must cover the weights.
-LEAST_SHARE = 0.1
+MIN_SHARE = 0.1
 # Smallest noise variance, as a share of the variance of y.
-LEAST_NOISE = 1e-8
+MIN_NOISE = 1e-8
 # Tolerance of scikit-learn's coordinate descent.
 TOLERANCE = 1e-3
 
@@ -128,7 +128,7 @@ def ridge(X, y, weights) -> LinearPosterior:
     values, vectors = values[1:].clip(0), vectors[:, 1:]
     rotated = vectors.T @ target
     middle = -np.log(max(values.mean(), np.finfo(float).tiny))
-    least = LEAST_NOISE * np.mean(np.square(target)) + np.finfo(float).tiny
+    least = MIN_NOISE * np.mean(np.square(target)) + np.finfo(float).tiny
 
     def noise_and_variances(log_ratio):
         """Noise variance, and the variance of each left-out y divided by it."""
@@ -141,7 +141,7 @@ def ridge(X, y, weights) -> LinearPosterior:
 
     def loss(log_ratio):
         noise, variances = noise_and_variances(log_ratio)
-        excess = max(np.log(np.average(variances, weights=weights) * LEAST_SHARE), 0)
+        excess = max(np.log(np.average(variances, weights=weights) * MIN_SHARE), 0)
         spread = np.average(np.log(variances), weights=weights)
         return np.log(noise) + spread + 10 * excess
 
@@ -186,7 +186,7 @@ def lasso(X, y, weights, seed: int, *, adaptive: bool) -> LinearPosterior:
     # weights.sum() times the noise variance.
     n_parameters = 1 + np.trace(np.linalg.solve(posterior, gram))
     noise = errors[best] / (1 + n_parameters / weights.sum())
-    least = LEAST_NOISE * np.average(np.square(y), weights=weights)
+    least = MIN_NOISE * np.average(np.square(y), weights=weights)
     return LinearPosterior(mean, prior, max(noise, least + np.finfo(float).tiny))
 
 
@@ -228,7 +228,7 @@ class _Folds(NamedTuple):
 def _penalties(X, y, weights) -> np.ndarray:
     """Decreasing penalties; the first one makes all weights zero, (penalties,)."""
     largest = np.abs(X.T @ (weights * y)).max() / weights.sum()
-    least = LEAST_PENALTY[int(np.count_nonzero(X.any(0)) < len(y))]
+    least = MIN_PENALTY[int(np.count_nonzero(X.any(0)) < len(y))]
     return largest * np.geomspace(1, least, N_PENALTIES) + np.finfo(float).tiny
 
 

@@ -30,7 +30,7 @@ from skbayesnn.estimators._diagnostics import some_rows
 
 # At most this many rows times targets estimate how much refits from different starts
 # differ.
-MOST_COMPARED = 1_000
+MAX_COMPARED = 1_000
 
 
 class BayesianStackingRegressor(
@@ -350,7 +350,7 @@ class BayesianStackingRegressor(
         if not (stacked.mixture.has_spread and np.any(np.greater(n_now, n_before))):
             return stacked.factor
         subset = np.flatnonzero(rows.weights)
-        subset = some_rows(subset, max(MOST_COMPARED // stacked.factor.size, 1))
+        subset = some_rows(subset, max(MAX_COMPARED // stacked.factor.size, 1))
         X = safe_indexing(rows.X, subset)
         predictives = [open_predictive(model, X).whole() for model in models]
         n_draws = stacked.n_draws[stacked.n_draws > 0]

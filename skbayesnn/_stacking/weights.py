@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from skbayesnn._distributions.map_factor import LOWEST, map_factor
+from skbayesnn._distributions.map_factor import MIN_LOG_DENSITY, map_factor
 from skbayesnn._runtime import warn
 
 # ---- weights
@@ -20,10 +20,10 @@ from skbayesnn._runtime import warn
 # Rows that the Dirichlet prior of the weights is worth, over all candidates.
 PRIOR_ROWS = 3.0
 # Candidates with a smaller weight are dropped.
-SMALLEST_WEIGHT = 0.02
+MIN_WEIGHT = 0.02
 # EM stops if no weights can increase the mean log density by more than this, nats.
 TOLERANCE = 1e-6
-MOST_STEPS = 10_000
+MAX_STEPS = 10_000
 # Predictions count as constant if their standard deviation is below this share of y's.
 CONSTANT = 0.05
 # With fewer rows than the first, a candidate is dropped if its squared error exceeds
@@ -93,7 +93,7 @@ def stacking_weights(
     density = np.exp(log_density[possible] - best[possible])
     share = share[possible]
     weights = np.full(n_candidates, 1 / n_candidates)
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         # Gradient of the objective divided by the total weight of the rows.
         gradient = (share / (density @ weights)) @ density + prior / weights
         weights_next = weights * gradient
@@ -108,11 +108,11 @@ def stacking_weights(
 def few_weights(log_density: np.ndarray, row_weights: np.ndarray) -> np.ndarray:
     """``stacking_weights`` without candidates of little weight, (candidates,).
 
-    A candidate with less than ``SMALLEST_WEIGHT`` gets zero: a refit to all rows costs
+    A candidate with less than ``MIN_WEIGHT`` gets zero: a refit to all rows costs
     as much for it as for the others.
     """
     weights = stacking_weights(log_density, row_weights)
-    kept = weights >= min(SMALLEST_WEIGHT, weights.max())
+    kept = weights >= min(MIN_WEIGHT, weights.max())
     sparse_weights = np.zeros_like(weights)
     sparse_weights[kept] = stacking_weights(log_density[:, kept], row_weights)
     return sparse_weights
@@ -263,7 +263,7 @@ class OutOfFold:
     def log_density(self) -> np.ndarray:
         """Log density of the held-out rows, (rows, candidates), nats."""
         values = [predictive.log_density(self.y) for predictive in self.predictives]
-        return np.maximum(np.stack(values, axis=1), LOWEST)
+        return np.maximum(np.stack(values, axis=1), MIN_LOG_DENSITY)
 
     def spread_and_error(self):
         """Spread of the predictions within folds, and their error, for ``promising``.
@@ -359,7 +359,7 @@ def best_factor(mixture, y, weights) -> np.ndarray:
 # ---- effect of several starts on error and spread
 
 # Refits reduce the factor at most to this share of it.
-LEAST_LEFT = 0.5
+MIN_LEFT = 0.5
 
 
 def factor_with_starts(
@@ -377,7 +377,7 @@ def factor_with_starts(
     """
     ratio = np.maximum(np.average(reduction, axis=0, weights=row_weights), 0)
     square = np.square(factor)
-    least = np.square(LEAST_LEFT) * square
+    least = np.square(MIN_LEFT) * square
     return np.sqrt(np.maximum(square * (1 - ratio) - ratio, least))
 
 

@@ -34,7 +34,7 @@ from skbayesnn.inspection._importance import default_kind
 _ROWS_AGREED_ON = 10
 # This many steps in one direction do not happen by chance. A few groups of rows, one
 # after another, have fewer.
-_FEWEST_STEPS = 10
+_MIN_STEPS = 10
 # NumPy's types for times, by kind of the column's type.
 _TIMES = {"M": "datetime64[ns]", "m": "timedelta64[ns]"}
 
@@ -350,7 +350,7 @@ def _one_way_columns(X) -> np.ndarray:
         values = _non_missing_values(X, j)
         steps = np.diff(values)
         monotonic = (steps >= 0).all() or (steps <= 0).all()
-        if monotonic and np.count_nonzero(steps) >= _FEWEST_STEPS:
+        if monotonic and np.count_nonzero(steps) >= _MIN_STEPS:
             one_way.append((j, values[0], values[-1]))
     return np.array(one_way).reshape(-1, 3)
 
