@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import sklearn
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import check_cv
@@ -142,9 +141,8 @@ def cross_fitted(
         )
     builder = FoldFitBuilder(estimator, fit_params, X, y, splits)
     fold_fits, failed = builder.fold_fits({"": {}}, {"": range(len(splits))})
-    memory = int(sklearn.get_config()["working_memory"] * 2**20)
     outcomes = dict(failed)
-    resources = Resources(memory, n_jobs, "2*n_jobs", None)
+    resources = Resources.from_budget(None, n_jobs)
     for program_outcomes in Executor(KeepEstimator(), resources).run(fold_fits):
         outcomes |= program_outcomes
     for outcome in outcomes.values():

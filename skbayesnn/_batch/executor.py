@@ -9,10 +9,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import joblib
 import numpy as np
+import sklearn
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
@@ -302,9 +303,25 @@ class Resources:
 
     memory: int
     n_jobs: int | None
-    pre_dispatch: int | str
-    devices: Sequence[str] | None
+    pre_dispatch: int | str = "2*n_jobs"
+    devices: Sequence[str] | None = None
     backend: str | None = None
+
+    @classmethod
+    def from_budget(
+        cls, megabytes: float | None, n_jobs: int | None, **options
+    ) -> Self:
+        """Resources with a memory budget in MiB, by default ``working_memory``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the ``memory_budget`` is not a positive number.
+        """
+        if megabytes is None:
+            megabytes = sklearn.get_config()["working_memory"]
+        _validation.check_number("memory_budget", megabytes, low=0, open_low=True)
+        return cls(int(megabytes * 2**20), n_jobs, **options)
 
     @property
     def in_turn(self) -> bool:

@@ -243,12 +243,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         )
 
     def _resources(self) -> Resources:
-        megabytes = self.memory_budget
-        if megabytes is None:
-            megabytes = sklearn.get_config()["working_memory"]
-        _validation.check_number("memory_budget", megabytes, low=0, open_low=True)
-        memory = int(megabytes * 2**20)
-        resources = Resources(memory, self.n_jobs, "2*n_jobs", None)
+        resources = Resources.from_budget(self.memory_budget, self.n_jobs)
         if not resources.in_turn or joblib.effective_n_jobs(self.n_jobs) == 1:
             return resources
         return replace(resources, backend="loky")

@@ -10,7 +10,6 @@ from contextlib import nullcontext
 from typing import Any, Self
 
 import numpy as np
-import sklearn
 from numpy.typing import ArrayLike
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
@@ -35,7 +34,6 @@ from skbayesnn._sklearn_compat import (
     scorers_of_search,
 )
 from skbayesnn._typing import Array, MatrixLike
-from skbayesnn._validation import check_number
 from skbayesnn.model_selection._progress import SearchProgress
 from skbayesnn.model_selection._sklearn_results import SearchInputs, learned, replay
 
@@ -338,12 +336,11 @@ class _BatchedSearch(BestEstimatorMixin, BaseSearchCV):
 
     def _resources(self) -> Resources:
         """Check the parameters for memory, workers and devices."""
-        megabytes = self.memory_budget
-        if megabytes is None:
-            megabytes = sklearn.get_config()["working_memory"]
-        check_number("memory_budget", megabytes, low=0, open_low=True)
-        return Resources(
-            int(megabytes * 2**20), self.n_jobs, self.pre_dispatch, self.devices
+        return Resources.from_budget(
+            self.memory_budget,
+            self.n_jobs,
+            pre_dispatch=self.pre_dispatch,
+            devices=self.devices,
         )
 
 
