@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import joblib
 import numpy as np
@@ -150,41 +150,15 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             len(candidates) * len(splits),
             "networks out of fold",
         )
-        remaining = drop_failed(candidates, splits, progress.out_of_fold)
-        # If refitting a candidate fails, drop it and recompute the weights.
-        candidates = []
-        while len(remaining) != len(candidates):
-            candidates = remaining
-            oof = OutOfFold.of(candidates, splits, progress.out_of_fold, rows)
-            stacked = oof.stacked()
-            n_draws = {
-                candidate.name: n
-                for candidate, n in zip(candidates, stacked.n_draws, strict=True)
-                if n
-            }
-            kept = [candidate for candidate in candidates if candidate.name in n_draws]
-            settings = {
-                candidate.name: candidate.refit_params(
-                    self.n_refits, n_draws[candidate.name]
-                )
-                for candidate in kept
-            }
-            _collect(
-                refitted(kept, settings, rows, resources, progress.refits),
-                progress.refits,
-                log,
-                len(kept),
-                "fitted to all rows",
-                seconds * _work_of_refits(kept, settings, rows, splits),
-            )
-            remaining = drop_failed(candidates, [None], progress.refits)
-        models = []
-        for candidate in kept:
-            model = progress.refits[candidate.name, 0]
-            # Its number of draws is larger if another candidate was dropped after
-            # this fit.
-            model.set_params(**settings[candidate.name])
-            models.append(model)
+        candidates, oof, stacked, kept, models = self._refit_until_all_succeed(
+            drop_failed(candidates, splits, progress.out_of_fold),
+            rows,
+            splits,
+            resources,
+            progress,
+            log,
+            seconds,
+        )
         factor = self._factor_of_refits(stacked, kept, models, rows)
         fold_models = [
             [progress.out_of_fold[candidate.name, fold].estimator for candidate in kept]
@@ -194,13 +168,52 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         return {
             "estimators_": models,
             "n_iter_": max(n_epochs),
-            "n_draws_": np.array(list(n_draws.values())),
+            "n_draws_": stacked.n_draws[stacked.n_draws > 0],
             "spread_factor_": factor,
             "spread_bound_": BOUND,
             **self._summary_attributes(candidates, oof, stacked),
             **self._fold_attributes(fold_models, splits, oof, stacked, factor),
             **self._column_attributes(rows),
         }
+
+    def _refit_until_all_succeed(
+        self, candidates, rows, splits, resources, progress, log, seconds: float
+    ) -> "_Refits":
+        """Weight the candidates, and fit those with draws to all rows.
+
+        If a fit fails, drop the candidate and weight the others again.
+
+        seconds : mean time of a fit out of fold
+        """
+        while True:
+            oof = OutOfFold.of(candidates, splits, progress.out_of_fold, rows)
+            stacked = oof.stacked()
+            kept, settings = [], {}
+            for candidate, n_draws in zip(candidates, stacked.n_draws, strict=True):
+                if n_draws:
+                    kept.append(candidate)
+                    params = candidate.refit_params(self.n_refits, n_draws)
+                    settings[candidate.name] = params
+            _collect(
+                refitted(kept, settings, rows, resources, progress.refits),
+                progress.refits,
+                log,
+                len(kept),
+                "fitted to all rows",
+                seconds * _work_of_refits(kept, settings, rows, splits),
+            )
+            remaining = drop_failed(candidates, [None], progress.refits)
+            if len(remaining) == len(candidates):
+                break
+            candidates = remaining
+        models = []
+        for candidate in kept:
+            model = progress.refits[candidate.name, 0]
+            # Its number of draws is larger if another candidate was dropped after
+            # this fit.
+            model.set_params(**settings[candidate.name])
+            models.append(model)
+        return _Refits(candidates, oof, stacked, kept, models)
 
     # ---- inputs
 
@@ -383,6 +396,27 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+class _Refits(NamedTuple):
+    """The weighted candidates, and the fits of some of them to all rows.
+
+    Parameters
+    ----------
+    candidates : list of Candidate
+    oof : OutOfFold
+    stacked : Stacked
+    kept : list of Candidate
+        The candidates with draws in the mixture.
+    models : list of fitted estimators
+        The fits of ``kept``.
+    """
+
+    candidates: list[Candidate]
+    oof: OutOfFold
+    stacked: Stacked
+    kept: list[Candidate]
+    models: list
 
 
 @dataclass
