@@ -66,6 +66,35 @@ def inner_estimator(model):
     return model
 
 
+# Attributes in which meta-estimators store fitted estimators. `estimator_` is last,
+# since ensembles have an `estimator_` that is not fitted.
+_FITTED = ("final_estimator_", "regressor_", "estimators_", "estimator_")
+# Parameters of meta-estimators.
+_PARAMETERS = ("estimator", "regressor", "final_estimator", "estimators")
+
+
+def fitted_estimators(model) -> list:
+    """Return the fitted estimators that a meta-estimator stores.
+
+    Raises
+    ------
+    NotFittedError
+        If the meta-estimator is not fitted.
+    """
+    if isinstance(model, CalibratedClassifierCV):
+        check_is_fitted(model)
+        return [member.estimator for member in model.calibrated_classifiers_]
+    for name in _FITTED:
+        if hasattr(model, name):
+            value = getattr(model, name)
+            return list(value) if name == "estimators_" else [value]
+    if isinstance(model, BaseEstimator) and any(
+        hasattr(model, name) for name in _PARAMETERS
+    ):
+        check_is_fitted(model)
+    return []
+
+
 def open_predictive(model, X) -> PredictiveBlocks:
     """Predictive distribution of a model for the rows of X, in units of its target.
 
