@@ -74,9 +74,9 @@ def warn_if_nothing_is_explained(mean, y, weights, X) -> None:
         problem = f"explains no more of y than the mean of y does (R^2 {share:.2g})"
         if not usual_y.all():
             reason += (
-                f" Outliers of y ({(~usual_y).sum()} rows) make the variation of its "
-                "other values small: give `estimators` with likelihood='student_t', "
-                "clip the outliers, or transform y (TransformedTargetRegressor)."
+                f" Outliers of y ({(~usual_y).sum()} rows) dominate its variance: "
+                "give `estimators` with likelihood='student_t', clip the outliers, or "
+                "transform y (TransformedTargetRegressor)."
             )
         reason = reason or (
             "The columns may be unrelated to y, or the rows too few to estimate the "
@@ -84,8 +84,8 @@ def warn_if_nothing_is_explained(mean, y, weights, X) -> None:
         )
     elif explained(usual_y) <= 0:
         problem = (
-            f"is far off in {(usual_y & ~usual).sum()} rows that have outliers (R^2 of "
-            f"the other rows: {share:.2g})"
+            f"is poor in {(usual_y & ~usual).sum()} rows with outliers of X "
+            f"(R^2 of the other rows: {share:.2g})"
         )
     else:
         return
