@@ -120,9 +120,9 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         _validation.verbosity(self.verbose)
         progress = self._resumed(X, (y, ordered_y), sample_weight, groups)
         try:
-            rows, pool = self._rows_and_pool(X, y, sample_weight, progress.seed)
-            rows = replace(rows, ordered_y=ordered_y)
-            attributes = self._fit_stack(rows, pool, groups, progress, log)
+            data, pool = self._data_and_pool(X, y, sample_weight, progress.seed)
+            data = replace(data, ordered_y=ordered_y)
+            attributes = self._fit_stack(data, pool, groups, progress, log)
         except BaseException as error:
             if not isinstance(error, KeyboardInterrupt):
                 progress.forget_failures()
@@ -134,17 +134,17 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         log(str(self.summary_))
         return self
 
-    def _fit_stack(self, rows, pool, groups, progress: "_Unfinished", log) -> dict:
+    def _fit_stack(self, data, pool, groups, progress: "_Unfinished", log) -> dict:
         """Compute the fitted attributes; store trained models in ``progress``."""
         candidates = candidates_of(pool)
         check_same_kind(candidates, of_classes=self._of_classes)
         splits = folds_of(
-            self.cv, rows, groups, of_classes=self._of_classes, seed=progress.seed
+            self.cv, data, groups, of_classes=self._of_classes, seed=progress.seed
         )
         progress.forget_other_folds(splits)
         resources = self._resources()
         seconds = _collect(
-            held_out(candidates, rows, splits, resources, progress.out_of_fold),
+            held_out(candidates, data, splits, resources, progress.out_of_fold),
             progress.out_of_fold,
             log,
             len(candidates) * len(splits),
@@ -152,14 +152,14 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         )
         candidates, oof, stacked, kept, models = self._refit_until_all_succeed(
             drop_failed(candidates, splits, progress.out_of_fold),
-            rows,
+            data,
             splits,
             resources,
             progress,
             log,
             seconds,
         )
-        factor = self._factor_of_refits(stacked, kept, models, rows)
+        factor = self._factor_of_refits(stacked, kept, models, data)
         fold_models = [
             [progress.out_of_fold[candidate.name, fold].estimator for candidate in kept]
             for fold in range(len(splits))
@@ -173,11 +173,11 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
             "spread_bound_": BOUND,
             **self._summary_attributes(candidates, oof, stacked),
             **self._fold_attributes(fold_models, splits, oof, stacked, factor),
-            **self._column_attributes(rows),
+            **self._column_attributes(data),
         }
 
     def _refit_until_all_succeed(
-        self, candidates, rows, splits, resources, progress, log, seconds: float
+        self, candidates, data, splits, resources, progress, log, seconds: float
     ) -> "_Refits":
         """Weight the candidates, and fit those with draws to all rows.
 
@@ -186,7 +186,7 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         seconds : mean time of a fit out of fold
         """
         while True:
-            oof = OutOfFold.of(candidates, splits, progress.out_of_fold, rows)
+            oof = OutOfFold.of(candidates, splits, progress.out_of_fold, data)
             stacked = oof.stacked()
             kept, settings = [], {}
             for candidate, n_draws in zip(candidates, stacked.n_draws, strict=True):
@@ -195,12 +195,12 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
                     params = candidate.refit_params(self.n_refits, n_draws)
                     settings[candidate.name] = params
             _collect(
-                refitted(kept, settings, rows, resources, progress.refits),
+                refitted(kept, settings, data, resources, progress.refits),
                 progress.refits,
                 log,
                 len(kept),
                 "fitted to all rows",
-                seconds * _work_of_refits(kept, settings, rows, splits),
+                seconds * _work_of_refits(kept, settings, data, splits),
             )
             remaining = drop_failed(candidates, [None], progress.refits)
             if len(remaining) == len(candidates):
@@ -228,8 +228,8 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
         """Raise if y of the rows with positive weight is not sufficient."""
         return None
 
-    def _rows_and_pool(self, X, y, sample_weight, seed):
-        """Rows as the candidates get them, and the pool."""
+    def _data_and_pool(self, X, y, sample_weight, seed):
+        """Arguments of the fits of the candidates, and the pool."""
         X, y = indexable(X, y)
         by_class = self._class_weights(y)
         if sample_weight is not None or by_class is not None:
@@ -295,23 +295,23 @@ class BayesianStacking(PredictiveMixin, ShowsSummary, metaclass=ABCMeta):
     def _out_of_fold_attributes(self, oof: OutOfFold, mixture) -> dict:
         """Fitted attributes with out-of-fold predictions of the mixture."""
 
-    def _column_attributes(self, rows: StackData) -> dict:
+    def _column_attributes(self, data: StackData) -> dict:
         """Fitted attributes that describe the columns of X."""
         # Texts and images have no columns.
-        shape: tuple[int, ...] = getattr(rows.X, "shape", ())
+        shape: tuple[int, ...] = getattr(data.X, "shape", ())
         attributes: dict[str, Any] = {}
         if len(shape) == 2:
             attributes["n_features_in_"] = shape[1]
         is_default = isinstance(self.estimators, str)
         attributes["fitted_to_sparse_"] = (
-            sparse.issparse(rows.X) if is_default else None
+            sparse.issparse(data.X) if is_default else None
         )
-        if rows.columns is not None:
-            attributes["feature_names_in_"] = rows.columns
+        if data.columns is not None:
+            attributes["feature_names_in_"] = data.columns
         return attributes
 
     def _factor_of_refits(
-        self, stacked: Stacked, kept, models, rows: StackData
+        self, stacked: Stacked, kept, models, data: StackData
     ) -> np.ndarray:
         """Correction of the mixture of the refitted models."""
         return stacked.factor
@@ -471,9 +471,9 @@ def _scale_of_columns(candidate) -> tuple[np.ndarray, np.ndarray, float]:
     return mean, scale, network.total_weight_
 
 
-def _work_of_refits(kept: list[Candidate], settings, rows: StackData, splits) -> float:
+def _work_of_refits(kept: list[Candidate], settings, data: StackData, splits) -> float:
     """Mean duration of a fit to all rows, in units of a fit out of fold."""
-    row_ratio = len(rows.y) / np.mean([len(train) for train, _ in splits])
+    row_ratio = len(data.y) / np.mean([len(train) for train, _ in splits])
     network_ratios = [
         settings[candidate.name].get(f"{candidate.path}n_estimators", 1)
         / candidate.model.n_estimators

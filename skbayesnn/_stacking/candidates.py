@@ -426,7 +426,7 @@ class Predicted:
 class HeldOutPredictor:
     """Predicts the held-out rows of each fold with the models trained without them."""
 
-    rows: StackData
+    data: StackData
     splits: Sequence[tuple]
 
     def score_all(self, outcomes: Mapping[Key, Outcome]) -> None:
@@ -437,7 +437,7 @@ class HeldOutPredictor:
             train, test = self.splits[fold]
             model, outcome.estimator = outcome.estimator, None
             try:
-                X, _ = safe_split(model, self.rows.X, self.rows.y, test, train)
+                X, _ = safe_split(model, self.data.X, self.data.y, test, train)
                 predictive = open_predictive(model, X).whole()
                 outcome.scores = [Predicted(model, predictive)]
             except Exception as error:
@@ -450,7 +450,7 @@ Results = dict[Key, Any]
 
 def held_out(
     candidates: Sequence[Candidate],
-    rows: StackData,
+    data: StackData,
     splits: Sequence[tuple],
     resources: Resources,
     done: Container[Key] = (),
@@ -464,21 +464,21 @@ def held_out(
     for candidate in candidates:
         n_draws = min(HELD_OUT_DRAWS, candidate.model.n_draws)
         few_draws[candidate.name] = {f"{candidate.path}n_draws": n_draws}
-    scorer = HeldOutPredictor(rows, splits)
-    return _trained(candidates, few_draws, rows, splits, scorer, resources, done)
+    scorer = HeldOutPredictor(data, splits)
+    return _trained(candidates, few_draws, data, splits, scorer, resources, done)
 
 
 def refitted(
     candidates: Sequence[Candidate],
     settings: Mapping[str, dict],
-    rows: StackData,
+    data: StackData,
     resources: Resources,
     done: Container[Key] = (),
 ) -> Iterator[Results]:
     """Fit candidates to all rows with further settings; otherwise as ``held_out``."""
-    every_row = [(np.arange(len(rows.y)), np.arange(0))]
+    every_row = [(np.arange(len(data.y)), np.arange(0))]
     return _trained(
-        candidates, settings, rows, every_row, KeepEstimator(), resources, done
+        candidates, settings, data, every_row, KeepEstimator(), resources, done
     )
 
 
@@ -515,7 +515,7 @@ def drop_failed(
 
 
 def _trained(
-    candidates, settings, rows, splits, scorer, resources, done
+    candidates, settings, data, splits, scorer, resources, done
 ) -> Iterator[Results]:
     """Train all candidates on all splits and score them.
 
@@ -541,15 +541,15 @@ def _trained(
                 for name in missing
                 for fold in missing[name]
             }
-            yield from _fitted_linear(models, rows, splits, scorer, resources)
+            yield from _fitted_linear(models, data, splits, scorer, resources)
             continue
         # Candidates keep the observation noise of their training, since the mixture is
         # corrected out of fold.
         builder = FoldFitBuilder(
             spec.estimator,
-            rows.fit_params(group[0].path),
-            rows.X,
-            rows.y if rows.ordered_y is None else rows.ordered_y,
+            data.fit_params(group[0].path),
+            data.X,
+            data.y if data.ordered_y is None else data.ordered_y,
             splits,
             variance_source="training",
         )
@@ -565,23 +565,23 @@ def _trained(
         }
 
 
-def _fitted_linear(models, rows, splits, scorer, resources) -> Iterator[Results]:
+def _fitted_linear(models, data, splits, scorer, resources) -> Iterator[Results]:
     """Fit linear models separately: each takes a fraction of a second.
 
     models : dict of (name, fold) to estimator, not fitted
     """
     calls = (
-        delayed(_linear_result)(key, model, rows, splits[key[1]][0], scorer)
+        delayed(_linear_result)(key, model, data, splits[key[1]][0], scorer)
         for key, model in models.items()
     )
     for key, result in zip(models, resources.parallel()(calls), strict=True):
         yield {key: result}
 
 
-def _linear_result(key: Key, model, rows: StackData, train, scorer):
+def _linear_result(key: Key, model, data: StackData, train, scorer):
     """Score of a fit to the training rows, or the exception."""
     try:
-        fitted = fitted_to(model, rows.X, rows.y, train, rows.fit_params(""))
+        fitted = fitted_to(model, data.X, data.y, train, data.fit_params(""))
     except Exception as error:
         return without_frames(error)
     outcome = Outcome(estimator=fitted)

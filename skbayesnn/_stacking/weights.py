@@ -177,8 +177,8 @@ class OutOfFold:
     predictives : list of MixturePredictive or ClassPredictive
         Prediction of the held-out rows by each candidate.
     test_rows : ndarray of shape (rows,), int
-        Indices of the held-out rows in the table.
-    table : Rows
+        Indices of the held-out rows in ``data``.
+    data : StackData
         Arguments of ``fit``.
     weights : ndarray of shape (rows,)
         Weights of the held-out rows; zero for labels missing from the training rows.
@@ -188,12 +188,12 @@ class OutOfFold:
 
     predictives: Sequence[Any]
     test_rows: np.ndarray
-    table: Any
+    data: Any
     weights: np.ndarray
     fold: np.ndarray
 
     @classmethod
-    def of(cls, candidates, splits, results, rows) -> "OutOfFold":
+    def of(cls, candidates, splits, results, data) -> "OutOfFold":
         """Join the predictions of the folds.
 
         results : :class:`Predicted` by (candidate's name, fold)
@@ -204,7 +204,7 @@ class OutOfFold:
             parts = [results[name, fold].predictive for fold in range(n_folds)]
             predictives.append(type(parts[0]).concatenate_rows(parts))
         test_rows = np.concatenate([test for _, test in splits])
-        weights = rows.weights
+        weights = data.weights
         trained_on = [train[weights[train] > 0] for train, _ in splits]
         weights = weights[test_rows]
         if not weights.any():
@@ -214,23 +214,23 @@ class OutOfFold:
             )
         if predictives[0].of_classes:
             labels = [
-                (rows.y[test], rows.y[train])
+                (data.y[test], data.y[train])
                 for (_, test), train in zip(splits, trained_on, strict=True)
             ]
             weights = weights * _has_known_label(labels, weights)
         sizes = [len(test) for _, test in splits]
         fold = np.repeat(np.arange(len(splits)), sizes)
-        return cls(predictives, test_rows, rows, weights, fold)
+        return cls(predictives, test_rows, data, weights, fold)
 
     @property
     def y(self) -> np.ndarray:
         """Targets of the held-out rows, (rows[, targets])."""
-        return self.table.y[self.test_rows]
+        return self.data.y[self.test_rows]
 
     @property
     def X(self) -> np.ndarray:
         """Held-out rows of X; without columns if X is not a numeric array."""
-        X = self.table.X
+        X = self.data.X
         if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "iuf":
             return X[self.test_rows]
         return np.empty((len(self.test_rows), 0))
@@ -240,7 +240,7 @@ class OutOfFold:
 
         A row that was held out several times gets the mean.
         """
-        n_rows = len(self.table.y)
+        n_rows = len(self.data.y)
         sums = np.zeros((n_rows, *values.shape[1:]))
         np.add.at(sums, self.test_rows, values)
         counts = np.bincount(self.test_rows, minlength=n_rows)
@@ -273,7 +273,7 @@ class OutOfFold:
         y, used = self.y, self.weights > 0
         of_classes = self.predictives[0].of_classes
         if of_classes:
-            classes = np.unique(self.table.y)
+            classes = np.unique(self.data.y)
             predicted = [
                 predictive.among(classes).mean() for predictive in self.predictives
             ]
