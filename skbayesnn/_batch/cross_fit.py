@@ -124,8 +124,8 @@ def cross_fitted(
 ) -> list:
     """Copies of an estimator, each fitted to the training rows of a fold.
 
-    Networks are trained as members of one program; they equal those of separate calls
-    of ``fit`` up to rounding. Other estimators are fitted by their own ``fit``.
+    Networks are trained as members of one program; separate calls of ``fit`` give the
+    same networks up to rounding. Other estimators are fitted by their own ``fit``.
 
     splits : sequence of (train, test)
     fit_params : arguments of ``fit``; those with an entry per row are indexed

@@ -3,8 +3,8 @@
 If dropout rates are low, the draws share most of their computations: a mask of a
 hundred units at a rate of 0.01 drops one unit on average. Draws whose masks agree up to
 some layer have the same inputs there, and the same product with the weights. Each draw
-subtracts the units that its mask drops from this product. The results equal those of
-one product per draw up to rounding, unless the subtracted part is much larger than the
+subtracts the units that its mask drops from this product. This equals one product
+per draw up to rounding, unless the subtracted part is much larger than the
 rest. Therefore rows with huge inputs use one product per draw.
 """
 
