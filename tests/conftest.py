@@ -43,7 +43,7 @@ def device(request):
 def short_trainings_are_captured_too(request, monkeypatch):
     """On a GPU: tests train for fewer steps than a graph pays for."""
     if request.node.get_closest_marker("cuda"):
-        monkeypatch.setattr(cuda_graph, "_FEWEST_STEPS", 0)
+        monkeypatch.setattr(cuda_graph, "_MIN_STEPS", 0)
 
 
 def _global_state():

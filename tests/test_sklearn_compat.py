@@ -407,7 +407,7 @@ def test_callbacks_are_optional():
     for estimator in (Plain(), make_pipeline(StandardScaler(), Plain())):
         assert not _sklearn_compat.has_callbacks(estimator)
         _sklearn_compat.drop_callbacks(estimator)
-        _sklearn_compat.hand_callbacks(estimator, Plain())
+        _sklearn_compat.copy_callbacks(estimator, Plain())
 
 
 class Recorder:
@@ -439,7 +439,7 @@ def test_callbacks():
     taker = MCDropoutRegressor()
     assert _sklearn_compat.has_callbacks(network)
     assert _sklearn_compat.has_callbacks(pipeline)
-    _sklearn_compat.hand_callbacks(network, taker)
+    _sklearn_compat.copy_callbacks(network, taker)
 
     @_sklearn_compat.with_callbacks
     def tell(estimator):

@@ -20,7 +20,7 @@ from skbayesnn import (
     MCDropoutRegressor,
     predict_interval,
 )
-from skbayesnn._runtime import one_call, warn_no_more, warn_once
+from skbayesnn._runtime import silence_warning, warn_once, warn_once_per_call
 from skbayesnn.inspection import DriftMonitor
 from skbayesnn.model_selection import (
     BatchedGridSearchCV,
@@ -60,19 +60,19 @@ def fitted(model, X=X, y=Y):
 
 
 def test_once_per_outermost_call():
-    @one_call
+    @warn_once_per_call
     def inner():
         warn_once("rows", "some rows")
 
-    @one_call
+    @warn_once_per_call
     def outer():
         inner()
         inner()
         warn_once("cold", "some rows are cold")
 
-    @one_call
+    @warn_once_per_call
     def silent():
-        warn_no_more("rows")
+        silence_warning("rows")
         inner()
 
     assert messages(outer) == ["some rows", "some rows are cold"]
@@ -83,7 +83,7 @@ def test_once_per_outermost_call():
 
 
 def test_an_error_ends_the_call():
-    @one_call
+    @warn_once_per_call
     def broken():
         warn_once("rows", "some rows")
         raise ValueError

@@ -33,7 +33,7 @@ from skbayesnn._sklearn_compat import (
     scorers_of_search,
 )
 from skbayesnn._stacking.summary import Summary
-from skbayesnn._validation import LARGEST_N_DRAWS
+from skbayesnn._validation import MAX_N_DRAWS
 from skbayesnn.networks import NetworkDescription
 
 # ---- rules
@@ -423,7 +423,7 @@ _SETTINGS = {
     "dropout": one_or_each(PROPER_SHARE),
     "learning_rate_init": POSITIVE_NUMBER,
     "length_scale": one_or_each(NOT_NEGATIVE),
-    "n_draws": integer(1, LARGEST_N_DRAWS),
+    "n_draws": integer(1, MAX_N_DRAWS),
     "n_estimators": POSITIVE_COUNT,
     "n_training_draws": POSITIVE_COUNT,
     "network": none_or(of_type(NetworkDescription)),
@@ -444,9 +444,7 @@ _NETWORK_OPTIONAL = {
 _AXES = integer(1, 2)
 _REGRESSOR = {"y_ndim_": _AXES}
 _CLASSIFIER = {"classes_": LABELS}
-_DRAWS = Values(
-    f"from 1 to {LARGEST_N_DRAWS}", lambda v: (v >= 1) & (v <= LARGEST_N_DRAWS)
-)
+_DRAWS = Values(f"from 1 to {MAX_N_DRAWS}", lambda v: (v >= 1) & (v <= MAX_N_DRAWS))
 _TAU_PATH = {"taus_": POSITIVE_FLOATS, "scores_": RECORDS, "best_score_": RECORD}
 _MODELS = {"estimators_": list_of(FITTED)}
 _STACK = {
@@ -588,7 +586,7 @@ def _stacks() -> Iterator[Kind]:
             {**_LINEAR, **rules},
             {
                 **_COLUMNS,
-                "n_draws": integer(1, LARGEST_N_DRAWS),
+                "n_draws": integer(1, MAX_N_DRAWS),
                 "random_state": SEED,
             },
             consistency.check_linear_model,

@@ -15,7 +15,7 @@ from skbayesnn.estimators._regression import BayesianRegressor
 
 NOISES = ("bernoulli", "gaussian", "dropconnect", "additive")
 # Warn if a draw drops fewer units than this on average: then most draws are equal.
-_FEWEST_DROPPED = 0.1
+_MIN_DROPPED = 0.1
 
 
 class _MCDropout(BayesianNetwork):
@@ -66,7 +66,7 @@ class _MCDropout(BayesianNetwork):
         groups = zip(posterior.network.families, posterior.layers, strict=True)
         n_masks = [family.n_masks(params) for family, params in groups]
         rates = np.broadcast_to(self.dropout_, len(n_masks))
-        if rates @ n_masks < _FEWEST_DROPPED:
+        if rates @ n_masks < _MIN_DROPPED:
             warn(
                 f"the learned dropout rates are nearly zero ({rates.max():.1g} at "
                 "most): nine of ten draws drop no unit, and the epistemic uncertainty "

@@ -8,7 +8,7 @@ import torch
 
 from skbayesnn._engine.posterior import PosteriorPredictor
 from skbayesnn._families import Bernoulli, Concrete, MeanField
-from skbayesnn._networks import MLP, Network
+from skbayesnn._networks import Network, Perceptron
 from tests.helpers.engine import INPUTS, TARGETS
 
 
@@ -34,7 +34,7 @@ class Branches(Network):
 
     @classmethod
     def from_description(cls, about):
-        return cls(*(MLP.from_description(about[part]) for part in "ab"))
+        return cls(*(Perceptron.from_description(about[part]) for part in "ab"))
 
     def init(self, normal, keep):
         n = len(self.a.families)
@@ -64,8 +64,8 @@ SEEDS = np.array([4, 0, 4])
 def program(engine, seed, request):
     family = request.param
     branches = Branches(
-        MLP((INPUTS, 7, 6, TARGETS), "relu", (family,) * 3),
-        MLP((INPUTS, TARGETS), "identity", (MeanField(),)),
+        Perceptron((INPUTS, 7, 6, TARGETS), "relu", (family,) * 3),
+        Perceptron((INPUTS, TARGETS), "identity", (MeanField(),)),
     )
     plan = replace(engine.plan(kl_warm_up=0.5), network=branches)
     members = engine.members(plan, SEEDS + seed, [0.6, 0.9, 0.8], 0.5, [3, 1, 9.0])

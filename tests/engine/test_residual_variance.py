@@ -13,8 +13,8 @@ from skbayesnn._engine import posterior, residual_variance
 from skbayesnn._engine.posterior import ExpectedRandom
 from skbayesnn._engine.random import DrawRandom
 from skbayesnn._families import FAMILIES
-from skbayesnn._likelihoods.base import SMALLEST_NOISE
-from skbayesnn._networks import MLP
+from skbayesnn._likelihoods.base import MIN_NOISE
+from skbayesnn._networks import Perceptron
 from skbayesnn._networks.activations import ACTIVATIONS
 from tests.helpers.reference import tangent_kernel
 
@@ -210,7 +210,7 @@ def test_tangent_kernel_is_that_of_autograd(seed, activation, rows_of_members):
 
     sizes, members, rows, outputs = (4, 7, 6, 3), 3, 9, 2
     family = FAMILIES["point"]()
-    network = MLP(sizes, activation, (family,) * 3)
+    network = Perceptron(sizes, activation, (family,) * 3)
     pairs = list(pairwise(sizes))
     weights = [(normal(1, members, a, b), normal(members, b)) for a, b in pairs]
     variances = [(normal(members) ** 2, normal(members) ** 2) for _ in pairs]
@@ -304,5 +304,5 @@ def test_it_is_no_less_than_the_smallest_noise(seed):
     X, Y, _ = table(seed)
     Y[:, 1] = 0.0
     model = linear(seed, max_iter=200).fit(X, Y)
-    assert model.noise_std_[0] > SMALLEST_NOISE
-    assert np.isclose(model.noise_std_[1], SMALLEST_NOISE)
+    assert model.noise_std_[0] > MIN_NOISE
+    assert np.isclose(model.noise_std_[1], MIN_NOISE)

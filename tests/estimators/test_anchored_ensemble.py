@@ -228,7 +228,7 @@ def test_large_tables_learn_the_noise_from_the_rows_alone(seed, rows, monkeypatc
     At the end of each training 1 / tau is the mean of (y - Z w)^2.
     """
     for module in (_job, _selection):
-        monkeypatch.setattr(module, "MOST_ENTRIES", ROWS * INPUTS)
+        monkeypatch.setattr(module, "MAX_ENTRIES", ROWS * INPUTS)
     X, y, _ = rows
     y = y[:, 0]
     # A noise that is learned with the weights takes longer to arrive.

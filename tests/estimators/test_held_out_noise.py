@@ -578,7 +578,7 @@ def test_what_is_open_is_what_can_be_given():
 def test_of_many_rows_some_are_looked_at(table, monkeypatch, seed):
     """All of a part are left out of the training; what is said is said of some."""
     X, y = table
-    monkeypatch.setattr(_selection, "_MOST_HELD_OUT", 5)
+    monkeypatch.setattr(_selection, "_MAX_HELD_OUT", 5)
     model = seeded(MCDropoutRegressor(**EXACT, likelihood="student_t"), seed)
     job = training_job(model, training_data(model, X, y))
     shares = [
@@ -594,7 +594,7 @@ def test_large_tables_hold_nothing_out(table, monkeypatch):
     X, y = table
     model = VariationalDropoutRegressor(**EXACT, random_state=0)
     for module in (_job, _selection):
-        monkeypatch.setattr(module, "MOST_ENTRIES", ROWS * INPUTS)
+        monkeypatch.setattr(module, "MAX_ENTRIES", ROWS * INPUTS)
     with pytest.warns(UserWarning, match=f"X has {ROWS * INPUTS} entries.*{UNTOLD}"):
         model.fit(X, y)
     assert FACTOR not in model.parameters_

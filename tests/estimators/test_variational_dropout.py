@@ -17,7 +17,7 @@ from skbayesnn import VariationalDropoutClassifier, VariationalDropoutRegressor
 from skbayesnn._engine.posterior import Posterior
 from skbayesnn._families import Independent, Point
 from skbayesnn._likelihoods import Gaussian
-from skbayesnn._networks import MLP
+from skbayesnn._networks import Perceptron
 from skbayesnn.estimators import _pruning
 from tests.helpers.checks import Checks
 from tests.helpers.pairwise import pairwise as pairs
@@ -473,7 +473,7 @@ def test_units_that_feed_removed_units_are_removed():
     layers.append({"mean": third, "bias": torch.zeros(1, 1, dtype=torch.float64)})
     noisy = Independent("layer")
     posterior = Posterior(
-        network=MLP((2, 3, 2, 1), "relu", (noisy, noisy, Point())),
+        network=Perceptron((2, 3, 2, 1), "relu", (noisy, noisy, Point())),
         likelihood=Gaussian(1, learned=False),
         layers=layers,
         likelihood_params={},

@@ -12,7 +12,7 @@ from skbayesnn._engine.training import MemberParams, TrainingConfig, start, trai
 from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import FAMILIES
 from skbayesnn._likelihoods import Categorical, Gaussian, Heteroscedastic
-from skbayesnn._networks import MLP
+from skbayesnn._networks import Perceptron
 from tests.helpers.families import CASES
 
 INPUTS, TARGETS, CLASSES = 4, 2, 3
@@ -116,7 +116,7 @@ class Engine:
         changes.setdefault("learning_rate", 0.01)
         activation = changes.pop("activation", "relu")
         n_layers = len(hidden) + 1
-        network = MLP(
+        network = Perceptron(
             (INPUTS, *hidden, likelihood.n_outputs), activation, (family,) * n_layers
         )
         return TrainingConfig(network, likelihood, **changes)

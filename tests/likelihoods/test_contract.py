@@ -14,7 +14,7 @@ import torch
 
 from skbayesnn._distributions.components import Components, Labels
 from skbayesnn._likelihoods import LIKELIHOODS, likelihood_from
-from skbayesnn._likelihoods.base import LARGEST_LOG_TAU
+from skbayesnn._likelihoods.base import MAX_LOG_TAU
 from tests.helpers.checks import Checks
 
 DRAWS, MEMBERS, ROWS, TARGETS, CLASSES = 7, 3, 5, 2, 4
@@ -188,7 +188,7 @@ def test_pullback_is_autograds(case, seed):
 def _assert_pullback(setting):
     likelihood, params = setting.likelihood, setting.params
     if likelihood.learned:
-        params["log_tau"][0, 0] = LARGEST_LOG_TAU + 1  # clamped: no gradient
+        params["log_tau"][0, 0] = MAX_LOG_TAU + 1  # clamped: no gradient
     outputs = setting.outputs[0]
     gradient = torch.linspace(-1, 2, MEMBERS * ROWS, dtype=torch.float64)
     gradient = gradient.view(MEMBERS, ROWS)

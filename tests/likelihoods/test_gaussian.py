@@ -6,7 +6,7 @@ import torch
 from scipy.stats import norm
 
 from skbayesnn._likelihoods import Gaussian
-from skbayesnn._likelihoods.base import SMALLEST_NOISE
+from skbayesnn._likelihoods.base import MIN_NOISE
 
 DRAWS, MEMBERS, ROWS, TARGETS = 7, 3, 5, 2
 
@@ -63,7 +63,7 @@ def test_learned_noise_has_a_floor_and_given_noise_has_none():
     outputs = torch.zeros(1, MEMBERS, ROWS, TARGETS, dtype=torch.float64)
     learned, given = Gaussian(TARGETS, True), Gaussian(TARGETS, False)
     _, variance = learned.components(learned.init(tau), outputs)
-    np.testing.assert_allclose(variance, SMALLEST_NOISE**2)
+    np.testing.assert_allclose(variance, MIN_NOISE**2)
     _, variance = given.components(given.init(tau), outputs)
     np.testing.assert_allclose(variance, 1e-12)
     assert given.trainable == ()

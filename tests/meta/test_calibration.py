@@ -180,7 +180,7 @@ def test_every_target_has_its_own(data):
 
 
 def test_many_rows_are_thinned(data, monkeypatch):
-    monkeypatch.setattr("skbayesnn._meta.calibration.MOST_ROWS", 100)
+    monkeypatch.setattr("skbayesnn._meta.calibration.MAX_ROWS", 100)
     frozen = FrozenEstimator(LinearGaussian(factor=0.2).fit(data.X, data.y))
     thinned = CalibratedUncertaintyRegressor(frozen, cv=2).fit(data.X, data.y)
     residuals = standardised(frozen, data.X, data.y)

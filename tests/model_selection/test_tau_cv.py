@@ -390,14 +390,14 @@ def test_labels_that_a_fold_does_not_know(data):
 
 def test_failed_candidates_are_not_chosen(data, monkeypatch):
     """A tau that diverges is no reason to give the others up."""
-    trained = executor._trained
+    trained = executor._outcome
 
     def fail(job, fitted, seconds):
         if fitted.tau[0] == 2.0:
             return executor.Outcome(FloatingPointError("diverged"), seconds=seconds)
         return trained(job, fitted, seconds)
 
-    monkeypatch.setattr(executor, "_trained", fail)
+    monkeypatch.setattr(executor, "_outcome", fail)
     with pytest.warns(FitFailedWarning, match="diverged"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "One or more of the test")
         model = new().fit(data.X, data.y)

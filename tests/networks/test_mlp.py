@@ -10,7 +10,7 @@ import torch
 from skbayesnn._engine.random import DrawRandom, initial_normal
 from skbayesnn._engine.training_random import TrainingRandom
 from skbayesnn._families import Bernoulli, Concrete, MeanField, Point
-from skbayesnn._networks import MLP, network_from
+from skbayesnn._networks import Perceptron, network_from
 from skbayesnn._networks.activations import ACTIVATIONS
 from skbayesnn._priors import GaussianPrior
 from tests.helpers.families import LAWS, label
@@ -32,7 +32,7 @@ MIXED = {
 @pytest.fixture
 def network(mix, activation):
     """A family may keep for its gradient what an activation overwrites."""
-    return MLP(SIZES, activation, MIXED[mix])
+    return Perceptron(SIZES, activation, MIXED[mix])
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ KL_MIX = {
 
 @pytest.fixture(params=KL_MIX)
 def any_network(request):
-    return MLP(SIZES, "tanh", KL_MIX[request.param])
+    return Perceptron(SIZES, "tanh", KL_MIX[request.param])
 
 
 def _priors():
@@ -183,7 +183,9 @@ def test_kl_gradient_is_autograds(any_network, seed):
 
 def test_log_density_is_the_sum_over_layers(seed):
     """Of draws with and without an axis in front."""
-    network = MLP(SIZES, "tanh", (MeanField(), MeanField(spike=True), MeanField()))
+    network = Perceptron(
+        SIZES, "tanh", (MeanField(), MeanField(spike=True), MeanField())
+    )
     layers, keep = _start(network, seed), _keep()
     weights = network.draw(layers, keep, _draw_noise(seed))
     found = network.log_density(layers, keep, weights)
@@ -203,10 +205,10 @@ def test_facts_of_the_layers_are_those_of_the_network():
     spoils the product.
     """
     point, mixed = (
-        MLP(SIZES, "relu", families)
+        Perceptron(SIZES, "relu", families)
         for families in ((Point(),) * 3, (Point(), Concrete(), Point()))
     )
-    dropped = MLP(SIZES, "relu", MIXED["dropped first"])
+    dropped = Perceptron(SIZES, "relu", MIXED["dropped first"])
     assert not point.stochastic and point.quadratic_kl
     assert dropped.stochastic and dropped.quadratic_kl
     assert mixed.stochastic and not mixed.quadratic_kl
@@ -216,7 +218,7 @@ def test_start_values_have_the_scale_of_their_layer(seed):
     """Variance gain / inputs for weights, 1 in the last layer; biases 1 / (3 inputs)
     and 0 in the last [He et al. 2015 eq. 10].
     """
-    network = MLP((4, 300, 200, 50), "relu", (Point(),) * 3)
+    network = Perceptron((4, 300, 200, 50), "relu", (Point(),) * 3)
     normal = _normal(np.array([seed]))
     keep = (torch.ones(1, dtype=F64),) * 3
     layers = network.init(normal, keep)
@@ -233,7 +235,7 @@ def test_description_makes_the_same_network():
     """The description has plain values only; other entries next to it do not matter."""
     wrong = []
     for activation, (mix, families) in product(ACTIVATIONS, MIXED.items()):
-        network = MLP(SIZES, activation, families)
+        network = Perceptron(SIZES, activation, families)
         about = json.loads(json.dumps(network.describe()))
         among_others = about | {"likelihood": {"name": "gaussian"}}
         if not network == network_from(about) == network_from(among_others):
@@ -243,7 +245,7 @@ def test_description_makes_the_same_network():
 
 def test_numbers_of_the_layers(seed):
     """Against the parameters, and the units counted by hand."""
-    network = MLP(SIZES, "relu", (Point(),) * 3)
+    network = Perceptron(SIZES, "relu", (Point(),) * 3)
     layers = _start(network, seed)
     counted = sum(value[0].numel() for params in layers for value in params.values())
     assert network.n_weights == counted

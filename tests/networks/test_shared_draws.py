@@ -9,9 +9,9 @@ import torch
 from skbayesnn import MCDropoutClassifier, MCDropoutRegressor
 from skbayesnn._engine.random import DrawRandom, initial_normal
 from skbayesnn._families import Bernoulli, Concrete, Gaussian, MeanField, Point
-from skbayesnn._networks import MLP, mlp
+from skbayesnn._networks import Perceptron, mlp
 from skbayesnn._networks.activations import ACTIVATIONS
-from skbayesnn._networks.mlp import pays
+from skbayesnn._networks.mlp import is_sharing_faster
 
 MEMBERS, ROWS, DRAWS, SIZES = 2, 5, 23, (4, 9, 6, 3)
 CPU, F64 = torch.device("cpu"), torch.float64
@@ -25,7 +25,7 @@ FAMILIES = {
 
 def _parts(families, kept, seed, activation="relu"):
     """Network, parameters and keep: of every group another one."""
-    network = MLP(SIZES, activation, families)
+    network = Perceptron(SIZES, activation, families)
     seeds = seed + np.arange(MEMBERS)
     of_groups = (kept, (1 + kept) / 2, kept**2)
     keep = tuple(torch.full((MEMBERS,), p, dtype=F64) for p in of_groups)
@@ -40,7 +40,7 @@ def _parts(families, kept, seed, activation="relu"):
 @pytest.mark.parametrize("families", FAMILIES)
 def test_outputs_are_those_of_a_product_per_draw(monkeypatch, families, kept, seed):
     """Also where nothing or nearly all is dropped, whether it pays or not."""
-    monkeypatch.setattr(mlp, "pays", lambda *_: True)
+    monkeypatch.setattr(mlp, "is_sharing_faster", lambda *_: True)
     network, layers, keep, seeds = _parts(FAMILIES[families], kept, seed)
     x = torch.as_tensor(np.random.default_rng(seed).normal(size=(1, ROWS, SIZES[0])))
     draws = range(7, 7 + DRAWS)
@@ -58,7 +58,7 @@ def test_outputs_are_those_of_a_product_per_draw(monkeypatch, families, kept, se
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_all_activations(monkeypatch, activation, seed):
     """In place, of what no other draw needs any more; on rows of their own."""
-    monkeypatch.setattr(mlp, "pays", lambda *_: True)
+    monkeypatch.setattr(mlp, "is_sharing_faster", lambda *_: True)
     parts = _parts(FAMILIES["dropped"], 0.95, seed, activation)
     network, layers, keep, seeds = parts
     own = np.random.default_rng(seed).normal(size=(MEMBERS, ROWS, SIZES[0]))
@@ -77,7 +77,7 @@ def test_all_activations(monkeypatch, activation, seed):
 @pytest.mark.parametrize("size", [1e2, 1e8, 1e20])
 def test_huge_inputs_cost_no_digits(monkeypatch, activation, size, dtype, seed):
     """A draw that drops them knows nothing of them, in whatever company a row is."""
-    monkeypatch.setattr(mlp, "pays", lambda *_: True)
+    monkeypatch.setattr(mlp, "is_sharing_faster", lambda *_: True)
     parts = _parts(FAMILIES["dropped"], 0.9, seed, activation)
     network, layers, keep, seeds = parts
     layers = [{name: v.to(dtype) for name, v in group.items()} for group in layers]
@@ -102,15 +102,15 @@ def test_huge_inputs_cost_no_digits(monkeypatch, activation, size, dtype, seed):
 def test_it_pays_where_masks_drop_little():
     """The default of regressions; not that of classes, nor a single draw."""
     default, deep = (10, 50, 50, 1), (10, 50, 50, 50, 50, 1)
-    assert pays(default, [0.99] * 3, 200)
-    assert not pays(default, [0.9] * 3, 200)
-    assert not pays(default, [0.99] * 3, 1)
-    assert not pays(deep, [0.97] * 5, 200)
+    assert is_sharing_faster(default, [0.99] * 3, 200)
+    assert not is_sharing_faster(default, [0.9] * 3, 200)
+    assert not is_sharing_faster(default, [0.99] * 3, 1)
+    assert not is_sharing_faster(deep, [0.97] * 5, 200)
 
 
 @pytest.mark.parametrize("family", [Gaussian(), MeanField()])
 def test_other_noise_shares_nothing(family):
-    network = MLP(SIZES, "relu", (family,) * 3)
+    network = Perceptron(SIZES, "relu", (family,) * 3)
     keep = tuple(torch.full((MEMBERS,), 0.999, dtype=F64) for _ in SIZES[1:])
     assert not network.shares_draws([{}] * 3, keep, 200)
 
@@ -126,7 +126,7 @@ def test_predictions_do_not_depend_on_it(monkeypatch, kind, n_estimators, seed):
     model = kind((20, 20), n_estimators=n_estimators, random_state=seed, **options)
     model.fit(X, y)
     found = model.predict_uncertainty(X_new, "all")
-    monkeypatch.setattr(mlp, "pays", lambda *_: False)
+    monkeypatch.setattr(mlp, "is_sharing_faster", lambda *_: False)
     # A copy holds nothing of the predictions so far.
     expected = copy.deepcopy(model).predict_uncertainty(X_new, "all")
     for name, values in expected.items():

@@ -15,7 +15,7 @@ import torch
 from scipy import integrate, special, stats
 
 from skbayesnn import _priors
-from skbayesnn._families.variational_dropout import HIGHEST_LOG_ALPHA, LOWEST_LOG_ALPHA
+from skbayesnn._families.variational_dropout import MAX_LOG_ALPHA, MIN_LOG_ALPHA
 from skbayesnn._priors import GaussianPrior, LogUniformPrior
 
 APPROXIMATIONS = {
@@ -75,7 +75,7 @@ def _slope_by_series(log_alpha):
 @pytest.fixture(scope="module")
 def exact():
     """log alpha on a grid of the widest range in use, KL and slope."""
-    log_alpha = np.linspace(LOWEST_LOG_ALPHA, max(HIGHEST_LOG_ALPHA.values()), 1401)
+    log_alpha = np.linspace(MIN_LOG_ALPHA, max(MAX_LOG_ALPHA.values()), 1401)
     kl = np.array([_kl_by_series(value) for value in log_alpha])
     slope = np.array([_slope_by_series(value) for value in log_alpha])
     return log_alpha, kl, slope
@@ -110,7 +110,7 @@ def test_the_exact_kl_goes_to_zero():
 def test_error_of_the_approximation(name, exact):
     """Not larger than that of the published coefficients, and as large as that."""
     log_alpha, kl, _ = exact
-    in_use = log_alpha <= HIGHEST_LOG_ALPHA[name]
+    in_use = log_alpha <= MAX_LOG_ALPHA[name]
     value, _ = APPROXIMATIONS[name]
     found = value(torch.as_tensor(log_alpha[in_use])).numpy()
     error = np.abs(found - kl[in_use]).max()
@@ -120,7 +120,7 @@ def test_error_of_the_approximation(name, exact):
 def test_error_of_the_slope(name, exact):
     """The slope is what training sees: alpha moves by it."""
     log_alpha, _, slope = exact
-    in_use = log_alpha <= HIGHEST_LOG_ALPHA[name]
+    in_use = log_alpha <= MAX_LOG_ALPHA[name]
     _, approximation = APPROXIMATIONS[name]
     found = approximation(torch.as_tensor(log_alpha[in_use])).numpy()
     error = np.abs(found - slope[in_use]).max()
@@ -130,7 +130,7 @@ def test_error_of_the_slope(name, exact):
 def test_kl_asks_for_noise(name, exact):
     """It falls all the way, as the exact one does: more noise is never dearer."""
     log_alpha, _, slope = exact
-    in_use = torch.as_tensor(log_alpha[log_alpha <= HIGHEST_LOG_ALPHA[name]])
+    in_use = torch.as_tensor(log_alpha[log_alpha <= MAX_LOG_ALPHA[name]])
     assert (slope < 0).all()
     assert (APPROXIMATIONS[name][1](in_use) < 0).all()
 
@@ -144,7 +144,7 @@ def test_kingma_is_for_small_alpha_only():
 def test_slope_is_that_of_the_value(name, seed):
     """By autograd, and by differences of the value (off by step^2)."""
     random = np.random.default_rng(seed)
-    low, high = LOWEST_LOG_ALPHA, HIGHEST_LOG_ALPHA[name]
+    low, high = MIN_LOG_ALPHA, MAX_LOG_ALPHA[name]
     log_alpha = torch.as_tensor(random.uniform(low, high, size=(3, 4, 2)))
     value, slope = APPROXIMATIONS[name]
     leaf = log_alpha.clone().requires_grad_()

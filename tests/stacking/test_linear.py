@@ -13,7 +13,7 @@ import skbayesnn
 from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._stacking import linear
 from skbayesnn._stacking.linear import (
-    LEAST_SHARE,
+    MIN_SHARE,
     N_FOLDS,
     ShrunkLinearClassifier,
     ShrunkLinearRegressor,
@@ -111,7 +111,7 @@ def test_ridge_has_the_largest_leave_one_out_density(centred):
     def loss(ratio):
         means, variances = _left_out(X, y, weights, ratio)
         noise = np.average(np.square(y - means) / variances, weights=weights)
-        least = np.average(variances, weights=weights) > 1 / LEAST_SHARE
+        least = np.average(variances, weights=weights) > 1 / MIN_SHARE
         spread = np.average(np.log(variances), weights=weights)
         return np.log(noise) + spread + 1e6 * least, noise
 

@@ -42,7 +42,7 @@ from skbayesnn._meta.unwrap import open_predictive
 from skbayesnn._predictive import mixin
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking import base, candidates
-from skbayesnn._stacking.candidates import Rows, candidates_of
+from skbayesnn._stacking.candidates import StackData, candidates_of
 from skbayesnn._stacking.folds import folds_of, warn_of_copies
 from skbayesnn._stacking.weights import (
     best_factor,
@@ -391,7 +391,7 @@ def test_starts_of_some_rows_are_compared(table, monkeypatch):
     model = regressor().set_params(n_refits=3)
     Y = np.column_stack([y, -y])
     of_all = clone(model).fit(X, Y).spread_factor_
-    monkeypatch.setattr("skbayesnn._stacking.regressor.MOST_COMPARED", 14)
+    monkeypatch.setattr("skbayesnn._stacking.regressor.MAX_COMPARED", 14)
     found = clone(model).fit(X, Y)
     rows = np.arange(0, ROWS, 6)
     assert len(rows) == 7
@@ -637,7 +637,7 @@ def test_many_rows_take_fewer_steps_at_the_higher_rate(monkeypatch, of_classes):
             continue
         if before.name == "encoded":
             widths = [one.estimator[0].estimator.n_bins for one in (before, after)]
-            assert widths == [*candidates.MOST_BINS]
+            assert widths == [*candidates.MAX_BINS]
         lower, higher = after.grid
         assert lower == before.grid[0]
         [n_epochs] = (higher[key] for key in higher if key.endswith("max_iter"))
@@ -658,7 +658,7 @@ def test_bins_are_for_columns_of_many_values():
     pool = candidates.default_pool(X, np.ones(100), **how)
     [encoded] = (entry.estimator for entry in pool if entry.name == "encoded")
     n_bins = encoded[0].estimator.n_bins_
-    assert n_bins.tolist() == [0] * 90 + [candidates.MOST_BINS[0]] * 2
+    assert n_bins.tolist() == [0] * 90 + [candidates.MAX_BINS[0]] * 2
     names = [
         entry.name for entry in candidates.default_pool(X[:, :90], np.ones(50), **how)
     ]
@@ -673,7 +673,7 @@ def test_values_of_codes_have_a_feature():
     X = random.random((3000, 5))
     X[:, 1], X[:, 3] = random.permutation(codes), random.permutation(codes)
     how = {"of_classes": True, "max_iter": 1}
-    half = candidates.MOST_VALUES // 2
+    half = candidates.MAX_VALUES // 2
     for n_columns, expected in [(3, [0, 100, 0]), (5, [0, half, 0, half, 0])]:
         for unit in (1.0, 1e-6, 30.0, 1 / 3):
             weights = np.full(3000, unit)
@@ -865,7 +865,7 @@ def test_one_row_far_off(seed):
     X[3, 1] = 1e8
     network = MCDropoutRegressor(**QUICK | {"max_iter": 100})
     stack = BayesianStackingRegressor([("one", network)], cv=3, random_state=0)
-    with pytest.warns(ConvergenceWarning, match=r"far off in .* rows that .*\[1\]"):
+    with pytest.warns(ConvergenceWarning, match=r"is poor in .* outliers of X .*\[1\]"):
         stack.fit(X, y)
 
 
@@ -1282,7 +1282,7 @@ def test_refits_take_longer_by_their_rows_and_networks(table):
     pool = [("one", NETWORK), ("several", clone(NETWORK).set_params(n_estimators=3))]
     kept = candidates_of(candidates.given_pool(pool, 0))
     settings = {one.name: {f"{one.path}n_estimators": 6} for one in kept}
-    rows = Rows(*table, None)
+    rows = StackData(*table, None)
     half = np.arange(len(table[1]) // 2)
     expected = len(table[1]) / len(half) * (6 + 2) / 2
     assert base._work_of_refits(kept, settings, rows, [(half, half)]) == expected

@@ -6,7 +6,7 @@ import pytest
 from skbayesnn._distributions.components import Gaussians
 from skbayesnn._predictive.mixture import MixturePredictive
 from skbayesnn._stacking.weights import (
-    LEAST_LEFT,
+    MIN_LEFT,
     factor_with_starts,
     share_of_starts,
     variance_of_starts,
@@ -87,7 +87,7 @@ def test_half_of_the_factor_is_left(seed):
     """Where starts differ by more than the held-out rows allow for."""
     taken_off = np.random.default_rng(seed).uniform(0.1, 0.3, size=(5, TARGETS))
     found = factor_with_starts(np.array([0.1, 2.0]), taken_off, np.ones(5))
-    assert found[0] == pytest.approx(LEAST_LEFT * 0.1)
+    assert found[0] == pytest.approx(MIN_LEFT * 0.1)
     mean = taken_off[:, 1].mean()
     assert found[1] == pytest.approx(np.sqrt(4 * (1 - mean) - mean))
 

@@ -128,7 +128,7 @@ def test_an_interrupted_fit_goes_on(table, monkeypatch):
     """What was fitted is not fitted again; the result is the undisturbed fit's."""
     X, y = table[0][:ROWS], table[1][:ROWS]
     expected = regressor().fit(X, y)
-    fitted, fit = [], candidates._linear_outcome
+    fitted, fit = [], candidates._linear_result
 
     def interrupted(key, *arguments):
         if len(fitted) == 7:
@@ -136,7 +136,7 @@ def test_an_interrupted_fit_goes_on(table, monkeypatch):
         fitted.append(key)
         return fit(key, *arguments)
 
-    monkeypatch.setattr(candidates, "_linear_outcome", interrupted)
+    monkeypatch.setattr(candidates, "_linear_result", interrupted)
     model = regressor()
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
@@ -146,7 +146,7 @@ def test_an_interrupted_fit_goes_on(table, monkeypatch):
         fitted.append(key)
         return fit(key, *arguments)
 
-    monkeypatch.setattr(candidates, "_linear_outcome", counted)
+    monkeypatch.setattr(candidates, "_linear_result", counted)
     model.fit(X, y)
     assert len(before) == 7
     assert not set(before) & {key for key in fitted if key[1] or key not in before}
