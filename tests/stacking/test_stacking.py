@@ -124,7 +124,7 @@ def test_out_of_fold_predictions_equal_fits_without_the_fold(table):
         mean[test], std[test] = single.predict(X[test], return_std=True)
     assert model.weights_["weight"].tolist() == [1.0]
     assert model.weights_["log_density"].iloc[0] == pytest.approx(density.mean())
-    # Unequal folds are trained in other batches than single fits: up to rounding.
+    # Unequal folds are trained in other programs than single fits: up to rounding.
     np.testing.assert_allclose(model.oof_prediction_, mean, rtol=1e-8)
     factor = model.spread_factor_[0]
     np.testing.assert_allclose(model.oof_std_, factor * std, rtol=1e-8)
