@@ -27,7 +27,7 @@ N_PROGRAMS = 4
 
 
 def assert_same_on(backend, data, n_jobs=None, **options):
-    """Results equal those of scikit-learn's search without a backend."""
+    """The results equal scikit-learn's search without a backend."""
     estimator = make_pipeline(StandardScaler(), regressor(standardize=False))
     plain = GridSearchCV(estimator, GRID, cv=3).fit(data.X, data.y)
     search = BatchedGridSearchCV(estimator, GRID, cv=3, n_jobs=n_jobs)
@@ -122,7 +122,7 @@ def python_generator_restored():
 
 @pytest.mark.slow
 def test_dask(data, python_generator_restored):
-    """A cluster of two processes, both of which train."""
+    """Both processes of the cluster train."""
     distributed = pytest.importorskip(
         "distributed", reason="a Dask cluster needs distributed (in the extra `test`)"
     )

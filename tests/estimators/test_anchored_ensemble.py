@@ -115,9 +115,11 @@ def _check_members(model, X, y, tau):
     for i, member in enumerate(model.seeds_):
         random = np.random.Generator(philox(int(member), ROW_PERTURBATION))
         noise = random.standard_normal(len(y)) / np.sqrt(tau[i])
-        left = (tau[i] * Z.T @ Z + prior) @ _weights(model)[i, 0]
-        right = tau[i] * Z.T @ (y + noise) + prior @ anchors[i]
-        np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-4 * abs(right).max())
+        actual = (tau[i] * Z.T @ Z + prior) @ _weights(model)[i, 0]
+        expected = tau[i] * Z.T @ (y + noise) + prior @ anchors[i]
+        np.testing.assert_allclose(
+            actual, expected, rtol=1e-4, atol=1e-4 * abs(expected).max()
+        )
 
 
 def test_members_are_draws_under_the_estimated_tau(seed, rows):

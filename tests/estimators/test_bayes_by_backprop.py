@@ -467,9 +467,9 @@ def test_prior_is_a_copy(data, small, kind):
     shallow = copy.copy(model)
     model.partial_fit(data.X_new, new_target(kind, data), prior="previous")
     same_arrays(shallow.parameters_, before)
-    kept = copy.deepcopy(model.prior_)
+    prior_before = copy.deepcopy(model.prior_)
     model.partial_fit(data.X_new, new_target(kind, data))
-    for fields, expected in zip(model.prior_, kept, strict=True):
+    for fields, expected in zip(model.prior_, prior_before, strict=True):
         same_arrays(fields, expected)
 
 
@@ -690,7 +690,7 @@ def test_collapse_of_a_regressor(seed):
         model.fit(X, y)
     assert model.score(X, y) < 0.3  # it collapsed; a linear model has 0.8
     [warning] = [w for w in record if "network explains" in str(w.message)]
-    if CALLBACKS:  # scikit-learn's wrapper around fit is a frame of its own
+    if CALLBACKS:  # scikit-learn's wrapper around fit is a separate frame
         assert warning.filename == __file__  # the call of fit
     # The advice of the message helps.
     model.set_params(length_scale="auto", hidden_layer_sizes=(10,), kl_warm_up=0.5)

@@ -316,7 +316,7 @@ def test_fitted_attributes(model):
 
 
 def test_loss_is_the_negative_log_probability(data, small):
-    """Deterministic weights and tiny steps: the loss is that of the initial weights."""
+    """Deterministic initial weights, and a step that is next to zero."""
     model = MCDropoutClassifier(
         **small | {"dropout": 0.0, "learning_rate_init": 1e-12, "max_iter": 1}
     )

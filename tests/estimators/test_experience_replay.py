@@ -151,7 +151,7 @@ def test_invalid_options_are_refused(kind, options, message, seed):
 
 
 def test_larger_reservoir_keeps_the_shares_of_rows(seed):
-    """The first rows, of which 40 were kept, keep the share of a tenth."""
+    """40 of the first 400 rows were kept, and their share stays a tenth."""
     random = np.random.default_rng(seed)
     kept, n_first = None, 400
     for first, n_kept in ((0, 40), (n_first, 400)):

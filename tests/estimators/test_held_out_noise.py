@@ -347,7 +347,7 @@ def test_given_noise_parameters_are_not_estimated(seed):
 
 
 @pytest.mark.parametrize("model", KINDS)
-def test_estimate_equals_that_of_single_fits_without_the_folds(model, table, seed):
+def test_estimate_equals_single_fits_without_the_folds(model, table, seed):
     """One network per fold and length scale, fitted alone."""
     X, y = table
     model = seeded(model, seed)

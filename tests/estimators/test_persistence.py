@@ -72,8 +72,8 @@ def through_skops(model):
     skops = pytest.importorskip("skops.io")
     stored = skops.dumps(model)
     untrusted = skops.get_untrusted_types(data=stored)
-    ours = f"{type(model).__module__}.{type(model).__name__}"
-    assert untrusted in ([], [ours])
+    name = f"{type(model).__module__}.{type(model).__name__}"
+    assert untrusted in ([], [name])
     return skops.loads(stored, trusted=untrusted)
 
 

@@ -21,7 +21,7 @@ def model(data, small):
     return model.fit(data.X, data.Y)
 
 
-def test_covariance_equals_that_of_the_draws(data, model):
+def test_covariance_equals_the_draws(data, model):
     mean, cov = model.predict(data.X_new, return_cov=True)
     mean_alone, std = model.predict(data.X_new, return_std=True)
     np.testing.assert_allclose(mean, mean_alone, rtol=1e-12)

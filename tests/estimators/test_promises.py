@@ -167,15 +167,15 @@ def test_settings_are_restored_after_an_error(data, small):
 
 def test_global_seeds_do_not_matter(data, small):
     """Fits and predictions depend on random_state alone."""
-    kept = torch.get_rng_state(), np.random.get_state()
+    states = torch.get_rng_state(), np.random.get_state()
     results = []
     for seed in (1, 2):
         torch.manual_seed(seed)
         np.random.seed(seed)
         model = MCDropoutRegressor(**small).fit(data.X, data.y)
         results.append(model.predict(data.X_new))
-    torch.set_rng_state(kept[0])
-    np.random.set_state(kept[1])
+    torch.set_rng_state(states[0])
+    np.random.set_state(states[1])
     np.testing.assert_array_equal(*results)
 
 

@@ -562,7 +562,7 @@ def test_history_with_early_stopping(data, small):
 
 
 def test_loss_is_the_negative_log_density_in_units_of_y(data, small):
-    """Deterministic weights and tiny steps: the loss is that of the initial weights."""
+    """Deterministic initial weights, and a step that is next to zero."""
     model = MCDropoutRegressor(
         **small | {"dropout": 0.0, "learning_rate_init": 1e-12, "max_iter": 1},
         tau=[0.5, 1.0, 2.0],

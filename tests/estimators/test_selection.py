@@ -150,7 +150,7 @@ def _out_of_fold(model, X, y, weights):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_scores_equal_those_of_single_fits_without_the_folds(kind, table, seed):
+def test_scores_equal_single_fits_without_the_folds(kind, table, seed):
     """Up to rounding: float64, and X is not scaled, which would depend on the fold."""
     X, y = table
     weights = np.random.default_rng(seed).integers(1, 4, size=ROWS).astype(float)
@@ -467,7 +467,7 @@ def test_shorter_training_needs_to_be_better_by_a_standard_error(table):
         assert chosen.noise is None and not chosen.settings
 
 
-def test_standard_error_with_weights_equals_that_of_repeated_rows(seed):
+def test_standard_error_with_weights_equals_repeated_rows(seed):
     """Weights are counts of rows."""
     random = np.random.default_rng(seed)
     counts = random.integers(0, 4, size=30)
@@ -503,7 +503,7 @@ def test_fit_equals_fit_with_the_selected_number_of_epochs(
     )
 
 
-def test_scores_equal_those_of_fits_with_given_epochs(table, seed):
+def test_scores_equal_fits_with_given_epochs(table, seed):
     """Exact but for rounding, which grows with the steps."""
     X, y = table
     settings = AUTO_EPOCHS | {"standardize": False, "random_state": seed}
@@ -669,8 +669,8 @@ def test_defaults_on_a_gpu(kind, table, seed):
     X, y = smooth(seed, 0.5) if kind in REGRESSORS else table
     model = kind(max_iter=20, device="cuda", random_state=seed).fit(X, y)
     density = model.log_predictive_density(X, y)
-    again = clone(model).fit(X, y).log_predictive_density(X, y)
-    np.testing.assert_array_equal(again, density)
+    repeated = clone(model).fit(X, y).log_predictive_density(X, y)
+    np.testing.assert_array_equal(repeated, density)
     on_cpu = model.set_params(device="cpu").log_predictive_density(X, y)
     # Rounding of float32, divided by standard deviations.
     np.testing.assert_allclose(on_cpu, density, rtol=1e-3, atol=1e-3)

@@ -399,7 +399,7 @@ def test_best_weights_are_kept(data, stopping, kind, tol):
     )
 
 
-def test_best_weights_equal_those_of_a_shorter_training(data, stopping):
+def test_best_weights_equal_a_shorter_training(data, stopping):
     model = MCDropoutRegressor(**stopping | {"tol": 0.0})
     model.fit(data.X, data.y, X_val=data.X_new, y_val=data.y_new)
     best = int(model.history_["validation_score"][:, 0].argmax()) + 1
@@ -455,16 +455,16 @@ def test_early_stopping_of_several_networks_equals_single_fits(data, stopping, s
 
 
 @pytest.mark.parametrize(
-    ("early_stopping", "given"),
+    ("early_stopping", "arguments"),
     [(False, "Xy"), (True, "X"), (True, "y")],
 )
 def test_incomplete_or_unused_validation_rows_are_refused(
-    data, small, early_stopping, given
+    data, small, early_stopping, arguments
 ):
     model = MCDropoutRegressor(early_stopping=early_stopping, **small)
     rows = {
-        "X_val": data.X_new if "X" in given else None,
-        "y_val": data.y_new if "y" in given else None,
+        "X_val": data.X_new if "X" in arguments else None,
+        "y_val": data.y_new if "y" in arguments else None,
     }
     with pytest.raises(
         ValueError,

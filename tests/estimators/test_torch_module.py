@@ -49,7 +49,7 @@ def weights_from_the_seed(seed):
 
 @pytest.fixture
 def module():
-    """Two kinds of dropout, and running moments that differ from those of the rows."""
+    """Two kinds of dropout; the running moments differ from the moments of the rows."""
     return nn.Sequential(
         nn.Linear(COLUMNS, 24),
         nn.BatchNorm1d(24),
@@ -887,7 +887,7 @@ def test_std_covariance_and_noise_of_each_target(module, X):
         wrong.predict(X)
 
 
-def test_methods_equal_those_of_mc_dropout():
+def test_methods_equal_mc_dropout():
     """Except methods and attributes of the training."""
 
     def public(model):

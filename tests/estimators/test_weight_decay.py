@@ -49,7 +49,7 @@ def test_weight_decay_per_layer(seed):
 
 @pytest.mark.parametrize("n_targets", [1, 2])
 def test_training_weight_decay_is_the_ridge_penalty(seed, n_targets):
-    """The weights of a linear model are those of a ridge regression.
+    """The weights of a linear model equal a ridge regression.
 
     `tau_` belongs to the noise of predictions, which is estimated after the training,
     and gives another lambda.

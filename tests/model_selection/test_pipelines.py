@@ -158,8 +158,8 @@ def test_pipeline_in_a_pipeline(data):
     assert_close(
         predict_interval(plain, data.X_new), predict_interval(batched, data.X_new)
     )
-    others = [pipeline(scale=StandardScaler()), make_pipeline(PCA(2), regressor())]
-    assert_same_results(*fit_both(estimator, {"inner": others}, data.X, data.y))
+    candidates = [pipeline(scale=StandardScaler()), make_pipeline(PCA(2), regressor())]
+    assert_same_results(*fit_both(estimator, {"inner": candidates}, data.X, data.y))
 
 
 def test_network_alone_in_a_pipeline(data):

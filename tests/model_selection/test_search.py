@@ -492,7 +492,7 @@ def test_sample_weight(data, scorer):
     assert_same_results(plain, batched)
 
 
-def test_warnings_equal_those_of_scikit_learn(data):
+def test_warnings_equal_scikit_learn(data):
     """Of a scorer without weights (scikit-learn 1.9 or later), shown once."""
 
     def score(estimator, X, y):
@@ -847,7 +847,7 @@ def test_estimator_and_candidates_are_not_changed(data):
 
 
 @pytest.mark.parametrize("kind", [BatchedGridSearchCV, BatchedRandomizedSearchCV])
-def test_parameters_equal_those_of_scikit_learn(kind):
+def test_parameters_equal_scikit_learn(kind):
     search = kind(regressor(), GRID, memory_budget=3.0, devices=["cpu"], verbose=2)
     copied = clone(search)
     assert repr(copied.get_params()) == repr(search.get_params())
@@ -986,7 +986,7 @@ def test_time_left_of_a_search(monkeypatch):
 
 
 @pytest.mark.parametrize("verbose", [0, 1, 2, 3, 10])
-def test_verbose_output_equals_that_of_scikit_learn(data, capsys, verbose):
+def test_verbose_output_equals_scikit_learn(data, capsys, verbose):
     """Except for times."""
     pytest.importorskip("tqdm")
     outputs = []

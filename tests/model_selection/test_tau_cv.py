@@ -112,7 +112,7 @@ def searched(model, X, y, kind=GridSearchCV, taus=None, **fit):
 
 
 def assert_same(model, search, tolerance=None):
-    """The path and the best estimator equal those of a search."""
+    """The path and the best estimator equal a search."""
     tolerance = {} if tolerance is None else {"tolerance": tolerance}
     assert_close(scores_of(search), model.scores_, **tolerance)
     assert_close(search.best_score_, model.best_score_, **tolerance)
@@ -145,7 +145,7 @@ def test_equals_a_search(data, kind, search):
         {"scoring": make_scorer(mean_absolute_error, greater_is_better=False)},
     ],
 )
-def test_options_equal_those_of_a_search(data, options):
+def test_options_equal_a_search(data, options):
     model = new(**options).fit(data.X, data.y)
     assert_same(model, searched(model, data.X, data.y))
 
@@ -370,7 +370,7 @@ def test_types_of_paths(data, kind):
     ],
 )
 def test_invalid_arguments(data, parameters, error, message):
-    """The messages equal those of the plain estimator."""
+    """With the messages of the plain estimator."""
     with pytest.raises(error, match=message):
         new(**parameters).fit(data.X, data.y)
 
@@ -602,7 +602,7 @@ def test_other_estimators_are_refused():
             TauCV(estimator).fit(np.ones((4, 2)), np.arange(4.0))
 
 
-def test_methods_equal_those_of_the_best_estimator(data):
+def test_methods_equal_the_best_estimator(data):
     """Regressors have no methods of classifiers, and vice versa."""
     regressor = new().fit(data.X, data.y)
     for name in ("predict_interval", "predict_uncertainty", "sample_f", "sample_y"):

@@ -363,7 +363,7 @@ def test_several_refits_narrow_the_mixture(table):
 
 
 def test_out_of_fold_ensembles_count_as_refits(table):
-    """With the same number of networks the spread is that of the held-out rows."""
+    """With the same number of networks the spread equals the held-out spread."""
     X, y = table
     ensemble = MCDropoutRegressor(**QUICK, n_estimators=3)
     pool = [("ensemble", ensemble, {"tau": [1.0]})]
@@ -1121,7 +1121,7 @@ def test_failed_fit_keeps_the_previous_fit(table):
     [(1, KeyboardInterrupt), (None, KeyboardInterrupt), (1, MemoryError)],
 )
 def test_interrupted_fit_continues(table, monkeypatch, random_state, error):
-    """Trained models are kept; the result equals that of an uninterrupted fit."""
+    """Trained models are kept; the result equals an uninterrupted fit."""
     X, y = table
     expected = regressor().fit(X, y).predict(X)
     model, trained_before = regressor(random_state=random_state), []
@@ -1306,12 +1306,18 @@ def test_time_left_is_estimated(monkeypatch):
 def test_expected_time_of_refits_grows_with_rows_and_networks(table):
     """Relative to the out-of-fold fits, before the first refit is trained."""
     pool = [("one", NETWORK), ("several", clone(NETWORK).set_params(n_estimators=3))]
-    kept = candidates_of(candidates.given_pool(pool, 0))
-    settings = {one.name: {f"{one.path}n_estimators": 6} for one in kept}
+    pool_candidates = candidates_of(candidates.given_pool(pool, 0))
+    settings = {
+        candidate.name: {f"{candidate.path}n_estimators": 6}
+        for candidate in pool_candidates
+    }
     rows = Rows(*table, None)
     half = np.arange(len(table[1]) // 2)
     expected = len(table[1]) / len(half) * (6 + 2) / 2
-    assert base._work_of_refits(kept, settings, rows, [(half, half)]) == expected
+    assert (
+        base._work_of_refits(pool_candidates, settings, rows, [(half, half)])
+        == expected
+    )
 
 
 # ---- CUDA
@@ -1329,8 +1335,8 @@ def test_stacks_on_a_gpu(kind, table, labelled):
             network_of(network).set_params(device="cuda")
     X, y = labelled if kind == "classes" else table
     model.fit(X, y)
-    again = clone(model).fit(X, y)
-    np.testing.assert_array_equal(again.oof_log_density_, model.oof_log_density_)
+    repeated = clone(model).fit(X, y)
+    np.testing.assert_array_equal(repeated.oof_log_density_, model.oof_log_density_)
     stored = pickle.loads(pickle.dumps(model))
     for network in stored.estimators_:
         assert network_of(network).device == "cuda"
@@ -1342,7 +1348,7 @@ def test_stacks_on_a_gpu(kind, table, labelled):
     for name in names:
         arguments = {"log_predictive_density": (X, y), "predict_quantile": (X, 0.2)}
         on_gpu = getattr(model, name)(*arguments.get(name, (X,)))
-        same = getattr(again, name)(*arguments.get(name, (X,)))
+        same = getattr(repeated, name)(*arguments.get(name, (X,)))
         np.testing.assert_array_equal(same, on_gpu, err_msg=name)
         on_cpu = getattr(stored, name)(*arguments.get(name, (X,)))
         if name == "predict" and kind == "classes":

@@ -127,7 +127,7 @@ def test_n_jobs_does_not_change_the_result(table):
 
 
 def test_interrupted_fit_continues(table, monkeypatch):
-    """Fitted models are kept; the result equals that of an uninterrupted fit."""
+    """Fitted models are kept; the result equals an uninterrupted fit."""
     X, y = table[0][:ROWS], table[1][:ROWS]
     expected = regressor().fit(X, y)
     fitted, fit = [], candidates._linear_outcome
