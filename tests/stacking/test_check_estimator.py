@@ -13,7 +13,7 @@ from skbayesnn import (
 from skbayesnn._stacking import base
 from skbayesnn._stacking.candidates import CandidateSpec
 
-# The few epochs may be too few, and some data of the checks are pure noise.
+# A few epochs may be too few, and some data of the checks are pure noise.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:the network explains:sklearn.exceptions.ConvergenceWarning"
 )

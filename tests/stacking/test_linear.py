@@ -193,7 +193,7 @@ def test_logistic_weights_are_modes_and_means(table):
 
 
 @pytest.mark.parametrize("penalty", ["ridge", "lasso"])
-def test_probabilities_equal_the_draws(table, penalty):
+def test_probabilities_are_computed_from_the_draws(table, penalty):
     X, y, weights = table
     labels = np.array(["low", "middle", "high"])[np.digitize(y, [-1.0, 1.0])]
     two_labels = np.where(y > 0, "up", "down")
