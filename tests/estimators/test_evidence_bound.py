@@ -69,7 +69,7 @@ def mean_loss(model):
 
 @pytest.mark.parametrize("rate", [0.0, "auto"])
 def test_bound_without_dropout_and_with_learned_rates(rows, rate):
-    """Without dropout there is no entropy; with learned rates the KL has it."""
+    """Without dropout there is no entropy; with learned rates the KL contains it."""
     X, y = rows
     model = MCDropoutClassifier(
         (HIDDEN,),

@@ -86,9 +86,10 @@ def test_no_warning_of_given_rates_or_remaining_uncertainty(changed, seed):
 
 @pytest.mark.parametrize(("mask_per", "warned"), [("unit", False), ("channel", True)])
 def test_warning_counts_the_masks_of_an_image(mask_per, warned, monkeypatch):
-    """72 masks of pixels and one of a unit, or two masks of channels and one.
+    """36 pixels, then 72 units or two channels, and one unit: 109 or 39 masks.
 
-    With a rate of 0.002 a draw drops 0.22 or 0.08 of them; of three weights 0.01.
+    With a rate of 0.002 a draw drops 0.22 or 0.08 of them; a single mask per layer
+    would give 0.01.
     """
     monkeypatch.setattr(MCDropoutRegressor, "_start_rate", 0.002)
     random = np.random.default_rng(0)

@@ -893,14 +893,14 @@ def test_methods_equal_mc_dropout():
     def public(model):
         return {name for name in dir(model) if not name.startswith("_")}
 
-    of_training = {"partial_fit", "likelihood_options", "network", "noise_std_"}
+    training_names = {"partial_fit", "likelihood_options", "network", "noise_std_"}
     regressor = from_torch(perceptron(), noise_std=1.0, n_draws=DRAWS)
     classifier = from_torch(perceptron(2), classes=[0, 1])
     for estimator, model in (
         (skbayesnn.MCDropoutRegressor, regressor),
         (skbayesnn.MCDropoutClassifier, classifier),
     ):
-        missing = public(estimator) - public(model) - of_training
+        missing = public(estimator) - public(model) - training_names
         assert not {name for name in missing if not name.startswith("set_")}
 
 

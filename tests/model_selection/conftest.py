@@ -19,7 +19,7 @@ def data():
     Y = np.tanh(X) @ random.standard_normal((INPUTS, TARGETS))
     Y += 0.3 * random.standard_normal(Y.shape)
     Y = Y * [1.0, 20.0] + [3.0, -40.0]
-    # Classes have about as many rows each, and follow the first column.
+    # Classes have nearly equal numbers of rows, and follow the first column.
     labels = np.array(["top", "low", "mid"])[
         np.argsort(np.argsort(X[:, 0])) * 3 // len(X)
     ]
