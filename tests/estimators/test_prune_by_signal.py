@@ -14,12 +14,7 @@ def model(data, small):
 
 
 def ratios(model):
-    """
-
-    mean
-
-    / std of all weights of each network, (networks, weights).
-    """
+    """|mean| / std of all weights of each network, (networks, weights)."""
     arrays = model.parameters_
     return np.concatenate(
         [
