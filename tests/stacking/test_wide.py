@@ -130,7 +130,7 @@ def test_interrupted_fit_continues(table, monkeypatch):
     """Fitted models are kept; the result equals an uninterrupted fit."""
     X, y = table[0][:ROWS], table[1][:ROWS]
     expected = regressor().fit(X, y)
-    fitted, fit = [], candidates._linear_outcome
+    fitted, fit = [], candidates._linear_result
 
     def interrupted(key, *arguments):
         if len(fitted) == 7:
@@ -138,7 +138,7 @@ def test_interrupted_fit_continues(table, monkeypatch):
         fitted.append(key)
         return fit(key, *arguments)
 
-    monkeypatch.setattr(candidates, "_linear_outcome", interrupted)
+    monkeypatch.setattr(candidates, "_linear_result", interrupted)
     model = regressor()
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
@@ -148,7 +148,7 @@ def test_interrupted_fit_continues(table, monkeypatch):
         fitted.append(key)
         return fit(key, *arguments)
 
-    monkeypatch.setattr(candidates, "_linear_outcome", counted)
+    monkeypatch.setattr(candidates, "_linear_result", counted)
     model.fit(X, y)
     assert len(before) == 7
     assert not set(before) & {key for key in fitted if key[1] or key not in before}
