@@ -90,9 +90,9 @@ def test_prediction_is_of_one_fit(monkeypatch, case, tables):
     for module in ("_regression", "_classification"):
         place = f"skbayesnn.estimators.{module}.open_posterior"
         monkeypatch.setattr(place, with_a_fit_before)
-    found = asked(model, how, new)
+    actual = asked(model, how, new)
     assert under_way
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)
     changed = asked(model, how, new)
     assert changed.dtype != expected.dtype or not np.array_equal(changed, expected)
 
@@ -129,13 +129,13 @@ def test_threads_see_one_fit_or_the_other(tables):
     model = MCDropoutRegressor(**SMALL)
     X, y, _, new = tables
     of_fits = [model.fit(X[i], y[i]).predict_interval(new) for i in range(2)]
-    done, found = threading.Event(), []
+    done, results = threading.Event(), []
 
     def predict():
         while not done.is_set():
-            found.append(model.predict_interval(new))
+            results.append(model.predict_interval(new))
             again = pickle.loads(pickle.dumps(model))
-            found.append(again.predict_interval(new))
+            results.append(again.predict_interval(new))
 
     threads = [threading.Thread(target=predict) for _ in range(3)]
     for thread in threads:
@@ -145,8 +145,8 @@ def test_threads_see_one_fit_or_the_other(tables):
     done.set()
     for thread in threads:
         thread.join()
-    assert found
-    assert all(any(np.array_equal(one, fit) for fit in of_fits) for one in found)
+    assert results
+    assert all(any(np.array_equal(one, fit) for fit in of_fits) for one in results)
 
 
 def test_arrays_that_predictions_are_made_of_are_locked(tables):

@@ -96,12 +96,12 @@ def _exact(estimator, f, mu, sigma):
     """Mean and standard deviation of both estimates, [(mean, std), (mean, std)]."""
     nodes, weights = _quadrature()
     nodes = nodes.view(-1, *(1,) * mu.ndim).expand(-1, *mu.shape)
-    found = []
+    results = []
     for values in estimator(f, mu, sigma, nodes):
         mean = torch.tensordot(weights, values, 1)
         variance = torch.tensordot(weights, (values - mean).square(), 1)
-        found.append((mean, variance.sqrt()))
-    return found
+        results.append((mean, variance.sqrt()))
+    return results
 
 
 def _assert_mean(values, expected, std):
@@ -167,8 +167,8 @@ def test_draws_of_a_square(seed):
         characteristic_function: (2 * x, (2 * sigma).expand_as(x)),
     }
     for estimator, expected in by_hand.items():
-        found = estimator(torch.square, mu, sigma, e)
-        for values, of_one in zip(found, expected, strict=True):
+        actual = estimator(torch.square, mu, sigma, e)
+        for values, of_one in zip(actual, expected, strict=True):
             torch.testing.assert_close(values, of_one)
 
 
@@ -285,11 +285,11 @@ def test_none_has_the_lowest_variance_for_every_function():
 @pytest.mark.parametrize("n_draws", [2, 3, 8])
 def test_leave_one_out_is_what_it_says(seed, n_draws):
     values = _normals(seed, n_draws, 3, 5)
-    found = leave_one_out(values)
+    actual = leave_one_out(values)
     for i in range(n_draws):
         others = torch.cat([values[:i], values[i + 1 :]])
-        torch.testing.assert_close(found[i], values[i] - others.mean(0))
-    torch.testing.assert_close(found.sum(0), torch.zeros(3, 5, dtype=torch.float64))
+        torch.testing.assert_close(actual[i], values[i] - others.mean(0))
+    torch.testing.assert_close(actual.sum(0), torch.zeros(3, 5, dtype=torch.float64))
 
 
 def test_leave_one_out_does_not_see_a_constant(seed):

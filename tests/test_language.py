@@ -70,12 +70,12 @@ def _docstrings(text):
 
 
 def test_no_banned_phrase():
-    found = [
+    actual = [
         f"{path}:{line}: {phrase}"
         for path, text in _texts()
         for line, phrase in sorted(_banned_phrases(text))
     ]
-    assert not found, "\n".join(["rewrite in plain English:", *found])
+    assert not actual, "\n".join(["rewrite in plain English:", *actual])
 
 
 def test_the_phrases_are_found():
@@ -92,7 +92,7 @@ def test_the_phrases_are_found():
 
 def test_docstrings_have_content():
     """A docstring has at least some words, and no arrow in place of a verb."""
-    found = [
+    actual = [
         f"{path}:{line}: {docstring.splitlines()[0]}"
         for path, text in _texts()
         if path.endswith(".py")
@@ -100,4 +100,6 @@ def test_docstrings_have_content():
         if len(docstring.split()) < FEWEST_WORDS
         or re.search(r"\s->\s", docstring.splitlines()[0])
     ]
-    assert not found, "\n".join(["write a sentence, or delete the docstring:", *found])
+    assert not actual, "\n".join(
+        ["write a sentence, or delete the docstring:", *actual]
+    )

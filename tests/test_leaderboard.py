@@ -129,8 +129,8 @@ def _run(board, monkeypatch, path, *more):
 
 
 def test_a_child_is_fitted_and_scored(board, monkeypatch, tmp_path):
-    found = _run(board, monkeypatch, tmp_path / "of.jsonl", "--splits", "1")
-    record = found["toy", "bayesian_ridge", 0]
+    actual = _run(board, monkeypatch, tmp_path / "of.jsonl", "--splits", "1")
+    record = actual["toy", "bayesian_ridge", 0]
     assert "error" not in record
     assert record["scores"]["rmse"] < 1
     assert (record["n_train"], record["n_test"]) == (20, 10)
@@ -142,18 +142,24 @@ def test_finished_splits_are_not_run_again(board, monkeypatch, tmp_path):
 
     def run_one(task, one, split, options):
         done.append(split)
-        found = {"error": "no luck"} if split == 1 else {"scores": {}}
+        results = {"error": "no luck"} if split == 1 else {"scores": {}}
         about = {"fit_seconds": [0, 0], "predict_seconds": [0, 0]}
-        return {"task": "toy", "contestant": one.name, "split": split, **found, **about}
+        return {
+            "task": "toy",
+            "contestant": one.name,
+            "split": split,
+            **results,
+            **about,
+        }
 
     path = tmp_path / "of.jsonl"
     monkeypatch.setattr(board, "run_one", run_one)
     _run(board, monkeypatch, path, "--splits", "2")
     # As a run leaves it that was ended while it wrote.
     path.write_bytes(path.read_bytes() + b'{"task": "toy", "contes')
-    found = _run(board, monkeypatch, path)
+    results = _run(board, monkeypatch, path)
     assert done == [0, 1, 2]
-    assert sorted(split for *_, split in found) == [0, 1, 2]
+    assert sorted(split for *_, split in results) == [0, 1, 2]
     _run(board, monkeypatch, path, "--retry")
     assert done == [0, 1, 2, 1]
 

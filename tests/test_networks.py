@@ -158,12 +158,12 @@ def test_a_channel_has_one_scale(table):
         each = np.broadcast_to(weights.reshape(-1, *(1,) * len(shape)), own.shape)
         mean = np.average(own, axis=axes, weights=each, keepdims=True)
         square = np.average((own - mean) ** 2, axis=axes, weights=each, keepdims=True)
-        for found, expected in [
+        for actual, expected in [
             (model.x_mean_, mean),
             (model.x_scale_, np.sqrt(square)),
         ]:
             spread = np.broadcast_to(expected, (1, *shape)).ravel()
-            np.testing.assert_allclose(found, spread)
+            np.testing.assert_allclose(actual, spread)
 
 
 def test_a_channel_of_constants_has_scale_one(table):
@@ -180,8 +180,8 @@ def test_state_of_a_cell_has_a_prior_of_its_own(table):
         model = MCDropoutRegressor(
             network=SEQUENCES, length_scale=said, tau=1.0, **SMALL
         )
-        found = model.fit(X, y).length_scale_
-        np.testing.assert_allclose(found, [np.sqrt(3), 1.0, 2.0])
+        actual = model.fit(X, y).length_scale_
+        np.testing.assert_allclose(actual, [np.sqrt(3), 1.0, 2.0])
     model = MCDropoutRegressor(network=SEQUENCES, length_scale=0.7, **SMALL)
     assert model.fit(X, y).length_scale_ == 0.7
 

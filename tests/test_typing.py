@@ -136,5 +136,5 @@ def test_errors_are_found_and_nothing_else(tmp_path):
     )
     error = re.compile(r"^(\w+\.py):(\d+): error: .*\[([\w-]+)\]$", re.MULTILINE)
     errors = error.findall(result.stdout)
-    found = {(name, int(number), code) for name, number, code in errors}
-    assert found == expected, result.stdout + result.stderr
+    actual = {(name, int(number), code) for name, number, code in errors}
+    assert actual == expected, result.stdout + result.stderr

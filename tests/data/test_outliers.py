@@ -63,11 +63,11 @@ def test_where_each_row_has_an_outlier_all_are_ordinary():
 
 def warned(call, *rows):
     """The text of the only warning, or None."""
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as actual:
         warnings.simplefilter("always")
         call(*rows)
-    assert len(found) <= 1
-    return str(found[0].message) if found else None
+    assert len(actual) <= 1
+    return str(actual[0].message) if actual else None
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])

@@ -35,14 +35,14 @@ def scaling(data):
 
 
 def test_arithmetic_with_the_scale_of_y_stands_in_one_file():
-    found = [
+    actual = [
         f"{path.relative_to(PACKAGE)}:{i}: {line.strip()}"
         for path in sorted(PACKAGE.rglob("*.py"))
         if path.name != "scaling.py"
         for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if ARITHMETIC.search(line)
     ]
-    assert not found
+    assert not actual
 
 
 def test_the_pattern_finds_arithmetic():

@@ -63,12 +63,12 @@ def test_predictions_are_those_of_dense_rows(seed, dtype):
         if name == "no noise":
             how = "predict"
         expected = getattr(model, how)(X.toarray())
-        found = getattr(copy.deepcopy(model), how)(X)
+        actual = getattr(copy.deepcopy(model), how)(X)
         with sklearn.config_context(working_memory=0.05):
             in_chunks = getattr(copy.deepcopy(model), how)(X)
         some = getattr(model, how)(X[[7, 3]])
         scale = within * np.abs(expected).max()
-        for other in (found, in_chunks):
+        for other in (actual, in_chunks):
             np.testing.assert_allclose(other, expected, within, scale, err_msg=name)
         np.testing.assert_allclose(some, expected[[7, 3]], within, scale, err_msg=name)
         ask = model.predict_proba if hasattr(model, "classes_") else model.predict
@@ -86,12 +86,12 @@ def test_products_are_those_of_standardised_rows(seed):
     weight = random.normal(size=(DRAWS, MEMBERS, COLUMNS, UNITS))
     expected = np.einsum("ri,dmio->dmro", scaling.x_to_network(X.toarray()), weight)
     rows = SparseRows.of(X, scaling)
-    found = rows.times(torch.as_tensor(weight))
-    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
+    actual = rows.times(torch.as_tensor(weight))
+    np.testing.assert_allclose(actual, expected, rtol=1e-10, atol=1e-10)
     parts = rows.split(10, dim=1)
     assert [part.shape for part in parts] == [(1, n, COLUMNS) for n in (10, 10, 10, 7)]
     again = torch.cat([part.times(torch.as_tensor(weight)) for part in parts], dim=2)
-    torch.testing.assert_close(again, found)
+    torch.testing.assert_close(again, actual)
     single = SparseRows.of(X.astype(np.float32), scaling)
     assert single.times(torch.as_tensor(weight).float()).dtype == torch.float32
 

@@ -34,7 +34,7 @@ def shares(request, table, seed):
     """Three, of which two are equal; rows in an order of their own."""
     random = np.random.default_rng([seed, 1])
     orders = [random.permutation(ROWS) for _ in range(2)]
-    found = []
+    results = []
     for n_members, order in zip(SHARES, (orders[0], orders[1], orders[0]), strict=True):
         rows, validation = order[:TRAINING], order[TRAINING : TRAINING + HELD_OUT]
         weights = table.sample_weight[rows]
@@ -47,8 +47,8 @@ def shares(request, table, seed):
             inputs=True,
             targets=table.y.ndim == 2,
         )
-        found.append(RowSubset(n_members, rows, weights, validation, scaling))
-    return found
+        results.append(RowSubset(n_members, rows, weights, validation, scaling))
+    return results
 
 
 def _expected(table, share, rows):
@@ -61,8 +61,8 @@ def _expected(table, share, rows):
 
 def _assert_rows(table, share, rows, x, y):
     # Values pass through another scale on their way: a few roundings of float64.
-    for found, expected in zip((x, y), _expected(table, share, rows), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    for actual, expected in zip((x, y), _expected(table, share, rows), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-12, atol=1e-12)
 
 
 def _of_members(shares):
@@ -96,9 +96,9 @@ def test_batches_are_parts_of_the_order(
     monkeypatch.setattr(training_rows, "_VALUES_AT_ONCE", at_once)
     rows = TrainingRows(table, shares, CPU, F64)
     order = _positions(common, seed)
-    found = list(rows.batches(order, 4))
-    assert [batch[0].shape[1] for batch in found] == [4, 4, 3]
-    for batch, positions in zip(found, order.split(4, dim=1), strict=True):
+    actual = list(rows.batches(order, 4))
+    assert [batch[0].shape[1] for batch in actual] == [4, 4, 3]
+    for batch, positions in zip(actual, order.split(4, dim=1), strict=True):
         for part, expected in zip(batch, rows.take(positions), strict=True):
             both_none = part is None and expected is None
             assert both_none or torch.equal(part, expected)

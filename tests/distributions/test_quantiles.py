@@ -38,8 +38,8 @@ def test_cdf_is_the_mean_of_the_components(gaussians, seed):
 @pytest.mark.parametrize("level", LEVELS)
 def test_quantile_is_the_root_of_the_distribution_function(gaussians, level):
     mean, variance = gaussians
-    found = mixture_quantile(mean, variance, level)
-    assert found.shape == (ROWS, TARGETS)
+    actual = mixture_quantile(mean, variance, level)
+    assert actual.shape == (ROWS, TARGETS)
     for row in range(ROWS):
         for target in range(TARGETS):
             mixture = norm(mean[:, row, target], np.sqrt(variance[:, row, target]))
@@ -51,7 +51,7 @@ def test_quantile_is_the_root_of_the_distribution_function(gaussians, level):
                 rtol=1e-14,
             )
             # Near 1 the level itself is held to 1e-16 only: 1e-8 of the width.
-            assert found[row, target] == pytest.approx(root, rel=1e-8, abs=1e-8)
+            assert actual[row, target] == pytest.approx(root, rel=1e-8, abs=1e-8)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -68,16 +68,16 @@ def test_quantile_is_the_root_of_the_distribution_function(gaussians, level):
 def test_quantile_of_hard_mixtures(mean, std, level):
     """F(quantile) is the level, wherever F is not flat."""
     mean, std = np.array(mean)[:, None, None], np.array(std)[:, None, None]
-    found = mixture_quantile(mean, std**2, level)
-    reached = norm(mean, std).cdf(found).mean(0).item()
+    actual = mixture_quantile(mean, std**2, level)
+    reached = norm(mean, std).cdf(actual).mean(0).item()
     assert reached == pytest.approx(level, rel=1e-6, abs=1e-12)
 
 
 def test_quantile_of_one_gaussian_is_its_own():
     mean, std = np.array([[[3.0]]]), 0.25
     for level in LEVELS:
-        found = mixture_quantile(mean, np.full_like(mean, std**2), level).item()
-        assert found == pytest.approx(norm(3, std).ppf(level), rel=1e-12)
+        actual = mixture_quantile(mean, np.full_like(mean, std**2), level).item()
+        assert actual == pytest.approx(norm(3, std).ppf(level), rel=1e-12)
 
 
 @pytest.mark.parametrize("level", [0.1, 0.5, 0.9])
@@ -117,12 +117,12 @@ def test_quantiles_rise_with_their_level(gaussians):
 
 def test_levels_may_differ_per_row_and_target(gaussians, seed):
     level = np.random.default_rng(seed + 1).uniform(0.001, 0.999, (ROWS, TARGETS))
-    found = mixture_quantile(*gaussians, level)
-    np.testing.assert_allclose(mixture_cdf(*gaussians, found), level, rtol=1e-10)
+    actual = mixture_quantile(*gaussians, level)
+    np.testing.assert_allclose(mixture_cdf(*gaussians, actual), level, rtol=1e-10)
     for row in range(ROWS):
         for target in range(TARGETS):
             alone = mixture_quantile(*gaussians, level[row, target])
-            assert found[row, target] == pytest.approx(alone[row, target], rel=1e-12)
+            assert actual[row, target] == pytest.approx(alone[row, target], rel=1e-12)
 
 
 def test_columns_are_cut_without_a_trace(gaussians, monkeypatch):
@@ -134,10 +134,10 @@ def test_columns_are_cut_without_a_trace(gaussians, monkeypatch):
 
 def test_single_precision_is_computed_in_double(gaussians):
     single = [values.astype(np.float32) for values in gaussians]
-    found = mixture_quantile(*single, 0.1)
-    assert found.dtype == np.float64
+    actual = mixture_quantile(*single, 0.1)
+    assert actual.dtype == np.float64
     # The rounding of means and variances alone: 1e-7 of numbers of order ten.
-    np.testing.assert_allclose(found, mixture_quantile(*gaussians, 0.1), atol=1e-5)
+    np.testing.assert_allclose(actual, mixture_quantile(*gaussians, 0.1), atol=1e-5)
 
 
 # --------------------------------------------------------------------- intervals

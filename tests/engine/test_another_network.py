@@ -96,13 +96,13 @@ def test_pullback_is_that_of_the_branches(engine, program):
     x = torch.as_tensor(rows.x)
     with torch.no_grad():
         f, back = plan.network.vjp(q.layers, q.keep, x.clone(), noise[0])
-        found = back(torch.ones_like(f))
+        actual = back(torch.ones_like(f))
     n = len(plan.network.a.families)
     a, back_a = plan.network.a.vjp(q.layers[:n], q.keep[:n], x.clone(), noise[1])
     b, back_b = plan.network.b.vjp(q.layers[n:], q.keep[n:], x.clone(), noise[1])
     torch.testing.assert_close(f, a + b)
     of_parts = back_a(torch.ones_like(a)) + back_b(torch.ones_like(b))
-    for own, expected in zip(found, of_parts, strict=True):
+    for own, expected in zip(actual, of_parts, strict=True):
         assert own.keys() == expected.keys()
         for name, value in own.items():
             torch.testing.assert_close(value, expected[name])

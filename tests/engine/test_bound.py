@@ -57,8 +57,8 @@ def test_it_is_the_closed_form_within_its_error(engine, seed, weighted, n_rows):
     )
     members = replace(members, n_epochs=np.full(100, 500 if n_rows == 23 else 1))
     posterior = engine.start(plan, members)
-    found = asked(plan, members, rows, posterior)
-    distance = (found.nll - expected_nll(rows, posterior)) / found.nll_error
+    actual = asked(plan, members, rows, posterior)
+    distance = (actual.nll - expected_nll(rows, posterior)) / actual.nll_error
     assert np.abs(distance).max() < 6
     # Student's t of 15 degrees of freedom has a variance of 1.15, whose estimate of 100
     # members has a standard deviation of .18. Rows that have one draw each are taken
@@ -72,10 +72,10 @@ def test_rows_of_large_tables_stand_for_all(engine, seed, monkeypatch):
     monkeypatch.setattr(module, "_MAX_UNITS", 500)
     plan, members, rows = parts(engine, seed, n_members=100, hidden=(), n_rows=400)
     posterior = engine.start(plan, members)
-    found = asked(plan, members, rows, posterior)
+    actual = asked(plan, members, rows, posterior)
     used = module._DrawCounts.of(plan, 400, 3).rows
     assert len(used) < 100 and len(set(used)) == len(used)
-    distance = (found.nll - expected_nll(rows, posterior)) / found.nll_error
+    distance = (actual.nll - expected_nll(rows, posterior)) / actual.nll_error
     # The same rows for all members: they are off together.
     assert np.abs(distance).max() < 6 and np.abs(distance).min() > 0
 
@@ -101,11 +101,11 @@ def test_without_noise_it_is_the_loss_of_the_training(
         perturbed=perturbed,
     )
     trained = engine.train(plan, members, rows, bounded=True)
-    found = trained.bound
-    np.testing.assert_allclose(found.nll, trained.nll[-1], rtol=1e-12)
+    actual = trained.bound
+    np.testing.assert_allclose(actual.nll, trained.nll[-1], rtol=1e-12)
     total = rows.total_weight.numpy()
-    np.testing.assert_allclose(found.kl, total * trained.kl[-1], rtol=1e-12)
-    assert not found.nll_error.any() and not found.kl_error.any()
+    np.testing.assert_allclose(actual.kl, total * trained.kl[-1], rtol=1e-12)
+    assert not actual.nll_error.any() and not actual.kl_error.any()
     assert engine.train(plan, members, rows).bound is None
 
 
@@ -155,26 +155,26 @@ def test_members_with_different_numbers_of_rows(engine, seed):
     posterior = engine.start(plan, members)
     whole = asked(plan, members, rows, posterior)
     rows.n_rows = np.array([N_ROWS, 17, N_ROWS])
-    found = asked(plan, members, rows, posterior)
+    actual = asked(plan, members, rows, posterior)
     short = replace(rows.of_member(1), x=rows.x[1:2, :17], y=rows.y[1:2, :17])
     one = posterior.select(np.array([1]))
     alone = asked(plan, engine.one_of(members, 1), short, one)
-    np.testing.assert_allclose(found.nll[[0, 2]], whole.nll[[0, 2]], rtol=1e-12)
-    np.testing.assert_allclose(found.nll[1], alone.nll[0], rtol=1e-12)
-    assert found.nll[1] != whole.nll[1]
+    np.testing.assert_allclose(actual.nll[[0, 2]], whole.nll[[0, 2]], rtol=1e-12)
+    np.testing.assert_allclose(actual.nll[1], alone.nll[0], rtol=1e-12)
+    assert actual.nll[1] != whole.nll[1]
 
 
 def test_estimated_kl_is_averaged_over_draws(engine, seed):
     """Of normal weights, whose KL is known in closed form."""
-    found = {}
+    results = {}
     for sampled in (True, False):
         plan, members, rows = parts(
             engine, seed, n_members=100, family=MeanField(sampled_kl=sampled)
         )
         posterior = engine.start(plan, members)
-        found[sampled] = asked(plan, members, rows, posterior)
-    assert not found[False].kl_error.any()
-    distance = (found[True].kl - found[False].kl) / found[True].kl_error
+        results[sampled] = asked(plan, members, rows, posterior)
+    assert not results[False].kl_error.any()
+    distance = (results[True].kl - results[False].kl) / results[True].kl_error
     assert np.abs(distance).max() < 6 and 0.4 < np.mean(distance**2) < 2.2
 
 

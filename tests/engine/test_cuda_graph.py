@@ -35,15 +35,15 @@ class Rehearsed:
 
 def _both(engine, monkeypatch, plan, members, rows):
     """Parameters and losses with the step and with the captured one."""
-    found = []
+    results = []
     for kind in (Step, cuda_graph.CudaGraphStep):
         monkeypatch.setattr(
             "skbayesnn._engine.training.step_class", lambda *_, kind=kind: kind
         )
         trained = engine.train(plan, members, rows)
         parameters = engine.parameters(trained.posterior)
-        found.append(parameters | {"nll": trained.nll, "kl": trained.kl})
-    return found
+        results.append(parameters | {"nll": trained.nll, "kl": trained.kl})
+    return results
 
 
 @of_every_case
@@ -138,13 +138,13 @@ def test_noise_is_that_of_the_step_that_comes(rows, seed):
             expected = requests(plain)
             if (epoch, step) == (0, 0):
                 with replayed.recorded():
-                    found = requests(replayed)
+                    actual = requests(replayed)
             else:
                 replayed.prepare()
                 with replayed.replayed():
-                    found = requests(replayed)
-                memory.add(tuple(value.data_ptr() for value in found))
-            for one, another in zip(found, expected, strict=True):
+                    actual = requests(replayed)
+                memory.add(tuple(value.data_ptr() for value in actual))
+            for one, another in zip(actual, expected, strict=True):
                 assert torch.equal(one, another)
                 one.fill_(np.nan)
             plain.next_step()

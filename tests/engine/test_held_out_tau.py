@@ -34,9 +34,9 @@ def test_of_one_network_the_level_is_a_mean_square(seed):
     residual = random.normal(size=N_ROWS)
     variance, weights = (random.uniform(0.5, 2, size=N_ROWS) for _ in range(2))
     level = 0.7
-    _, found = likeliest_level(fields(residual[None], variance, level), weights)
+    _, actual = likeliest_level(fields(residual[None], variance, level), weights)
     mean = weights @ (residual**2 / variance) / (weights.sum() - 1)
-    assert 0.5 * found[0] == pytest.approx(0.5 * np.log(level * mean), abs=ROUNDED)
+    assert 0.5 * actual[0] == pytest.approx(0.5 * np.log(level * mean), abs=ROUNDED)
 
 
 def test_density_is_that_of_a_normal_distribution(seed):
@@ -67,9 +67,9 @@ def test_where_the_spread_explains_all_noise_is_about_one_error(n_rows):
     The standard error of v is sqrt(2 / n) v.
     """
     residual = np.array([[0.0], [2.0]]) * np.ones(n_rows)  # mean and std are 1
-    _, found = likeliest_level(fields(residual, 1.0, 1.0), np.ones(n_rows))
+    _, actual = likeliest_level(fields(residual, 1.0, 1.0), np.ones(n_rows))
     expected = -0.5 * np.log(np.sqrt(n_rows) - 1)
-    assert 0.5 * found[0] == pytest.approx(expected, abs=ROUNDED)
+    assert 0.5 * actual[0] == pytest.approx(expected, abs=ROUNDED)
 
 
 def test_a_weight_of_two_is_two_rows_and_one_of_zero_none(seed):
@@ -88,18 +88,18 @@ def test_one_row_far_off_does_not_widen_all(seed):
     residual = random.normal(size=(1, 200))
     _, without = likeliest_level(fields(residual[:, 1:], 1.0, 1.0), np.ones(199))
     residual[0, 0] = 1e4
-    density, found = likeliest_level(fields(residual, 1.0, 1.0), np.ones(200))
-    assert 0.5 * found[0] == pytest.approx(0.5 * without[0], abs=2 * ROUNDED)
+    density, actual = likeliest_level(fields(residual, 1.0, 1.0), np.ones(200))
+    assert 0.5 * actual[0] == pytest.approx(0.5 * without[0], abs=2 * ROUNDED)
     assert density[0, 0] == pytest.approx(np.sort(density[:, 0])[99] - 30)
 
 
 def test_draws_of_networks_are_together(seed):
     random = np.random.default_rng(seed)
     networks = random.normal(size=(4, N_ROWS, 3, N_DRAWS, TARGETS))
-    found = draws_together(networks)
-    assert found.shape == (N_ROWS, 3, 4 * N_DRAWS, TARGETS)
+    actual = draws_together(networks)
+    assert actual.shape == (N_ROWS, 3, 4 * N_DRAWS, TARGETS)
     for i in range(4):
-        part = found[:, :, i * N_DRAWS : (i + 1) * N_DRAWS]
+        part = actual[:, :, i * N_DRAWS : (i + 1) * N_DRAWS]
         np.testing.assert_array_equal(part, networks[i])
     np.testing.assert_array_equal(draws_together(networks[:1]), networks[0])
 
@@ -188,14 +188,14 @@ def test_an_ensemble_has_the_tau_that_it_has_alone(engine, ensembles):
         index = one.members.ravel()
         own = [rows.of_member(i) for i in index]
         alone = _joined(own)
-        _, found = taus_of(
+        _, actual = taus_of(
             engine,
             plan,
             members.select(index),
             alone,
             [Ensemble(np.arange(6).reshape(2, 3), one.n_epochs)],
         )
-        np.testing.assert_allclose(found, together[index], rtol=1e-9)
+        np.testing.assert_allclose(actual, together[index], rtol=1e-9)
 
 
 def _joined(parts):
@@ -222,19 +222,19 @@ def test_a_noise_that_is_held_stays_and_others_learn(likelihood, engine, seed):
     how = plan, [seed, seed + 1, seed + 2], 0.9, 1.0, 2.0
     mixed = engine.members(*how, n_epochs=9, learns_noise=[True, False, True])
     free = engine.members(*how, n_epochs=9)
-    found, other = (
+    actual, other = (
         engine.parameters(engine.train(plan, one, rows).posterior)
         for one in (mixed, free)
     )
-    np.testing.assert_array_equal(found["likelihood/log_tau"][1], np.log(mixed.tau[1]))
-    for name, values in found.items():
+    np.testing.assert_array_equal(actual["likelihood/log_tau"][1], np.log(mixed.tau[1]))
+    for name, values in actual.items():
         np.testing.assert_allclose(values[::2], other[name][::2], rtol=1e-12)
     assert (other["likelihood/log_tau"] != np.log(free.tau)).all()
 
 
 def test_under_a_held_tau_weights_are_those_under_a_given_one(engine, seed):
     """F / N and F / (N tau) have the same minimum, and Adam the same way to it."""
-    found = []
+    results = []
     for kind, learns in (("gaussian, tau learned", False), ("gaussian", True)):
         plan = engine.plan(kind, family="point")
         members = engine.members(
@@ -243,8 +243,8 @@ def test_under_a_held_tau_weights_are_those_under_a_given_one(engine, seed):
         # One precision for both targets: the given one divides the loss.
         members.tau[:] = 3.0
         rows = engine.rows(plan, 2, seed)
-        found.append(engine.parameters(engine.train(plan, members, rows).posterior))
-    held, given = found
+        results.append(engine.parameters(engine.train(plan, members, rows).posterior))
+    held, given = results
     for name, values in given.items():
         # Adam adds 1e-8 to gradients of order 0.1.
         np.testing.assert_allclose(held[name], values, rtol=1e-4, atol=1e-5)

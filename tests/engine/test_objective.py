@@ -222,11 +222,11 @@ def test_given_tau_scales_the_prior_only(problem):
 @pytest.mark.parametrize("n_batches", [1, 2, 7, 60])
 def test_geometric_weights_are_those_of_blundell(n_batches):
     """Eq. 9 of [BBB15], 2^(B - i) / (2^B - 1), times B: their mean is one."""
-    found = [kl_weight("geometric", i, n_batches) for i in range(n_batches)]
+    actual = [kl_weight("geometric", i, n_batches) for i in range(n_batches)]
     share = [2 ** (n_batches - i) / (2**n_batches - 1) for i in range(1, n_batches + 1)]
-    np.testing.assert_allclose(found, n_batches * np.array(share), rtol=1e-14)
-    assert sum(found) == pytest.approx(n_batches, rel=1e-14)
-    np.testing.assert_allclose(np.divide(found[1:], found[:-1]), 0.5, rtol=1e-14)
+    np.testing.assert_allclose(actual, n_batches * np.array(share), rtol=1e-14)
+    assert sum(actual) == pytest.approx(n_batches, rel=1e-14)
+    np.testing.assert_allclose(np.divide(actual[1:], actual[:-1]), 0.5, rtol=1e-14)
     assert [kl_weight("uniform", i, n_batches) for i in range(n_batches)] == (
         [1.0] * n_batches
     )
@@ -234,9 +234,9 @@ def test_geometric_weights_are_those_of_blundell(n_batches):
 
 def test_geometric_weights_of_very_many_batches():
     """2^B overflows from B = 1024 on; the weights do not."""
-    found = [kl_weight("geometric", i, 5000) for i in range(5000)]
-    assert np.isfinite(found).all()
-    assert sum(found) == pytest.approx(5000, rel=1e-12)
+    actual = [kl_weight("geometric", i, 5000) for i in range(5000)]
+    assert np.isfinite(actual).all()
+    assert sum(actual) == pytest.approx(5000, rel=1e-12)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -255,8 +255,8 @@ def test_kl_gradient_is_that_of_kl(problem, case):
     assert kl.shape == (len(SEEDS),)
     kl.sum().backward()
     p.noise.start_epoch(0)
-    found = p.objective.kl_gradient(p.q, p.noise)
-    for layer, of_layer in zip(leaves, found, strict=True):
+    actual = p.objective.kl_gradient(p.q, p.noise)
+    for layer, of_layer in zip(leaves, actual, strict=True):
         for name, value in layer.items():
             wanted = torch.zeros_like(value) if value.grad is None else value.grad
             given = of_layer.get(name, torch.zeros_like(value))

@@ -23,18 +23,18 @@ def _numbers(rate, n):
 def test_moments_of_members_that_have_ended_are_kept(problem_posterior):
     """Of two at different times; the third one goes on to the end."""
     flat = FlatParameters(problem_posterior)
-    adam, found = Adam(flat), []
+    adam, results = Adam(flat), []
     for step in range(3):
         adam.step(flat.values.clone(), *_numbers(0.1, step + 1))
         adam.keep_moments(np.arange(3) == step) if step < 2 else None
-        found.append(Adam.moments(adam))
-    alone = Adam(flat, found[2])
-    assert alone.moments().keys() == found[2].keys()
-    for name, values in found[2].items():
+        results.append(Adam.moments(adam))
+    alone = Adam(flat, results[2])
+    assert alone.moments().keys() == results[2].keys()
+    for name, values in results[2].items():
         for step in range(3):
-            np.testing.assert_array_equal(values[step], found[step][name][step])
+            np.testing.assert_array_equal(values[step], results[step][name][step])
         if name.endswith("mean"):
-            assert (found[2][name][0] != found[1][name][1]).any()
+            assert (results[2][name][0] != results[1][name][1]).any()
 
 
 def test_adam_is_torchs(seed, problem_posterior):

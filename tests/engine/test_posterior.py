@@ -166,8 +166,8 @@ def test_stream_does_not_depend_on_the_budget(untrained, seed, kind, family, bud
 def _assert_arrays(part, expected):
     """The fields of what a likelihood makes of outputs."""
     for field, values in zip(fields(part), expected, strict=True):
-        found = getattr(part, field.name)
-        np.testing.assert_allclose(found, values, rtol=1e-12, atol=1e-12)
+        actual = getattr(part, field.name)
+        np.testing.assert_allclose(actual, values, rtol=1e-12, atol=1e-12)
 
 
 def test_small_budget_makes_small_chunks(untrained, seed):
@@ -230,8 +230,8 @@ def test_regression_does_not_depend_on_working_memory(
     with sklearn.config_context(working_memory=1024):
         expected = everything()
     with sklearn.config_context(working_memory=working_memory):
-        found = everything()
-    for ours, theirs in zip(found, expected, strict=True):
+        actual = everything()
+    for ours, theirs in zip(actual, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-11)
 
 
@@ -247,8 +247,8 @@ def test_classes_do_not_depend_on_working_memory(fitted, seed, working_memory):
     with sklearn.config_context(working_memory=1024):
         expected = everything()
     with sklearn.config_context(working_memory=working_memory):
-        found = everything()
-    for ours, theirs in zip(found, expected, strict=True):
+        actual = everything()
+    for ours, theirs in zip(actual, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
 
 
@@ -360,8 +360,8 @@ def test_eq_8(fitted, seed, kind):
     y = mean[0] + np.random.default_rng(seed).normal(size=mean[0].shape) * 50
     density = norm(mean, np.sqrt(variance)).logpdf(y).sum(-1)
     expected = logsumexp(density, axis=0) - np.log(len(density))
-    found = model.log_predictive_density(x, y)
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    actual = model.log_predictive_density(x, y)
+    np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
 def test_eq_8_of_classes(fitted, seed):
@@ -373,8 +373,8 @@ def test_eq_8_of_classes(fitted, seed):
     np.testing.assert_allclose(model.predict_proba(x), probability, rtol=1e-10)
     y = model.classes_[np.arange(len(x)) % 3]
     expected = np.log(probability[np.arange(len(x)), np.arange(len(x)) % 3])
-    found = model.log_predictive_density(x, y)
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    actual = model.log_predictive_density(x, y)
+    np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("tau", ["auto", 7.0])

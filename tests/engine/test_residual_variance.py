@@ -58,14 +58,14 @@ def by_hand(model, X, Y, weights, spread):
     prior = np.r_[np.full(COLUMNS, spread), 1.0] / LENGTH_SCALE**2
     kernel = (Z * prior) @ Z.T
     residual = y - (model.predict(X) - model.y_mean_) / scale
-    found = []
+    results = []
     for j in range(TARGETS):
         hat = kernel @ np.linalg.inv(kernel + np.diag(trained[j] / weights))
         squares = weights @ residual[:, j] ** 2
         mean = np.average(y[:, j], weights=weights)
         variance = np.average((y[:, j] - mean) ** 2, weights=weights)
-        found.append((squares + variance) / (total - np.trace(hat) + 1))
-    return np.array(found) * scale**2, trained * scale**2, residual * scale
+        results.append((squares + variance) / (total - np.trace(hat) + 1))
+    return np.array(results) * scale**2, trained * scale**2, residual * scale
 
 
 @pytest.mark.parametrize("weighted", [False, True])

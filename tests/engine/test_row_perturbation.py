@@ -62,10 +62,10 @@ def test_noise_on_y_is_that_of_a_mean_of_so_many_rows(engine, seed):
     perturbation = RowPerturbation(plan, np.array([seed]), rows, 7)
     normal = np.random.Generator(philox(seed, ROWS, 7)).standard_normal((3, TARGETS))
     order = torch.tensor([[2, 0, 1]])
-    [found] = perturbation.batches([Batch(*rows.take(order))], order, 3)
+    [actual] = perturbation.batches([Batch(*rows.take(order))], order, 3)
     expected = normal[[2, 0, 1]] / np.sqrt([[0.25], [1.0], [4.0]])
-    np.testing.assert_allclose(found.y_perturbation[0], expected)
-    np.testing.assert_array_equal(found.weights, weights[:, [2, 0, 1]])
+    np.testing.assert_allclose(actual.y_perturbation[0], expected)
+    np.testing.assert_array_equal(actual.weights, weights[:, [2, 0, 1]])
 
 
 def test_random_weights_have_the_mean_and_variance_of_so_many_rows(engine, seed):
@@ -77,15 +77,15 @@ def test_random_weights_have_the_mean_and_variance_of_so_many_rows(engine, seed)
     rows = engine.Rows(np.zeros((1, 3, 4)), y, weights, n_members)
     perturbation = RowPerturbation(plan, seed + np.arange(n_members), rows, 0)
     order = torch.arange(3).unsqueeze(0)
-    [found] = perturbation.batches([Batch(*rows.take(order))], order, 3)
-    assert found.y_perturbation is None
+    [actual] = perturbation.batches([Batch(*rows.take(order))], order, 3)
+    assert actual.y_perturbation is None
     given = torch.tensor([1.0, 4.0, 0.25], dtype=torch.float64)
     # Six standard errors; a gamma variable's variance is its shape, its fourth moment
     # 3 w^2 + 6 w.
     error = 6 / n_members**0.5
-    assert (abs(found.weights.mean(0) - given) < error * given.sqrt()).all()
+    assert (abs(actual.weights.mean(0) - given) < error * given.sqrt()).all()
     of_variance = (2 * given.square() + 6 * given).sqrt()
-    assert (abs(found.weights.var(0) - given) < error * of_variance).all()
+    assert (abs(actual.weights.var(0) - given) < error * of_variance).all()
 
 
 def test_slope_is_that_of_noise_on_y(plan, engine, seed):
@@ -114,6 +114,6 @@ def test_slope_is_that_of_noise_on_y(plan, engine, seed):
         ]
 
     difference = (slope(noisy) - slope(y))[..., :TARGETS]
-    found = likelihood.perturbation_slope(params, outputs, noise).detach()
-    torch.testing.assert_close(found[..., :TARGETS], difference)
-    assert not found[..., TARGETS:].any()
+    actual = likelihood.perturbation_slope(params, outputs, noise).detach()
+    torch.testing.assert_close(actual[..., :TARGETS], difference)
+    assert not actual[..., TARGETS:].any()

@@ -129,15 +129,15 @@ def test_several_draws_average_their_gradients(engine, seed, gradient):
     )
     noise = engine.noise(members, 0)
     [batch] = [Batch(*taken) for taken in rows.batches(torch.arange(23)[None], 23)]
-    found = [
+    actual = [
         DATA_GRADIENTS[gradient](objective, q, batch.with_own_x(), noise)
         for _ in range(n_draws)
     ]
-    nll = torch.stack([of_draw[0] for of_draw in found]).mean((0, 2))
+    nll = torch.stack([of_draw[0] for of_draw in actual]).mean((0, 2))
     torch.testing.assert_close(torch.as_tensor(trained.nll[0]), nll)
     for i, layer in enumerate(q.layers):
         for name in layer:
-            expected = torch.stack([of_draw[1][i][name] for of_draw in found]).mean(0)
+            expected = torch.stack([of_draw[1][i][name] for of_draw in actual]).mean(0)
             moment = trained.optimizer[f"exp_avg/{i}/{name}"] / (1 - BETA_1)
             torch.testing.assert_close(torch.as_tensor(moment), expected)
 
@@ -396,8 +396,8 @@ def test_steps_are_those_of_autograd(engine, seed, case, weighting):
 def test_kl_warms_up(engine):
     """From zero at the start, in proportion to what is done, to its full weight."""
     plan = engine.plan(kl_warm_up=0.4)
-    found = [plan.kl_weight_at(0, done) for done in (0, 0.1, 0.2, 0.4, 0.41, 1)]
-    np.testing.assert_allclose(found, [0, 0.25, 0.5, 1, 1, 1], rtol=1e-14)
+    actual = [plan.kl_weight_at(0, done) for done in (0, 0.1, 0.2, 0.4, 0.41, 1)]
+    np.testing.assert_allclose(actual, [0, 0.25, 0.5, 1, 1, 1], rtol=1e-14)
     cold = engine.plan()
     assert [cold.kl_weight_at(0, done) for done in (0, 0.5, 1)] == [1, 1, 1]
 
@@ -607,14 +607,14 @@ def test_linear_network_finds_the_map(engine, seed, weighted):
     members = engine.members(plan, SEEDS + seed, 1.0, LENGTH_SCALE, TAU, 1000)
     rows = engine.rows(plan, len(SEEDS), seed, weighted=weighted)
     trained = engine.train(plan, members, rows)
-    found = engine.parameters(trained.posterior)
+    actual = engine.parameters(trained.posterior)
     for i in range(len(SEEDS)):
         weights = rows.weights[i] if weighted else None
         length_scale = members.prior[0]["length_scale"][i]
         tau = members.tau[i]
         expected = _map(rows.x[0], rows.y[0], weights, length_scale, tau)
-        np.testing.assert_allclose(found["0/mean"][i], expected[:-1], atol=1e-5)
-        np.testing.assert_allclose(found["0/bias"][i], expected[-1], atol=1e-5)
+        np.testing.assert_allclose(actual["0/mean"][i], expected[:-1], atol=1e-5)
+        np.testing.assert_allclose(actual["0/bias"][i], expected[-1], atol=1e-5)
 
 
 def test_linear_network_finds_the_noise_too(engine, seed):
@@ -629,12 +629,12 @@ def test_linear_network_finds_the_noise_too(engine, seed):
     members = engine.members(plan, SEEDS + seed, 1.0, LENGTH_SCALE, 1.0, 1500)
     rows = engine.rows(plan, len(SEEDS), seed, weighted=True)
     trained = engine.train(plan, members, rows)
-    found = engine.parameters(trained.posterior)
+    actual = engine.parameters(trained.posterior)
     for i in range(len(SEEDS)):
-        mean, bias = found["0/mean"][i], found["0/bias"][i]
+        mean, bias = actual["0/mean"][i], actual["0/bias"][i]
         residual = rows.y[0] - rows.x[0] @ mean - bias
         variance = np.average(residual**2, axis=0, weights=rows.weights[i])
-        tau = np.exp(found["likelihood/log_tau"][i])
+        tau = np.exp(actual["likelihood/log_tau"][i])
         np.testing.assert_allclose(1 / tau, variance, rtol=1e-4)
         length_scale = members.prior[0]["length_scale"][i]
         expected = _map(rows.x[0], rows.y[0], rows.weights[i], length_scale, tau)

@@ -76,20 +76,20 @@ def _assert_each_as_alone(engine, plan, members, table, shares):
             )
         for name in ("nll", "kl", "validation"):
             if getattr(alone, name) is not None:
-                found, expected = getattr(together, name), getattr(alone, name)
-                np.testing.assert_allclose(found[:n, i], expected[:n, 0], rtol=1e-9)
+                actual, expected = getattr(together, name), getattr(alone, name)
+                np.testing.assert_allclose(actual[:n, i], expected[:n, 0], rtol=1e-9)
         _assert_optimizer(together.select(np.array([i])), alone, plan)
     return together
 
 
-def _assert_optimizer(found, expected, plan):
+def _assert_optimizer(actual, expected, plan):
     """To go on with. A member that stops early goes on unnoticed until all have."""
     if plan.patience is not None:
         return
-    assert found.optimizer.keys() == expected.optimizer.keys()
+    assert actual.optimizer.keys() == expected.optimizer.keys()
     for name, values in expected.optimizer.items():
         np.testing.assert_allclose(
-            found.optimizer[name], values, rtol=1e-9, atol=1e-10, err_msg=name
+            actual.optimizer[name], values, rtol=1e-9, atol=1e-10, err_msg=name
         )
 
 
@@ -177,9 +177,9 @@ def test_noise_of_weights_is_not_padded(seed):
     noise.start_epoch(0)
     assert (noise.shared_by_rows.normal(2, 5) != 0).all()
     for per_row in (1, 4):
-        found = noise.normal(3 * per_row, 5)
-        assert (found[[0, 2]] != 0).all() and (found[1, : 2 * per_row] != 0).all()
-        assert not found[1, 2 * per_row :].any()
+        actual = noise.normal(3 * per_row, 5)
+        assert (actual[[0, 2]] != 0).all() and (actual[1, : 2 * per_row] != 0).all()
+        assert not actual[1, 2 * per_row :].any()
 
 
 def test_equal_rows_are_not_padded(engine, seed):
@@ -188,8 +188,8 @@ def test_equal_rows_are_not_padded(engine, seed):
     members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, n_epochs=4)
     rows = engine.rows(plan, len(SEEDS), seed)
     shorter = replace(members, n_epochs=np.array([4, 4, 2, 4]))
-    whole, found = (engine.train(plan, each, rows) for each in (members, shorter))
+    whole, actual = (engine.train(plan, each, rows) for each in (members, shorter))
     others = [0, 1, 3]
-    after = engine.parameters(found.posterior)
+    after = engine.parameters(actual.posterior)
     for name, values in engine.parameters(whole.posterior).items():
         np.testing.assert_array_equal(after[name][others], values[others])

@@ -70,13 +70,13 @@ def test_gradient_of_the_kl(params):
     leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
     total = Concrete().kl(leaves, START, PRIOR, None).sum()
     expected = torch.autograd.grad(total, list(leaves.values()))
-    found = Concrete().kl_gradient(params, START, PRIOR, None)
+    actual = Concrete().kl_gradient(params, START, PRIOR, None)
     for name, gradient in zip(leaves, expected, strict=True):
-        np.testing.assert_allclose(found[name], gradient, rtol=1e-12, err_msg=name)
+        np.testing.assert_allclose(actual[name], gradient, rtol=1e-12, err_msg=name)
     squares = params["mean"].square().sum((1, 2)).numpy()
     of_p = LENGTH_SCALE.numpy() ** 2 / 2 * squares + INPUTS * logit(KEEP)
     of_logit = KEEP * (1 - KEEP) * of_p
-    np.testing.assert_allclose(found["logit"], of_logit, rtol=1e-12)
+    np.testing.assert_allclose(actual["logit"], of_logit, rtol=1e-12)
 
 
 def test_relaxed_masks(params, exact, seed):
@@ -87,8 +87,8 @@ def test_relaxed_masks(params, exact, seed):
     z = expit((logit(KEEP)[:, None, None] + logit(u)) / 0.1)
     expected = (x * z) @ params["mean"].numpy() + params["bias"].numpy()[:, None]
     noise = exact.noise(u.ravel())
-    found = Concrete().linear(params, START, torch.as_tensor(x), noise)
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    actual = Concrete().linear(params, START, torch.as_tensor(x), noise)
+    np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_relaxed_masks_are_rounded_to_true_ones(params, exact):
@@ -113,9 +113,9 @@ def test_extreme_noise_is_finite(params, exact, u):
         there = params | {"logit": torch.full((MEMBERS,), extreme).double()}
         noise = exact.noise(np.full(ROWS * INPUTS, u))
         outputs, pullback = Concrete().linear_vjp(there, START, x, noise)
-        found, of_x = pullback(torch.ones_like(outputs), Needed.ALL)
+        actual, of_x = pullback(torch.ones_like(outputs), Needed.ALL)
         kl = Concrete().kl(there, START, PRIOR, None)
-        for values in (outputs, of_x, kl, *found.values()):
+        for values in (outputs, of_x, kl, *actual.values()):
             assert values.isfinite().all()
 
 

@@ -230,8 +230,8 @@ def test_axes(setting):
     outputs, of_params, of_x = setting.linear_vjp()
     assert outputs.shape == (MEMBERS, ROWS, OUTPUTS)
     assert of_x.shape == (MEMBERS, ROWS, INPUTS)
-    for found in (of_kl, of_params):
-        assert all(found[name].shape == params[name].shape for name in found)
+    for actual in (of_kl, of_params):
+        assert all(actual[name].shape == params[name].shape for name in actual)
 
 
 @of_every_case
@@ -245,8 +245,8 @@ def test_shared_seed_has_the_axes_too(case, seed):
     _, of_params, of_x = setting.linear_vjp()
     assert of_x.shape == (MEMBERS, ROWS, INPUTS)
     _, of_shared_x, _ = setting.linear_vjp(setting.x[:1], needed=Needed.NONE)
-    for found in (of_params, of_shared_x, setting.kl_gradient()):
-        assert all(found[n].shape == setting.params[n].shape for n in found)
+    for actual in (of_params, of_shared_x, setting.kl_gradient()):
+        assert all(actual[n].shape == setting.params[n].shape for n in actual)
 
 
 @of_every_case
@@ -382,15 +382,15 @@ def test_every_parameter_learns(case, setting):
 def test_constants_have_no_gradient(setting):
     """Neither by autograd nor by hand: nothing moves them in training."""
     params = {n: v.clone().requires_grad_() for n, v in setting.params.items()}
-    found = [setting.kl_gradient(), setting.linear_vjp()[1]]
-    found += [setting.kl_gradient(Family), setting.linear_vjp(family=Family)[1]]
+    results = [setting.kl_gradient(), setting.linear_vjp()[1]]
+    results += [setting.kl_gradient(Family), setting.linear_vjp(family=Family)[1]]
     for values in (setting.linear(params), setting.kl(params)):
         gradients = torch.autograd.grad(
             values.sum(), list(params.values()), materialize_grads=True
         )
-        found.append(dict(zip(params, gradients, strict=True)))
+        results.append(dict(zip(params, gradients, strict=True)))
     for name in setting.family.constants:
-        assert not any(gradient[name].any() for gradient in found if name in gradient)
+        assert not any(gradient[name].any() for gradient in results if name in gradient)
 
 
 @of_every_case
@@ -469,10 +469,10 @@ def test_claim_of_a_quadratic_kl(setting):
 
     def gradient(params):
         params = {n: v.clone().requires_grad_() for n, v in params.items()}
-        found = torch.autograd.grad(
+        actual = torch.autograd.grad(
             setting.kl(params).sum(), list(params.values()), materialize_grads=True
         )
-        return dict(zip(params, found, strict=True))
+        return dict(zip(params, actual, strict=True))
 
     theta = setting.params
     at_theta = gradient(theta)
@@ -540,11 +540,11 @@ def test_start_has_the_wanted_size(family, seed):
     torch.testing.assert_close(size, bias.square().sum(1), rtol=0.1, atol=0)
 
 
-def _assert_gradients(found, expected):
+def _assert_gradients(actual, expected):
     """By name; one that is left out is zero."""
-    assert found.keys() <= expected.keys()
+    assert actual.keys() <= expected.keys()
     for name, value in expected.items():
-        given = found[name] if name in found else torch.zeros_like(value)
+        given = actual[name] if name in actual else torch.zeros_like(value)
         torch.testing.assert_close(given, value, msg=lambda m, n=name: f"{n}: {m}")
 
 
@@ -562,10 +562,10 @@ def _assert_pullback(setting, by_hand, shared):
 
     base = None if by_hand else Family
     needed = Needed.NONE if shared else Needed.ALL
-    result, found, of_inputs = setting.linear_vjp(x, gradient, needed, base)
+    result, actual, of_inputs = setting.linear_vjp(x, gradient, needed, base)
     assert not result.requires_grad
     torch.testing.assert_close(result, outputs)
-    _assert_gradients(found, expected)
+    _assert_gradients(actual, expected)
     if shared:
         assert of_inputs is None
     else:
@@ -612,9 +612,9 @@ def _assert_kl_gradient(setting, by_hand):
     )
     expected = {n: torch.zeros_like(v) for n, v in setting.params.items()}
     expected |= dict(zip(setting.learned, gradients, strict=True))
-    found = setting.kl_gradient(None if by_hand else Family)
-    assert not any(value.requires_grad for value in found.values())
-    _assert_gradients(found, expected)
+    actual = setting.kl_gradient(None if by_hand else Family)
+    assert not any(value.requires_grad for value in actual.values())
+    _assert_gradients(actual, expected)
 
 
 @of_every_case
@@ -647,8 +647,8 @@ def test_log_alpha_stays_within_its_bounds(setting):
     assert (at_bound | ((log_alpha - lowest).abs() < 1e-9)).all()
     assert at_bound.any()
     [name] = {"log_alpha", "log_variance"} & set(setting.params)
-    for found in (setting.linear_vjp()[1], setting.kl_gradient()):
-        assert not found[name].any()
+    for actual in (setting.linear_vjp()[1], setting.kl_gradient()):
+        assert not actual[name].any()
 
 
 @pytest.mark.parametrize("family", VARIANTS, ids=label)

@@ -131,9 +131,9 @@ def test_pullback_is_that_of_autograd(x, weights, mask, noise, random):
     assert all(values.isfinite().all() for values in expected)
     by_hand, pullback = sample_vjp(x, *weights, noise(), mask)
     np.testing.assert_allclose(by_hand, outputs.detach(), rtol=1e-12, atol=1e-14)
-    found = pullback(gradient, Needed.ALL)
+    actual = pullback(gradient, Needed.ALL)
     for name, values in zip((*NAMES, "x"), expected, strict=True):
         np.testing.assert_allclose(
-            getattr(found, name), values, rtol=1e-10, atol=1e-12, err_msg=name
+            getattr(actual, name), values, rtol=1e-10, atol=1e-12, err_msg=name
         )
     assert pullback(gradient, Needed.NONE).x is None

@@ -92,15 +92,15 @@ def _assert_pullback(family, layout, seed, needed):
     generator = torch.Generator().manual_seed(seed + 1)
     shape = MEMBERS, ROWS * STEPS, _n_inputs(layout)
     x = torch.randn(shape, generator=generator, dtype=F64)
-    found = []
+    results = []
     for linear_vjp in (type(family).linear_vjp, Family.linear_vjp):
         with torch.no_grad():
             outputs, pullback = linear_vjp(
                 family, params, _keep(), x.clone(), _noise(seed), layout
             )
             gradient = torch.linspace(-1, 1, outputs.numel(), dtype=F64)
-            found.append((outputs, *pullback(gradient.view_as(outputs), needed)))
-    (outputs, of_params, of_x), (expected, of_params_too, of_x_too) = found
+            results.append((outputs, *pullback(gradient.view_as(outputs), needed)))
+    (outputs, of_params, of_x), (expected, of_params_too, of_x_too) = results
     torch.testing.assert_close(outputs, expected)
     for name, value in of_params.items():
         torch.testing.assert_close(value, of_params_too[name])

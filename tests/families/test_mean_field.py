@@ -120,8 +120,8 @@ def test_sampled_kl_has_the_closed_form_as_its_mean(params, prior, exact, sampli
     family = MeanField(sampled_kl=True)
     kl = MeanField().kl(params, NOTHING_DROPPED, prior, None)
     at_nodes = exact.nodes(INPUTS * OUTPUTS + OUTPUTS)
-    found = family.kl(params, NOTHING_DROPPED, prior, at_nodes).mean(0)
-    np.testing.assert_allclose(found, kl, rtol=1e-11)
+    actual = family.kl(params, NOTHING_DROPPED, prior, at_nodes).mean(0)
+    np.testing.assert_allclose(actual, kl, rtol=1e-11)
     sampling.check(lambda noise: family.kl(params, NOTHING_DROPPED, prior, noise), kl)
 
 
@@ -159,10 +159,10 @@ def _check_gradient(family, params, prior, noise=lambda: None):
     leaves = {name: value.clone().requires_grad_() for name, value in params.items()}
     total = family.kl(leaves, KEEP, prior, noise()).sum()
     expected = torch.autograd.grad(total, list(leaves.values()))
-    found = family.kl_gradient(params, KEEP, prior, noise())
+    actual = family.kl_gradient(params, KEEP, prior, noise())
     for name, gradient in zip(leaves, expected, strict=True):
         np.testing.assert_allclose(
-            found[name], gradient, rtol=1e-10, atol=1e-12, err_msg=name
+            actual[name], gradient, rtol=1e-10, atol=1e-12, err_msg=name
         )
 
 
@@ -244,8 +244,8 @@ def test_log_density_is_that_of_independent_normals(params, sigma, random):
     expected = norm.logpdf(weight, params["mean"], sigma[0]).sum((2, 3))
     expected += norm.logpdf(bias, params["bias"], sigma[1]).sum(2)
     draw = _tensor(weight), _tensor(bias)
-    found = MeanField().log_density(params, NOTHING_DROPPED, *draw)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    actual = MeanField().log_density(params, NOTHING_DROPPED, *draw)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
 def test_log_density_of_the_spike_and_slab(params, sigma, random):
@@ -261,8 +261,8 @@ def test_log_density_of_the_spike_and_slab(params, sigma, random):
     expected = np.log(p * slab + (1 - p) * spike).sum(-1)
     expected += norm.logpdf(bias, params["bias"], sigma[1]).sum(-1)
     draw = _tensor(weight), _tensor(bias)
-    found = MeanField(spike=True).log_density(params, KEEP, *draw)
-    np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+    actual = MeanField(spike=True).log_density(params, KEEP, *draw)
+    np.testing.assert_allclose(actual, expected, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("spike", [False, True], ids=["plain", "spike"])
@@ -312,9 +312,9 @@ def test_spike_kl_is_the_plain_one_where_nothing_is_dropped(params, sampled_kl, 
     keep = NOTHING_DROPPED
     normals = np.linspace(-1, 2, INPUTS * OUTPUTS + OUTPUTS)
     ones = np.ones(INPUTS)
-    found = spike.kl(params, keep, GAUSSIAN, exact.noise(np.r_[ones, normals]))
+    actual = spike.kl(params, keep, GAUSSIAN, exact.noise(np.r_[ones, normals]))
     expected = plain.kl(params, keep, GAUSSIAN, exact.noise(normals))
-    np.testing.assert_allclose(found, expected, rtol=1e-14)
+    np.testing.assert_allclose(actual, expected, rtol=1e-14)
     # And continuously so.
     almost = spike.kl(params, keep - 1e-9, GAUSSIAN, exact.noise(np.r_[ones, normals]))
     np.testing.assert_allclose(almost, expected, rtol=1e-6)
@@ -344,10 +344,10 @@ def test_exact_kl_of_narrow_spikes(params, exact):
     }
     noise, probability = _all_spikes(exact)
     family = MeanField(spike=True, sampled_kl=True)
-    found = (probability * family.kl(narrow, KEEP, GAUSSIAN, noise).numpy()).sum(0)
+    actual = (probability * family.kl(narrow, KEEP, GAUSSIAN, noise).numpy()).sum(0)
     closed = MeanField(spike=True).kl(narrow, KEEP, GAUSSIAN, None).numpy()
     entropy = INPUTS * (entr(KEEP.numpy()) + entr(1 - KEEP.numpy()))
-    np.testing.assert_allclose(found, closed - entropy, rtol=1e-10)
+    np.testing.assert_allclose(actual, closed - entropy, rtol=1e-10)
 
 
 def test_exact_kl_where_spike_and_slab_are_one(params, exact):
@@ -355,9 +355,9 @@ def test_exact_kl_where_spike_and_slab_are_one(params, exact):
     at_zero = params | {"mean": torch.zeros_like(params["mean"])}
     noise, probability = _all_spikes(exact)
     family = MeanField(spike=True, sampled_kl=True)
-    found = (probability * family.kl(at_zero, KEEP, GAUSSIAN, noise).numpy()).sum(0)
+    actual = (probability * family.kl(at_zero, KEEP, GAUSSIAN, noise).numpy()).sum(0)
     closed = MeanField(spike=True).kl(at_zero, KEEP, GAUSSIAN, None)
-    np.testing.assert_allclose(found, closed, rtol=1e-10)
+    np.testing.assert_allclose(actual, closed, rtol=1e-10)
 
 
 def _row_kl(m, sigma, p, length_scale):

@@ -243,15 +243,15 @@ def log_ratio(noisy_weights):
 def test_kl_to_the_gaussian_prior_is_the_expectation(noisy_weights, log_ratio, exact):
     """log q - log p is quadratic in the noise, and the rule exact for it."""
     expected = log_ratio(exact.nodes(INPUTS * OUTPUTS)).mean(0)
-    found = noisy_weights.kl(GAUSSIAN).numpy() - _kl_of_biases(noisy_weights)
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    actual = noisy_weights.kl(GAUSSIAN).numpy() - _kl_of_biases(noisy_weights)
+    np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
 def test_kl_to_the_gaussian_prior_is_what_draws_give(
     noisy_weights, log_ratio, sampling
 ):
-    found = noisy_weights.kl(GAUSSIAN).numpy() - _kl_of_biases(noisy_weights)
-    sampling.check(log_ratio, found)
+    actual = noisy_weights.kl(GAUSSIAN).numpy() - _kl_of_biases(noisy_weights)
+    sampling.check(log_ratio, actual)
 
 
 # -------------------------------------------------------------------- bounds of alpha
@@ -269,11 +269,11 @@ def test_beyond_its_bounds_alpha_is_the_bound(kind, approximation, seed, exact, 
     n = INPUTS if correlated else INPUTS * OUTPUTS
     _, covariance = exact.normal_moments(outside.weights, n)
     variance = np.exp(bound) * (outside.theta**2).reshape(MEMBERS, -1)
-    found = covariance.diagonal(axis1=1, axis2=2)
-    np.testing.assert_allclose(found, variance, **tolerance)
+    actual = covariance.diagonal(axis1=1, axis2=2)
+    np.testing.assert_allclose(actual, variance, **tolerance)
     numbers = np.linspace(-1, 2, ROWS * (INPUTS if correlated else OUTPUTS))
-    found, expected = (s.linear(exact.noise(numbers)) for s in (outside, at_bound))
-    np.testing.assert_allclose(found, expected, **tolerance)
+    actual, expected = (s.linear(exact.noise(numbers)) for s in (outside, at_bound))
+    np.testing.assert_allclose(actual, expected, **tolerance)
     np.testing.assert_allclose(outside.kl(), at_bound.kl(), **tolerance)
     log_alpha = outside.family.log_alpha_of(outside.params)
     np.testing.assert_allclose(log_alpha, bound, **tolerance)
@@ -294,8 +294,8 @@ def test_gradients_inside_and_beyond_the_bounds(kind, approximation, prior, seed
 
     kl = family.kl(leaves, KEEP, prior, None).sum()
     expected = torch.autograd.grad(kl, list(leaves.values()), materialize_grads=True)
-    found = family.kl_gradient(params, KEEP, prior, None)
-    _compare(found, dict(zip(leaves, expected, strict=True)))
+    actual = family.kl_gradient(params, KEEP, prior, None)
+    _compare(actual, dict(zip(leaves, expected, strict=True)))
 
     def noise():
         noise = TrainingRandom(
@@ -312,18 +312,18 @@ def test_gradients_inside_and_beyond_the_bounds(kind, approximation, prior, seed
     expected = torch.autograd.grad(outputs, list(leaves.values()), gradient)
     by_hand, pullback = family.linear_vjp(params, KEEP, x, noise())
     np.testing.assert_allclose(by_hand, outputs.detach(), rtol=1e-11, atol=1e-13)
-    found, of_x = pullback(gradient, Needed.ALL)
-    _compare(found | {"x": of_x}, dict(zip(leaves, expected, strict=True)))
+    actual, of_x = pullback(gradient, Needed.ALL)
+    _compare(actual | {"x": of_x}, dict(zip(leaves, expected, strict=True)))
 
     name = "log_variance" if kind[1] == "weight" else "log_alpha"
     low, high = LOWEST, HIGHEST[approximation]
     inside = (setting.log_alpha > low) & (setting.log_alpha < high)
-    assert not found[name][torch.as_tensor(~inside)].any()
+    assert not actual[name][torch.as_tensor(~inside)].any()
 
 
-def _compare(found, expected):
+def _compare(actual, expected):
     for name, values in expected.items():
-        gradient = found.get(name, torch.zeros_like(values))
+        gradient = actual.get(name, torch.zeros_like(values))
         np.testing.assert_allclose(
             gradient, values, rtol=1e-9, atol=1e-11, err_msg=name
         )

@@ -24,11 +24,11 @@ def tanh_kernel(covariance):
     """E tanh(u) tanh(v), by Gauss-Hermite quadrature."""
     nodes, weights = hermegauss(60)
     weights = weights / weights.sum()
-    found = np.empty_like(covariance)
+    actual = np.empty_like(covariance)
     for i, j in np.ndindex(covariance.shape):
         std = np.sqrt(covariance[i, i])
         slope = covariance[i, j] / std
         rest = np.sqrt(max(covariance[j, j] - slope**2, 0.0))
         v = slope * nodes[:, None] + rest * nodes
-        found[i, j] = weights @ (np.tanh(std * nodes)[:, None] * np.tanh(v)) @ weights
-    return found
+        actual[i, j] = weights @ (np.tanh(std * nodes)[:, None] * np.tanh(v)) @ weights
+    return actual

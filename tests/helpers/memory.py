@@ -15,8 +15,8 @@ class Largest(TorchFunctionMode):
         result = function(*args, **(kwargs or {}))
         for value in result if isinstance(result, tuple | list) else [result]:
             if isinstance(value, torch.Tensor):
-                found = value.untyped_storage().nbytes()
-                self.tensor = max(self.tensor, found)
+                actual = value.untyped_storage().nbytes()
+                self.tensor = max(self.tensor, actual)
         return result
 
 

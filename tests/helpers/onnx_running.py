@@ -50,26 +50,26 @@ def assert_same_numbers(model, X, y, q=Q, tolerance=1e-5):
     )
 
 
-def assert_close(found, own, y, tolerance=1e-5):
-    assert found.keys() == own.keys()
+def assert_close(actual, own, y, tolerance=1e-5):
+    assert actual.keys() == own.keys()
     for name, values in own.items():
-        assert found[name].shape == values.shape, name
+        assert actual[name].shape == values.shape, name
         scale = y.std(0)
         if name == "quantiles":
             scale = np.asarray(scale)[..., None]
-        error = np.abs(found[name] - values) / scale
+        error = np.abs(actual[name] - values) / scale
         assert error.max() < tolerance, f"{name}: {error.max():.1e}"
 
 
 def assert_same_classes(model, X, tolerance=1e-5):
     """Labels are the same where the two likeliest classes are apart."""
     X = np.asarray(X, dtype=np.float32)
-    found, own = outputs(to_onnx(model), X), own_classes(model, X)
-    assert found.keys() == own.keys()
-    label, expected = found.pop("label"), own.pop("label")
+    actual, own = outputs(to_onnx(model), X), own_classes(model, X)
+    assert actual.keys() == own.keys()
+    label, expected = actual.pop("label"), own.pop("label")
     assert label.shape == expected.shape
     likeliest = np.sort(own["probabilities"], axis=1)[:, -2:]
     apart = np.diff(likeliest)[:, 0] > 2 * tolerance
     assert np.array_equal(label[apart], expected[apart])
     for name, values in own.items():
-        np.testing.assert_allclose(found[name], values, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(actual[name], values, rtol=0, atol=tolerance)

@@ -32,34 +32,34 @@ def model(rows, seed):
 
 def test_the_column_that_drifted_is_found(model, rows, seed):
     X, _, far = rows
-    found = uncertainty_importance(model, far, background=X, random_state=seed)
-    assert found.importances_mean.argmax() == 1
-    assert (found.per_row.argmax(1) == 1).mean() > 0.8
-    assert found.importances.shape == (COLUMNS, 5)
-    assert found.per_row.shape == (FAR, COLUMNS)
+    actual = uncertainty_importance(model, far, background=X, random_state=seed)
+    assert actual.importances_mean.argmax() == 1
+    assert (actual.per_row.argmax(1) == 1).mean() > 0.8
+    assert actual.importances.shape == (COLUMNS, 5)
+    assert actual.per_row.shape == (FAR, COLUMNS)
     np.testing.assert_array_equal(
-        found.uncertainty, model.predict_uncertainty(far, "epistemic")
+        actual.uncertainty, model.predict_uncertainty(far, "epistemic")
     )
     np.testing.assert_allclose(
-        found.importances_mean, found.per_row.mean(0), rtol=1e-12
+        actual.importances_mean, actual.per_row.mean(0), rtol=1e-12
     )
-    np.testing.assert_allclose(found.importances_std, found.importances.std(1))
+    np.testing.assert_allclose(actual.importances_std, actual.importances.std(1))
 
 
 def test_names_and_a_table(model, rows, seed):
     X, _, far = rows
     how = {"background": X, "n_repeats": 1, "random_state": seed}
-    found = uncertainty_importance(model, far, **how)
-    assert found.feature_names == ["column 0", "column 1", "column 2"]
+    actual = uncertainty_importance(model, far, **how)
+    assert actual.feature_names == ["column 0", "column 1", "column 2"]
     names = ["price", "footfall of the sensor at the entrance in the north", "store"]
-    found = uncertainty_importance(model, far, feature_names=names, **how)
-    assert found.feature_names == names
-    lines = repr(found).split("\n")
+    actual = uncertainty_importance(model, far, feature_names=names, **how)
+    assert actual.feature_names == names
+    lines = repr(actual).split("\n")
     # The column that is far leads; its name is without its middle.
     assert lines[0].split() == ["column", "importance", "std"]
     assert lines[1].startswith("footfall of the") and "north" in lines[1]
-    assert f"{found.importances_mean[1]:.3g}" in lines[1]
-    assert f"{found.uncertainty.mean():.3g}" in lines[4]
+    assert f"{actual.importances_mean[1]:.3g}" in lines[1]
+    assert f"{actual.uncertainty.mean():.3g}" in lines[4]
     assert max(map(len, lines)) < 60 and len(lines) == 5
     with pytest.raises(ValueError, match="one name for each of the 3 columns"):
         uncertainty_importance(model, far, feature_names=names[:2], **how)
@@ -68,13 +68,13 @@ def test_names_and_a_table(model, rows, seed):
 def test_a_table_of_many_columns():
     """Those that are farthest from zero, in order."""
     mean = np.array([0.5, -7.0, 3.0] + [0.1] * 30)
-    found = Importances(
+    actual = Importances(
         importances_mean=mean,
         importances_std=mean / 10,
         uncertainty=np.ones(2),
         feature_names=[f"x{i}" for i in range(33)],
     )
-    lines = repr(found).split("\n")
+    lines = repr(actual).split("\n")
     assert [line.split()[0] for line in lines[1:4]] == ["x2", "x0", "x3"]
     assert lines[20].split() == ["x1", "-7", "-0.7"]
     assert lines[21:] == [
@@ -97,8 +97,8 @@ def test_ordinary_rows_are_negative(seed):
     X = random.normal(size=(150, 1)) + 0.1 * random.normal(size=(150, 2))
     model = AnchoredEnsembleRegressor(max_iter=60, device="cpu", random_state=seed)
     model.fit(X, X.sum(1))
-    found = uncertainty_importance(model, X, random_state=seed)
-    assert (found.importances_mean < 0).all()
+    actual = uncertainty_importance(model, X, random_state=seed)
+    assert (actual.importances_mean < 0).all()
 
 
 class _Squares(BaseEstimator):
@@ -118,12 +118,12 @@ def test_expectation_is_that_over_the_background(rows, seed, monkeypatch):
         "skbayesnn.inspection._importance.predict_uncertainty",
         lambda model, X, kind: model.predict_uncertainty(X, kind),
     )
-    found = uncertainty_importance(
+    actual = uncertainty_importance(
         _Squares(), far, background=X, kind="any", n_repeats=2000, random_state=seed
     )
     expected = (np.square(far) - np.square(X).mean(0)) * [0.0, 1.0, 5.0]
     error = np.square(X).std(0) * [0.0, 1.0, 5.0] / np.sqrt(2000)
-    assert (abs(found.per_row - expected) <= 6 * error + 1e-9).all()
+    assert (abs(actual.per_row - expected) <= 6 * error + 1e-9).all()
 
 
 @pytest.mark.parametrize("kind", [int, bool])
@@ -135,13 +135,13 @@ def test_whole_numbers_take_fractions(rows, seed, kind, monkeypatch):
         lambda model, X, kind: model.predict_uncertainty(X, kind),
     )
     whole = far.round().astype(kind)
-    found, expected = (
+    actual, expected = (
         uncertainty_importance(
             _Squares(), far, background=X, kind="any", random_state=seed
         )
         for far in (whole, whole.astype(float))
     )
-    np.testing.assert_allclose(found.per_row, expected.per_row)
+    np.testing.assert_allclose(actual.per_row, expected.per_row)
 
 
 def test_pooled_is_scikit_learns_in_expectation(model, rows, seed):
@@ -169,12 +169,12 @@ def test_frames_pipelines_and_classes(rows, seed):
     network = MCDropoutClassifier(max_iter=20, device="cpu", random_state=seed)
     model = make_pipeline(StandardScaler().set_output(transform="pandas"), network)
     model.fit(frame, y > 0)
-    found = uncertainty_importance(
+    actual = uncertainty_importance(
         model, far_frame, background=frame, random_state=seed
     )
     plain = make_pipeline(StandardScaler(), network).fit(X, y > 0)
     same = uncertainty_importance(plain, far, background=X, random_state=seed)
-    np.testing.assert_allclose(found.per_row, same.per_row)
+    np.testing.assert_allclose(actual.per_row, same.per_row)
     pandas.testing.assert_frame_equal(far_frame, pandas.DataFrame(far, columns=names))
 
 

@@ -115,8 +115,8 @@ def test_gradients_are_those_of_differences(likelihood, problem, lead):
     learned = [params[name] for name in likelihood.trainable]
 
     def nll(outputs, *values):
-        found = dict(zip(likelihood.trainable, values, strict=True))
-        return likelihood.nll(params | found, outputs, y)
+        actual = dict(zip(likelihood.trainable, values, strict=True))
+        return likelihood.nll(params | actual, outputs, y)
 
     leaves = [value.clone().requires_grad_() for value in (outputs, *learned)]
     assert torch.autograd.gradcheck(nll, leaves)
@@ -200,10 +200,10 @@ def test_quantiles_invert_the_distribution_function(mixtures, level):
     reached = (mixtures.weight * own).sum(-1)
     # Near 1 the level itself is held to 1e-16 only.
     np.testing.assert_allclose(reached, level, rtol=1e-8)
-    found = mixtures.mixture_quantile(level)
-    np.testing.assert_allclose(mixtures.mixture_cdf(found), level, rtol=1e-8)
+    actual = mixtures.mixture_quantile(level)
+    np.testing.assert_allclose(mixtures.mixture_cdf(actual), level, rtol=1e-8)
     np.testing.assert_allclose(
-        found, Components.mixture_quantile(mixtures, level), rtol=1e-6, atol=1e-6
+        actual, Components.mixture_quantile(mixtures, level), rtol=1e-6, atol=1e-6
     )
 
 
@@ -236,8 +236,8 @@ def test_other_units(mixtures, y):
 def test_crps_is_the_integral(mixtures, y):
     """Of the squared distance between the distribution functions."""
     grid = np.linspace(-30, 30, 60001)
-    found = mixtures.mixture_crps(y)
-    assert found.shape == (ROWS, TARGETS)
+    actual = mixtures.mixture_crps(y)
+    assert actual.shape == (ROWS, TARGETS)
     for n, j in np.ndindex(ROWS, TARGETS):
         weight, location, scale = (
             values[:, n, j].ravel()
@@ -248,7 +248,7 @@ def test_crps_is_the_integral(mixtures, y):
             cdf += w / DRAWS * norm.cdf(grid, centre, std)
         expected = np.trapezoid(np.square(cdf - (grid >= y[n, j])), grid)
         # The jump at y falls between two points of the grid.
-        assert found[n, j] == pytest.approx(expected, abs=1e-3)
+        assert actual[n, j] == pytest.approx(expected, abs=1e-3)
 
 
 def test_one_gaussian_twice_is_a_gaussian(mixtures, y):

@@ -214,10 +214,10 @@ def test_kind_decides(data):
     model = Abstainer(
         MCDropoutClassifier(**SMALL), kind="mutual_information", threshold=0.02
     ).fit(data.X, data.labels)
-    found = model.estimator_.predict_uncertainty(data.X_new, "mutual_information")
-    np.testing.assert_array_equal(model.predict_uncertainty(data.X_new), found)
-    np.testing.assert_array_equal(predict_uncertainty(model, data.X_new), found)
-    np.testing.assert_array_equal(model.accepts(data.X_new), found <= 0.02)
+    actual = model.estimator_.predict_uncertainty(data.X_new, "mutual_information")
+    np.testing.assert_array_equal(model.predict_uncertainty(data.X_new), actual)
+    np.testing.assert_array_equal(predict_uncertainty(model, data.X_new), actual)
+    np.testing.assert_array_equal(model.accepts(data.X_new), actual <= 0.02)
     np.testing.assert_array_equal(
         predict_uncertainty(model, data.X_new, "entropy"),
         model.estimator_.predict_uncertainty(data.X_new, "entropy"),

@@ -71,8 +71,8 @@ def test_through_what_passes_x_on(data, own):
     model, expected = own
     frozen = FrozenEstimator(model)
     for outer in (model, frozen, make_pipeline(FunctionTransformer(), frozen)):
-        found = predict_interval(outer, data.X_new, [0.5, 0.8], method="cv+")
-        np.testing.assert_array_equal(found, expected)
+        actual = predict_interval(outer, data.X_new, [0.5, 0.8], method="cv+")
+        np.testing.assert_array_equal(actual, expected)
         one = predict_interval(outer, data.X_new, 0.8, "equal_tailed", "cv+")
         np.testing.assert_array_equal(one, expected[:, 1])
     pipeline = make_pipeline(StandardScaler(), stack())
@@ -97,20 +97,20 @@ def test_behind_a_target_transform(data, sign):
     of_log = inner.predict_interval(
         scaler.transform(data.X_new), [0.5, 0.8], method="cv+"
     )
-    found = predict_interval(model, data.X_new, [0.5, 0.8], method="cv+")
-    np.testing.assert_allclose(found, np.exp(sign * of_log)[..., ::sign], rtol=1e-12)
-    assert (found[..., 0] < found[..., 1]).all()
+    actual = predict_interval(model, data.X_new, [0.5, 0.8], method="cv+")
+    np.testing.assert_allclose(actual, np.exp(sign * of_log)[..., ::sign], rtol=1e-12)
+    assert (actual[..., 0] < actual[..., 1]).all()
 
 
 def test_several_targets_behind_a_transform(data):
     model = TransformedTargetRegressor(stack(), transformer=StandardScaler())
     fitted(model, data.X, data.Y)
     inner = model.regressor_.predict_interval(data.X_new, 0.8, method="cv+")
-    found = predict_interval(model, data.X_new, 0.8, method="cv+")
-    assert found.shape == (NEW, 2, 2)
+    actual = predict_interval(model, data.X_new, 0.8, method="cv+")
+    assert actual.shape == (NEW, 2, 2)
     scale, mean = model.transformer_.scale_, model.transformer_.mean_
     expected = inner * scale[:, None] + mean[:, None]
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
 class Known(RegressorMixin, BaseEstimator):
@@ -136,9 +136,9 @@ def test_bounds_outside_of_the_domain(data):
     model = TransformedTargetRegressor(
         inner, func=np.sqrt, inverse_func=lambda z: np.where(z < 0, np.nan, z) ** 2
     ).fit(data.X, data.y**2)
-    found = bounds(model, data.X[:3], [0.9], "equal_tailed", "cv+")
+    actual = bounds(model, data.X[:3], [0.9], "equal_tailed", "cv+")
     expected = [[[0, 4]], [[1, 9]], [[-np.inf, np.inf]]]
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(actual, expected, atol=1e-9)
 
 
 def test_a_transform_that_turns(data):
@@ -150,8 +150,8 @@ def test_a_transform_that_turns(data):
     with pytest.raises(ValueError, match="rises and falls in the intervals of 1 of 2"):
         bounds(model, data.X[:2], [0.9], "equal_tailed", "cv+")
     model.regressor_.interval = [[0.0, 2.0], [1.0, 3.0]]
-    found = bounds(model, data.X[:2], [0.9], "equal_tailed", "cv+")
-    np.testing.assert_allclose(found, [[[0, 4]], [[1, 9]]])
+    actual = bounds(model, data.X[:2], [0.9], "equal_tailed", "cv+")
+    np.testing.assert_allclose(actual, [[[0, 4]], [[1, 9]]])
 
 
 def test_conformal_intervals(data):
@@ -159,14 +159,14 @@ def test_conformal_intervals(data):
     conformal = ConformalRegressor(MCDropoutRegressor(**SMALL), method="cv+", cv=3)
     model = TransformedTargetRegressor(conformal, func=np.log, inverse_func=np.exp)
     fitted(model, data.X, np.exp(data.y))
-    found = predict_interval(model, data.X_new, 0.8)
+    actual = predict_interval(model, data.X_new, 0.8)
     expected = np.exp(model.regressor_.predict_interval(data.X_new, 0.8))
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
     both = fitted(MultiOutputRegressor(conformal), data.X, data.Y)
-    found = predict_interval(both, data.X_new, [0.5, 0.8])
+    actual = predict_interval(both, data.X_new, [0.5, 0.8])
     for j, one in enumerate(both.estimators_):
         expected = one.predict_interval(data.X_new, [0.5, 0.8])
-        np.testing.assert_array_equal(found[:, j], expected)
+        np.testing.assert_array_equal(actual[:, j], expected)
 
 
 def test_too_few_rows_are_infinite_on_both_sides(data):

@@ -154,9 +154,9 @@ def test_map_is_that_of_held_out_levels(data):
     _, residuals = held_out(data, model, data.y, KFold(3))
     assert calibrated.scale_ == pytest.approx(rms(residuals), rel=OPTIMUM)
     expected = QuantileMap.fit(norm.cdf(residuals / calibrated.scale_), np.ones(ROWS))
-    [found] = calibrated.quantile_maps_
-    np.testing.assert_allclose(found.level, expected.level, rtol=1e-9)
-    np.testing.assert_allclose(found.share, expected.share)
+    [actual] = calibrated.quantile_maps_
+    np.testing.assert_allclose(actual.level, expected.level, rtol=1e-9)
+    np.testing.assert_allclose(actual.share, expected.share)
 
 
 def test_every_target_has_its_own(data):
@@ -364,13 +364,13 @@ def test_a_fold_of_absent_rows_says_nothing(data):
     weight = np.ones(ROWS)
     folds = list(KFold(3).split(data.X))
     weight[folds[1][1]] = 0
-    found, expected = (
+    actual, expected = (
         CalibratedUncertaintyRegressor(LinearGaussian(), cv=cv).fit(
             data.X, data.y, sample_weight=weight
         )
         for cv in (folds, folds[::2])
     )
-    assert found.scale_ == expected.scale_
+    assert actual.scale_ == expected.scale_
 
 
 def test_weights_reach_the_estimator(data):

@@ -198,8 +198,8 @@ def test_cross_is_equation_11(data, coverage):
     alpha = 1 - Fraction(str(coverage))
     below, above = int(alpha * (n + 1)), -int(-(1 - alpha) * (n + 1) // 1)
     expected = np.sort(low, 0)[below - 1], np.sort(high, 0)[above - 1]
-    found = model.predict_interval(data.X_new, coverage)
-    np.testing.assert_allclose(found, np.stack(expected, -1), rtol=1e-9, atol=1e-12)
+    actual = model.predict_interval(data.X_new, coverage)
+    np.testing.assert_allclose(actual, np.stack(expected, -1), rtol=1e-9, atol=1e-12)
 
 
 def test_split_is_that_of_mapie(data):
@@ -212,8 +212,8 @@ def test_split_is_that_of_mapie(data):
     state = np.random.get_state()  # which MAPIE draws from
     _, expected = theirs.conformalize(X, y).predict_interval(data.X_new)
     np.random.set_state(state)
-    found = model.predict_interval(data.X_new, [0.5, 0.8, 0.9])
-    np.testing.assert_allclose(found, expected.swapaxes(1, 2), rtol=1e-9)
+    actual = model.predict_interval(data.X_new, [0.5, 0.8, 0.9])
+    np.testing.assert_allclose(actual, expected.swapaxes(1, 2), rtol=1e-9)
 
 
 def test_many_rows_go_in_blocks(data, monkeypatch):
@@ -324,8 +324,8 @@ def test_sets_of_classes_in_any_order(data):
     model = ConformalClassifier(LogisticRegression(), random_state=SEED)
     expected = model.fit(data.X, data.labels).predict_set(data.X_new)
     turned = ConformalClassifier(Reversed(LogisticRegression()), random_state=SEED)
-    found = turned.fit(data.X, data.labels).predict_set(data.X_new)
-    np.testing.assert_array_equal(found[:, ::-1], expected)
+    actual = turned.fit(data.X, data.labels).predict_set(data.X_new)
+    np.testing.assert_array_equal(actual[:, ::-1], expected)
 
 
 def test_targets_of_sets_are_labels(data):

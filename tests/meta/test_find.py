@@ -90,9 +90,9 @@ def test_it_is_the_fitted_object():
     ids=lambda model: type(model).__name__,
 )
 def test_of_regressors(model):
-    found = find_estimator(fitted(model))
-    assert isinstance(found, MCDropoutRegressor)
-    assert found.n_iter_ == 2
+    actual = find_estimator(fitted(model))
+    assert isinstance(actual, MCDropoutRegressor)
+    assert actual.n_iter_ == 2
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_of_regressors(model):
     ids=lambda model: type(model).__name__,
 )
 def test_of_classifiers(model):
-    found = find_estimator(fitted(model, Y > 0))
-    assert isinstance(found, MCDropoutClassifier)
-    assert found.n_iter_ == 2
+    actual = find_estimator(fitted(model, Y > 0))
+    assert isinstance(actual, MCDropoutClassifier)
+    assert actual.n_iter_ == 2
 
 
 def test_more_than_one():

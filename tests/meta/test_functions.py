@@ -286,10 +286,10 @@ def test_frame_through_a_pipeline_keeps_the_index(data):
     frame = pandas.DataFrame(data.X_new, columns=list("abcd"), index=names)
     X = pandas.DataFrame(data.X, columns=list("abcd"))
     model = make_pipeline(StandardScaler(), regressor()).fit(X, data.y)
-    found = predict_uncertainty(model, frame, as_frame=True)
-    assert list(found.index) == names
+    actual = predict_uncertainty(model, frame, as_frame=True)
+    assert list(actual.index) == names
     np.testing.assert_array_equal(
-        found.to_numpy()[:, 0], predict_uncertainty(model, frame)
+        actual.to_numpy()[:, 0], predict_uncertainty(model, frame)
     )
 
 

@@ -109,11 +109,11 @@ def test_folds_may_be_lists_or_masks(table):
         of_path,
     ):
         expected = what(splits, X, y)
-        found = {name: what(cv, X, y) for name, cv in forms.items()}
-        found["generator"] = what(iter(splits), X, y)
+        actual = {name: what(cv, X, y) for name, cv in forms.items()}
+        actual["generator"] = what(iter(splits), X, y)
         wrong += [
             (what.__name__, name)
-            for name, values in found.items()
+            for name, values in actual.items()
             if not np.array_equal(values, expected)
         ]
     assert not wrong

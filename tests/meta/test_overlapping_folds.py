@@ -96,5 +96,5 @@ def test_masks_and_lists_are_row_numbers():
     mask = np.array([True, False, True, False, False])
     expected = [0, 2], [1, 3, 4]
     for cv in ([(mask, ~mask)], [(mask.tolist(), (~mask).tolist())], [expected]):
-        [found] = held_out_folds(cv, np.zeros((5, 1)), np.zeros(5), of_classes=False)
-        assert [part.tolist() for part in found] == list(expected)
+        [actual] = held_out_folds(cv, np.zeros((5, 1)), np.zeros(5), of_classes=False)
+        assert [part.tolist() for part in actual] == list(expected)

@@ -159,11 +159,11 @@ def data():
 
 def assert_is(model, X, inner, inner_X):
     """The predictive of a model is that of a network inside."""
-    found = predict_uncertainty(model, X, "all")
+    actual = predict_uncertainty(model, X, "all")
     expected = inner.predict_uncertainty(inner_X, "all")
-    assert list(found) == list(expected)
+    assert list(actual) == list(expected)
     for kind, values in expected.items():
-        np.testing.assert_allclose(found[kind], values, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(actual[kind], values, rtol=1e-9, atol=1e-12)
 
 
 # ---- inward

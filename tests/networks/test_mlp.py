@@ -75,13 +75,13 @@ def _leaves(network, layers):
     ]
 
 
-def _assert_gradients(found, leaves, total, gradient=None):
+def _assert_gradients(actual, leaves, total, gradient=None):
     """By layer and name; one that is left out is zero."""
     wanted = [v for params in leaves for v in params.values() if v.requires_grad]
     expected = iter(
         torch.autograd.grad(total, wanted, gradient, materialize_grads=True)
     )
-    for of_layer, params in zip(found, leaves, strict=True):
+    for of_layer, params in zip(actual, leaves, strict=True):
         assert of_layer.keys() <= params.keys()
         for name, value in params.items():
             zeros = torch.zeros_like(value)
@@ -100,9 +100,9 @@ def test_pullback_is_autograds(network, layers, seed, lead):
     with torch.no_grad():
         result, pullback = network.vjp(layers, _keep(), _x(seed, lead), _noise(seed))
         given = result.clone()
-        found = pullback(gradient.clone())
+        actual = pullback(gradient.clone())
     torch.testing.assert_close(given, outputs)
-    _assert_gradients(found, leaves, outputs, gradient)
+    _assert_gradients(actual, leaves, outputs, gradient)
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def test_kl_gradient_is_autograds(any_network, seed):
     leaves = _leaves(any_network, layers)
     kl = any_network.kl(leaves, _keep(), _priors(), _noise(seed)).sum()
     with torch.no_grad():
-        found = any_network.kl_gradient(layers, _keep(), _priors(), _noise(seed))
-    _assert_gradients(found, leaves, kl)
+        actual = any_network.kl_gradient(layers, _keep(), _priors(), _noise(seed))
+    _assert_gradients(actual, leaves, kl)
 
 
 def test_log_density_is_the_sum_over_layers(seed):
@@ -186,8 +186,8 @@ def test_log_density_is_the_sum_over_layers(seed):
     network = MLP(SIZES, "tanh", (MeanField(), MeanField(spike=True), MeanField()))
     layers, keep = _start(network, seed), _keep()
     weights = network.draw(layers, keep, _draw_noise(seed))
-    found = network.log_density(layers, keep, weights)
-    assert found.shape == (DRAWS, MEMBERS)
+    actual = network.log_density(layers, keep, weights)
+    assert actual.shape == (DRAWS, MEMBERS)
     for draw in range(DRAWS):
         one = [(weight[draw], bias[draw]) for weight, bias in weights]
         expected = sum(
@@ -195,7 +195,7 @@ def test_log_density_is_the_sum_over_layers(seed):
             for i, family in enumerate(network.families)
         )
         torch.testing.assert_close(network.log_density(layers, keep, one), expected)
-        torch.testing.assert_close(found[draw], expected)
+        torch.testing.assert_close(actual[draw], expected)
 
 
 def test_facts_of_the_layers_are_those_of_the_network():

@@ -48,11 +48,11 @@ def test_outputs_are_those_of_a_product_per_draw(monkeypatch, families, kept, se
     def noise():
         return DrawRandom(seeds, draws, CPU, F64)
 
-    found = network.sample_network(layers, keep, noise(), DRAWS)(x)
+    actual = network.sample_network(layers, keep, noise(), DRAWS)(x)
     expected = network.apply(network.draw(layers, keep, noise()), x)
-    assert found.shape == (DRAWS, MEMBERS, ROWS, SIZES[-1])
+    assert actual.shape == (DRAWS, MEMBERS, ROWS, SIZES[-1])
     # Sums of at most nine terms of size one, in another order.
-    torch.testing.assert_close(found, expected.expand_as(found), rtol=0, atol=1e-12)
+    torch.testing.assert_close(actual, expected.expand_as(actual), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -65,11 +65,11 @@ def test_all_activations(monkeypatch, activation, seed):
     x = torch.as_tensor(own)
     noise = DrawRandom(seeds, range(DRAWS), CPU, F64)
     drawn = network.sample_network(layers, keep, noise, DRAWS)
-    found, again = drawn(x), drawn(x)
-    assert torch.equal(found, again) and torch.equal(x, torch.as_tensor(own))
+    actual, again = drawn(x), drawn(x)
+    assert torch.equal(actual, again) and torch.equal(x, torch.as_tensor(own))
     noise = DrawRandom(seeds, range(DRAWS), CPU, F64)
     expected = network.apply(network.draw(layers, keep, noise), x)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, F64])
@@ -89,14 +89,14 @@ def test_huge_inputs_cost_no_digits(monkeypatch, activation, size, dtype, seed):
     def noise():
         return DrawRandom(seeds, range(DRAWS), CPU, dtype)
 
-    found = network.sample_network(layers, keep, noise(), DRAWS)(x)
+    actual = network.sample_network(layers, keep, noise(), DRAWS)(x)
     alone = network.sample_network(layers, keep, noise(), DRAWS)(x[:, 2:3])
     expected = network.apply(network.draw(layers, keep, noise()), x)
     # Of float32 and inputs of 100: 100 times its rounding, of sums of nine terms.
     relative = 1e-3 if dtype is torch.float32 else 1e-9
     within = {"rtol": relative, "atol": relative}
-    torch.testing.assert_close(found, expected, **within)
-    torch.testing.assert_close(found[:, :, 2:3], alone, **within)
+    torch.testing.assert_close(actual, expected, **within)
+    torch.testing.assert_close(actual[:, :, 2:3], alone, **within)
 
 
 def test_it_pays_where_masks_drop_little():
@@ -125,9 +125,9 @@ def test_predictions_do_not_depend_on_it(monkeypatch, kind, n_estimators, seed):
     options = {"dropout": 0.01, "max_iter": 3, "dtype": "float64"}
     model = kind((20, 20), n_estimators=n_estimators, random_state=seed, **options)
     model.fit(X, y)
-    found = model.predict_uncertainty(X_new, "all")
+    actual = model.predict_uncertainty(X_new, "all")
     monkeypatch.setattr(mlp, "pays", lambda *_: False)
     # A copy holds nothing of the predictions so far.
     expected = copy.deepcopy(model).predict_uncertainty(X_new, "all")
     for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(actual[name], values, rtol=1e-9, atol=1e-9)

@@ -223,9 +223,9 @@ def test_a_pass_and_its_pullback_are_those_of_the_layers(network, seed, lead):
     wanted = [v for own in leaves for v in own.values() if v.requires_grad]
     of_layers = torch.autograd.grad(expected, wanted, gradient, materialize_grads=True)
     with torch.no_grad():
-        found, pullback = network.vjp(layers, keep, x.clone(), _noise(seed))
+        actual, pullback = network.vjp(layers, keep, x.clone(), _noise(seed))
         gradients = pullback(gradient)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
     flat = [
         own[name]
         for own, of_layer in zip(gradients, leaves, strict=True)
@@ -246,7 +246,7 @@ def test_drawn_networks_are_those_of_the_layers(network, seed, lead):
         layers, keep, DrawRandom(_seeds(seed), range(DRAWS), CPU, F64)
     )
     x = _x(network, seed, lead)
-    found = network.apply(weights, x)
+    actual = network.apply(weights, x)
     assert torch.equal(x, _x(network, seed, lead))
     for draw in range(DRAWS):
 
@@ -261,7 +261,7 @@ def test_drawn_networks_are_those_of_the_layers(network, seed, lead):
             ]
 
         expected = _one_by_one(network, maps_of, x, MEMBERS)
-        torch.testing.assert_close(_of(found, draw).expand_as(expected), expected)
+        torch.testing.assert_close(_of(actual, draw).expand_as(expected), expected)
 
 
 @pytest.mark.parametrize(
@@ -403,8 +403,8 @@ def test_kernel_of_small_changes_is_that_of_finite_ones(wiring, seed):
         (torch.full((MEMBERS,), 0.3 + i).double(), torch.full((MEMBERS,), 0.2).double())
         for i in range(len(weights))
     ]
-    found = network.tangent_kernel(weights, variances, x, slice(OUTPUTS))
-    assert found.shape == (MEMBERS, OUTPUTS * ROWS, OUTPUTS * ROWS)
+    actual = network.tangent_kernel(weights, variances, x, slice(OUTPUTS))
+    assert actual.shape == (MEMBERS, OUTPUTS * ROWS, OUTPUTS * ROWS)
     step, expected = 1e-6, torch.zeros(MEMBERS, OUTPUTS * ROWS, dtype=F64)
     for group, (weight, bias, *_) in enumerate(weights):
         for values, variance in zip((weight, bias), variances[group], strict=True):
@@ -418,7 +418,7 @@ def test_kernel_of_small_changes_is_that_of_finite_ones(wiring, seed):
                 slope = (outputs[0] - outputs[1]) / (2 * step)
                 expected += variance[:, None] * slope.square()
     torch.testing.assert_close(
-        found.diagonal(dim1=1, dim2=2), expected, rtol=1e-5, atol=1e-7
+        actual.diagonal(dim1=1, dim2=2), expected, rtol=1e-5, atol=1e-7
     )
 
 
@@ -436,9 +436,9 @@ def test_kernel_is_that_of_autograd(wiring, seed, rows_of_members, monkeypatch):
     # Some rows after the others, and the last of them fewer.
     monkeypatch.setattr("skbayesnn._networks.wired._MAX_ROWS", ROWS - 1)
     with torch.no_grad():
-        found = network.tangent_kernel(weights, variances, x, slice(OUTPUTS))
+        actual = network.tangent_kernel(weights, variances, x, slice(OUTPUTS))
         last = network.tangent_kernel(weights, variances, x, slice(1, OUTPUTS))
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(last, expected[:, ROWS:, ROWS:], rtol=1e-10, atol=1e-10)
 
 

@@ -153,9 +153,9 @@ def test_levels_are_those_asked_for(data, small):
     model = MCDropoutRegressor(**small, likelihood="heteroscedastic")
     model.fit(data.X, data.y)
     for q in ([0.3], (0.999, 0.001), 0.5):
-        found = outputs(to_onnx(model, q=q), data.X_new)["quantiles"]
+        actual = outputs(to_onnx(model, q=q), data.X_new)["quantiles"]
         own = own_numbers(model, data.X_new, np.atleast_1d(q))["quantiles"]
-        np.testing.assert_allclose(found, own, rtol=0, atol=1e-5 * data.y.std())
+        np.testing.assert_allclose(actual, own, rtol=0, atol=1e-5 * data.y.std())
     assert [p.value for p in to_onnx(model, q=q).metadata_props] == ["[0.5]"]
     with pytest.raises(ValueError, match="`q` must be in"):
         to_onnx(model, q=1.0)

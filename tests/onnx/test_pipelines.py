@@ -189,8 +189,8 @@ def test_columns_of_several_types(data, small):
     )
     initial = [("size", numbers), ("weight", numbers), ("kind", strings)]
     inputs = {name: X[[name]].to_numpy() for name in X}
-    found = outputs(to_onnx(model, initial_types=initial), inputs)
-    assert_close(found, own_numbers(model, X), data.y)
+    actual = outputs(to_onnx(model, initial_types=initial), inputs)
+    assert_close(actual, own_numbers(model, X), data.y)
     with pytest.raises(TypeError, match="one input"):
         to_onnx(model[-1], initial_types=initial)
 

@@ -16,7 +16,7 @@ pytest.importorskip("onnxruntime")
 LEVELS = [1e-6, 0.003, 0.05, 0.5, 0.8, 0.95, 1 - 1e-5]
 
 
-def found(mean, variance, share):
+def quantiles_of_graph(mean, variance, share):
     """(rows, targets, levels)."""
     graph = Graph()
     inputs = {"mean": mean, "variance": variance, "share": share}
@@ -44,7 +44,7 @@ def test_as_the_package_has_them(spread, noise, seed):
     variance = np.square(noise * random.uniform(0.5, 2, size=mean.shape))
     share = random.dirichlet(np.ones(13))[:, None, None]
     # In units of the narrowest component: what the points may move is 1e-6 of these.
-    error = found(mean, variance, share) - expected(mean, variance, share)
+    error = quantiles_of_graph(mean, variance, share) - expected(mean, variance, share)
     np.testing.assert_allclose(
         error / np.sqrt(variance.min(0))[..., None], 0, atol=1e-4
     )
@@ -54,14 +54,16 @@ def test_one_component():
     mean, variance = np.full((1, 3, 2), 7.0), np.full((1, 3, 2), 4.0)
     share = np.ones((1, 1, 1))
     own = expected(mean, variance, share)
-    np.testing.assert_allclose(found(mean, variance, share), own, rtol=1e-7)
+    np.testing.assert_allclose(
+        quantiles_of_graph(mean, variance, share), own, rtol=1e-7
+    )
 
 
 def test_a_median_between_two_halves():
     """Five components on either side: between them F is flat, and has its middle."""
     mean = np.repeat([-6.0, 6.0], 5)[:, None, None]
     variance, share = np.ones_like(mean), np.full((10, 1, 1), 0.1)
-    median = found(mean, variance, share)[..., LEVELS.index(0.5)]
+    median = quantiles_of_graph(mean, variance, share)[..., LEVELS.index(0.5)]
     np.testing.assert_allclose(median, 0, atol=1e-5)
 
 

@@ -128,8 +128,8 @@ def outcome(content: bytes, X, expected: dict) -> str:
     except ValueError:
         return "refused"
     try:
-        found = predictions(model, X, list(expected))
-        return not_finite(found, expected) or "finite"
+        actual = predictions(model, X, list(expected))
+        return not_finite(actual, expected) or "finite"
     # A model that was loaded must predict, whatever the error is.
     except Exception as error:
         return f"{type(error).__name__}: {error}"
@@ -158,17 +158,17 @@ def predictions(model, X, names=tuple(CALLS)) -> dict[str, np.ndarray]:
         return {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = {
+        actual = {
             name: np.asarray(CALLS[name](model, X))
             for name in names
             if hasattr(model, name)
         }
-    return {n: values for n, values in found.items() if values.dtype.kind in "fiub"}
+    return {n: values for n, values in actual.items() if values.dtype.kind in "fiub"}
 
 
-def not_finite(found: dict, expected: dict) -> str:
+def not_finite(actual: dict, expected: dict) -> str:
     """A method whose numbers are not finite where they were; or nothing."""
-    for name, values in found.items():
+    for name, values in actual.items():
         known = np.isfinite(expected[name])
         finite = np.isfinite(values)
         if known.shape != finite.shape:

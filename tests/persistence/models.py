@@ -132,14 +132,14 @@ def _of_likelihoods(seed):
         "mixture": "Y",
         "gaussian": "Y",
     }
-    found = {
+    actual = {
         name: (sized(MCDropoutRegressor, seed, likelihood=name), target)
         for name, target in numbers.items()
     }
     network = sized(MCDropoutRegressor, seed, tau=2.0, n_estimators=2)
     ordinal = sized(MCDropoutClassifier, seed, likelihood="ordinal")
     learned = sized(MCDropoutRegressor, seed, dropout="auto", likelihood="student_t")
-    return found | {
+    return actual | {
         "tau given": (network, "y"),
         "ordinal": (ordinal, "codes"),
         "learned rates": (learned, "y"),

@@ -57,13 +57,13 @@ def files(data, tmp_path_factory):
     """Content of a file, its model and what it predicts, of several models."""
     X, y = data
     path = tmp_path_factory.mktemp("files") / "model"
-    found = []
+    results = []
     for model in _models():
         labels = np.array(["a", "b", "c"])[np.digitize(y, [-0.5, 0.5])]
         model.fit(X, labels if is_classifier(model) else y)
         skbayesnn.save(model, path)
-        found.append((path.read_bytes(), said(model, X)))
-    return found
+        results.append((path.read_bytes(), said(model, X)))
+    return results
 
 
 def said(model, X):
@@ -233,14 +233,14 @@ def edited(change):
     return mutate
 
 
-def _one(found, random):
-    return found[random.integers(len(found))]
+def _one(actual, random):
+    return actual[random.integers(len(actual))]
 
 
 @edited
 def another_class(document, members, random):
-    found = [(d, k) for d, k in places(document) if k == "object"]
-    where, key = _one(found, random)
+    actual = [(d, k) for d, k in places(document) if k == "object"]
+    where, key = _one(actual, random)
     others = set(KINDS) - {where[key]}
     names = [*sorted(others), "os.system", "builtins.eval", "", None, ["MLP"]]
     where[key] = _one(names, random)
@@ -249,8 +249,8 @@ def another_class(document, members, random):
 @edited
 def another_name(document, members, random):
     """Of a parameter, an attribute, or whatever else has a name."""
-    found = [d for d, _ in places(document) if isinstance(d, dict)]
-    where = _one(found, random)
+    actual = [d for d, _ in places(document) if isinstance(d, dict)]
+    where = _one(actual, random)
     old = _one(list(where), random)
     names = [*where, old + "_", "__class__", "__dict__", "predict", "network_"]
     new = _one([name for name in names if name != old], random)
@@ -260,8 +260,8 @@ def another_name(document, members, random):
 
 @edited
 def one_less(document, members, random):
-    found = [(d, k) for d, k in places(document) if isinstance(d, dict)]
-    where, key = _one(found, random)
+    actual = [(d, k) for d, k in places(document) if isinstance(d, dict)]
+    where, key = _one(actual, random)
     if key not in MADE_ANEW:
         del where[key]
 
@@ -281,10 +281,10 @@ def _kind(value):
 @edited
 def another_shape(document, members, random):
     named = "shape", "values", "objects"
-    found = [
+    actual = [
         (d, k) for d, k in places(document) if k in named and isinstance(d[k], list)
     ]
-    where, key = _one(found, random)
+    where, key = _one(actual, random)
     value = where[key]
     others = [[value], value + value, value[:-1], [], None]
     if key == "shape":
@@ -294,8 +294,8 @@ def another_shape(document, members, random):
 
 @edited
 def another_dtype(document, members, random):
-    found = [(d, k) for d, k in places(document) if k == "array"]
-    where, key = _one(found, random)
+    actual = [(d, k) for d, k in places(document) if k == "array"]
+    where, key = _one(actual, random)
     names = ["<f4", "<f8", "<i4", "<i8", "<U1", "|O", ">f8", "<c8", "<M8[ns]", "x", 8]
     names = [name for name in names if name != where[key]]
     # Integers in another width are the same integers.
@@ -307,11 +307,11 @@ def another_dtype(document, members, random):
 @edited
 def another_header(document, members, random):
     """Of a member, which has a right checksum and a place in the document."""
-    found = [d for d, k in places(document) if k == "member"]
-    if not found:
+    actual = [d for d, k in places(document) if k == "member"]
+    if not actual:
         document["format"] = 0
         return
-    where = _one(found, random)
+    where = _one(actual, random)
     values = np.load(io.BytesIO(members.pop(where["member"] + file_format.ARRAY)))
     changed = [values.view("<i4"), values[None], values[:-1], values.T]
     changed += [values[..., 0]] if values.size else []
@@ -325,9 +325,9 @@ def another_header(document, members, random):
 
 @edited
 def another_order(document, members, random):
-    found = [d for d, k in places(document) if k == "fortran"]
-    if found:
-        where = _one(found, random)
+    actual = [d for d, k in places(document) if k == "fortran"]
+    if actual:
+        where = _one(actual, random)
         where["fortran"] = not where["fortran"]
     else:
         document["format"] = 2
@@ -335,8 +335,8 @@ def another_order(document, members, random):
 
 @edited
 def another_member(document, members, random):
-    found = [d for d, k in places(document) if k == "member"]
-    pairs = [(a, b) for a in found for b in found if a["shape"] != b["shape"]]
+    actual = [d for d, k in places(document) if k == "member"]
+    pairs = [(a, b) for a in actual for b in actual if a["shape"] != b["shape"]]
     if pairs:
         where, other = _one(pairs, random)
         where["member"] = other["member"]
@@ -378,7 +378,7 @@ def test_no_changed_file_is_loaded_as_another_model(files, data, tmp_path, seed)
             assert str(path) in str(error)
             n_refused[mutate.__name__] += 1
             continue
-        for found, values in zip(said(model, data[0]), expected, strict=True):
-            np.testing.assert_array_equal(found, values, err_msg=mutate.__name__)
+        for actual, values in zip(said(model, data[0]), expected, strict=True):
+            np.testing.assert_array_equal(actual, values, err_msg=mutate.__name__)
     # None of them is harmless.
     assert min(n_refused.values()) > 0

@@ -136,12 +136,12 @@ def test_parameters_are_of_their_types(parameters, data, path, seed):
     again = skbayesnn.load(path)
     assert_same(again, model, data.X_new)
     for name, value in parameters.items():
-        found = getattr(again, name)
-        assert type(found) is type(value)
+        actual = getattr(again, name)
+        assert type(actual) is type(value)
         if isinstance(value, np.random.RandomState):
-            assert found.randint(2**31) == value.randint(2**31)
+            assert actual.randint(2**31) == value.randint(2**31)
         else:
-            np.testing.assert_equal(found, value)
+            np.testing.assert_equal(actual, value)
 
 
 def test_training_goes_on(network, path, data, seed):

@@ -21,8 +21,8 @@ def test_classifier(classifier, data):
         expected = risk_coverage_curve(
             prediction != data.labels_new, uncertainty[kind], data.weights
         )
-        found = display.coverage[kind], display.risk[kind], display.threshold[kind]
-        for one, other in zip(found, expected, strict=True):
+        actual = display.coverage[kind], display.risk[kind], display.threshold[kind]
+        for one, other in zip(actual, expected, strict=True):
             np.testing.assert_array_equal(one, other)
         np.testing.assert_array_equal(
             display.lines_[kind].get_xydata(), np.stack(expected[:2], axis=1)

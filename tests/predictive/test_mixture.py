@@ -169,8 +169,8 @@ def test_a_bounded_mixture_is_a_distribution(kind, seed):
         np.testing.assert_allclose(one.cdf(y), below, atol=1e-3)
         np.testing.assert_allclose(one.cdf(one.quantile(0.05)), 0.05, rtol=1e-6)
         [log_density] = plain.densities_of_factor(y, 1.0)
-        found = log_density(np.log(factor))
-        np.testing.assert_allclose(found, one.log_density(y), rtol=1e-8)
+        actual = log_density(np.log(factor))
+        np.testing.assert_allclose(actual, one.log_density(y), rtol=1e-8)
 
 
 def test_scaling_behind_a_transform_is_in_its_units(seed):
@@ -216,8 +216,8 @@ def test_map_is_of_the_distribution_function(plain, seed):
     y = _y(plain, seed)
     before = plain.cdf(y).reshape(ROWS, -1)
     expected = [one(level) for one, level in zip(MAPS, before.T, strict=False)]
-    found = _mapped(plain).cdf(y).reshape(ROWS, -1)
-    np.testing.assert_allclose(found, np.transpose(expected), rtol=1e-12)
+    actual = _mapped(plain).cdf(y).reshape(ROWS, -1)
+    np.testing.assert_allclose(actual, np.transpose(expected), rtol=1e-12)
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
@@ -316,7 +316,7 @@ def test_independent_targets_stay_independent(seed):
 @pytest.mark.parametrize("transform", ["none", "rising", "falling and bent"])
 def test_std_and_mean_by_integration(seed, transform):
     mixture = _mapped(_mixture(seed, 1, TRANSFORMS[transform]))
-    found = mixture.uncertainty(mixture.kinds)
+    actual = mixture.uncertainty(mixture.kinds)
     # The integral over levels in normal scores, from which the tails are not left out.
     score = np.linspace(-7, 7, 4001)
     weights = norm.pdf(score) / norm.pdf(score).sum()
@@ -325,14 +325,14 @@ def test_std_and_mean_by_integration(seed, transform):
         nodes = _row(mixture, row, len(score)).quantile(ndtr(score)[:, None])
         expected[row] = np.sqrt(weights @ np.square(nodes - weights @ nodes))
     # 32 Gauss-Hermite nodes for a function with 7 kinks.
-    np.testing.assert_allclose(found["total"], expected, rtol=0.02)
+    np.testing.assert_allclose(actual["total"], expected, rtol=0.02)
     np.testing.assert_allclose(
-        np.hypot(found["epistemic"], found["aleatoric"]), found["total"], rtol=1e-12
+        np.hypot(actual["epistemic"], actual["aleatoric"]), actual["total"], rtol=1e-12
     )
     # The parts keep their ratio.
     before = _mixture(seed, 1, TRANSFORMS[transform]).uncertainty(mixture.kinds)
     np.testing.assert_allclose(
-        found["epistemic"] / found["total"], before["epistemic"] / before["total"]
+        actual["epistemic"] / actual["total"], before["epistemic"] / before["total"]
     )
 
 
@@ -341,7 +341,7 @@ def test_crps_by_integration(seed, transform):
     """The integral of (F(z) - 1[z >= y])^2."""
     mixture = _mapped(_mixture(seed, 1, TRANSFORMS[transform]))
     y = mixture.quantile(0.5) * np.array([1.0, 1.1, 1.5, 0.7, 0.5])
-    found = mixture.crps(y)
+    actual = mixture.crps(y)
     ends = mixture.quantile(1e-7), mixture.quantile(1 - 1e-7)
     for row in range(ROWS):
         z = np.linspace(min(ends[0][row], y[row]), max(ends[1][row], y[row]), 20_001)
@@ -349,7 +349,7 @@ def test_crps_by_integration(seed, transform):
         expected = np.trapezoid(np.square(share - (z >= y[row])), z)
         std = mixture.uncertainty(["total"])["total"][row]
         # 200 steps in place of a smooth function: half a step of the spread at most.
-        assert found[row] == pytest.approx(expected, abs=0.005 * std)
+        assert actual[row] == pytest.approx(expected, abs=0.005 * std)
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS)
@@ -529,7 +529,7 @@ def test_crps_of_other_components_by_integration(seed):
     ):
         mixture = MixturePredictive(components, True, transform=transform)
         y = mixture.quantile(0.5) * np.array([1.0, 1.1, 1.5, 0.7, 0.5])
-        found = mixture.crps(y)
+        actual = mixture.crps(y)
         for row in range(ROWS):
             one = MixturePredictive(
                 components._mapped(lambda v, row=row: v[:, [row]]),
@@ -550,7 +550,7 @@ def test_crps_of_other_components_by_integration(seed):
                 quad(squared, a, b, limit=200, epsabs=1e-7)[0]
                 for a, b in itertools.pairwise(np.sort(parts))
             )
-            assert found[row] == pytest.approx(expected, rel=2e-4)
+            assert actual[row] == pytest.approx(expected, rel=2e-4)
 
 
 def test_crps_of_a_transform_that_turns(seed):

@@ -51,8 +51,8 @@ def test_scale_of_gaussians_is_the_rms_of_standardised_residuals(predicted, seed
     y = 20 * np.random.default_rng([seed, 2]).normal(size=ROWS)
     squares = np.square(y - mean[0]) / variance[0]
     expected = np.sqrt(np.average(squares, weights=weight))
-    found = _likeliest_scale(mean, variance, y, weight)
-    assert found == pytest.approx(expected, rel=OPTIMUM)
+    actual = _likeliest_scale(mean, variance, y, weight)
+    assert actual == pytest.approx(expected, rel=OPTIMUM)
 
 
 @pytest.mark.parametrize("wrong", [0.2, 1.0, 5.0])
@@ -61,15 +61,15 @@ def test_no_scale_makes_y_likelier(predicted, seed, wrong):
     y = _sampled(mean, variance, np.random.default_rng([seed, 3]))[0]
     centre = mean.mean(0)
     y = centre + wrong * (y - centre)
-    found = _likeliest_scale(mean, variance, y, weight)
-    best = _log_density(found, mean, variance, y, weight)
-    around = found * np.geomspace(0.1, 10, 301)
+    actual = _likeliest_scale(mean, variance, y, weight)
+    best = _log_density(actual, mean, variance, y, weight)
+    around = actual * np.geomspace(0.1, 10, 301)
     others = [_log_density(scale, mean, variance, y, weight) for scale in around]
     # An optimum found to 1e-5 is lower by 1e-10 times the curvature, about 2.
     assert max(others) <= best + 1e-9
     # The slope vanishes there: half a step of 1e-3 to each side is equally far down.
     up, down = (
-        _log_density(found * np.exp(step), mean, variance, y, weight)
+        _log_density(actual * np.exp(step), mean, variance, y, weight)
         for step in (1e-3, -1e-3)
     )
     assert up - down == pytest.approx(0, abs=4 * OPTIMUM * 2e-3)
@@ -83,7 +83,7 @@ def test_scale_of_sharp_and_wide_draws(seed):
     mean = np.zeros((2, n_rows))
     for std in (1e-3, 1.0, 30.0):
         y, weight = std * random.normal(size=n_rows), np.ones(n_rows)
-        found = np.log(_likeliest_scale(mean, variance, y, weight))
+        actual = np.log(_likeliest_scale(mean, variance, y, weight))
 
         def density(log_scale, y=y):
             parts = norm.logpdf(y, 0, np.exp(log_scale) * np.sqrt(variance))
@@ -91,7 +91,7 @@ def test_scale_of_sharp_and_wide_draws(seed):
 
         everywhere = max(map(density, np.linspace(-9, 9, 1000)))
         # Rows next to 0 make ripples on the peaks, finer than the grid is.
-        assert density(found) > everywhere - 0.02
+        assert density(actual) > everywhere - 0.02
 
 
 def test_scale_counts_rows_by_weight(predicted, seed):
@@ -101,21 +101,21 @@ def test_scale_counts_rows_by_weight(predicted, seed):
     repeated = _likeliest_scale(
         mean[:, rows], variance[:, rows], y[rows], np.ones(len(rows))
     )
-    found = _likeliest_scale(mean, variance, y, weight)
-    assert found == pytest.approx(repeated, rel=OPTIMUM)
+    actual = _likeliest_scale(mean, variance, y, weight)
+    assert actual == pytest.approx(repeated, rel=OPTIMUM)
     assert _likeliest_scale(mean, variance, y, 5 * weight) == pytest.approx(
-        found, rel=OPTIMUM
+        actual, rel=OPTIMUM
     )
 
 
 def test_scale_has_no_unit(predicted, seed):
     mean, variance, weight = predicted
     y = 3 * np.random.default_rng([seed, 5]).normal(size=ROWS)
-    found = _likeliest_scale(mean, variance, y, weight)
+    actual = _likeliest_scale(mean, variance, y, weight)
     in_other_units = _likeliest_scale(
         1e4 * mean - 7, 1e8 * variance, 1e4 * y - 7, weight
     )
-    assert in_other_units == pytest.approx(found, rel=OPTIMUM)
+    assert in_other_units == pytest.approx(actual, rel=OPTIMUM)
 
 
 @pytest.mark.parametrize("wrong", [1 / 3, 3.0])
@@ -126,10 +126,10 @@ def test_scale_undoes_a_wrong_spread(predicted, seed, wrong):
     mean, variance = np.tile(mean, (1, n)), np.tile(variance, (1, n))
     centre = mean.mean(0)
     y = centre + wrong * (y - centre)
-    found = _likeliest_scale(mean, variance, y, np.ones(len(y)))
+    actual = _likeliest_scale(mean, variance, y, np.ones(len(y)))
     # The standard error of a Gaussian's log scale is 1 / sqrt(2 rows) = 1 %; tails of
     # these mixtures are as short. Five of them.
-    assert found == pytest.approx(wrong, rel=0.05)
+    assert actual == pytest.approx(wrong, rel=0.05)
 
 
 # ---- map

@@ -85,7 +85,7 @@ def probability(seed):
 
 
 def test_entropies_are_eq_7(probability):
-    found = _in_parts(probability, np.zeros(DRAWS))
+    actual = _in_parts(probability, np.zeros(DRAWS))
     mean = probability.mean(0)
     total = -(mean * np.log(mean)).sum(-1)
     expected = -(probability * np.log(probability)).sum(-1).mean(0)
@@ -94,7 +94,7 @@ def test_entropies_are_eq_7(probability):
         ("expected_entropy", expected),
         ("mutual_information", total - expected),
     ]:
-        np.testing.assert_allclose(found[kind], value, rtol=1e-10)
+        np.testing.assert_allclose(actual[kind], value, rtol=1e-10)
 
 
 def test_measures_do_not_depend_on_the_parts(probability, seed):
@@ -103,10 +103,10 @@ def test_measures_do_not_depend_on_the_parts(probability, seed):
     expected = _in_parts(probability, uniform, n_at_once=DRAWS)
     assert list(expected) == list(CLASSIFICATION_KINDS)
     for kind in CLASSIFICATION_KINDS:
-        found = _in_parts(probability, uniform, [kind], n_at_once=1)
-        assert list(found) == [kind]
+        actual = _in_parts(probability, uniform, [kind], n_at_once=1)
+        assert list(actual) == [kind]
         # Sums of 50 numbers in another order.
-        np.testing.assert_allclose(found[kind], expected[kind], rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(actual[kind], expected[kind], rtol=1e-12, atol=1e-14)
 
 
 def test_entropy_is_between_zero_and_log_classes():
@@ -126,8 +126,8 @@ def test_variation_ratio_counts_sampled_labels(probability, seed):
         ]
         counts = np.bincount(labels, minlength=CLASSES)
         expected.append(1 - counts.max() / DRAWS)
-    found = _in_parts(probability, uniform, ["variation_ratio"])
-    np.testing.assert_allclose(found["variation_ratio"], expected)
+    actual = _in_parts(probability, uniform, ["variation_ratio"])
+    np.testing.assert_allclose(actual["variation_ratio"], expected)
 
 
 def test_variation_ratio_tends_to_one_minus_the_largest_mean(seed):
@@ -137,16 +137,16 @@ def test_variation_ratio_tends_to_one_minus_the_largest_mean(seed):
     draws = np.broadcast_to(p, (n, 1, CLASSES))
     uniform = np.random.default_rng(seed).random(n)
     error = np.sqrt(0.6 * 0.4 / n)
-    found = _in_parts(draws, uniform, ["variation_ratio"], n_at_once=n)
-    assert abs(found["variation_ratio"].item() - 0.4) < 6 * error
+    actual = _in_parts(draws, uniform, ["variation_ratio"], n_at_once=n)
+    assert abs(actual["variation_ratio"].item() - 0.4) < 6 * error
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_label_is_sampled_whatever_the_rounding(dtype):
     """The largest uniform number takes the last class that has any probability."""
     probability = np.full((1, 1, 10), 0.1, dtype=dtype)
-    found = _in_parts(probability, np.array([1 - 2**-53]), ["variation_ratio"])
-    assert found["variation_ratio"].item() == 0
+    actual = _in_parts(probability, np.array([1 - 2**-53]), ["variation_ratio"])
+    assert actual["variation_ratio"].item() == 0
 
 
 def test_overlap_of_the_two_likeliest_classes():

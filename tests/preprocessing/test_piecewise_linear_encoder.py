@@ -261,13 +261,13 @@ def test_inverse(data, strategy):
     encoder = PiecewiseLinearEncoder(strategy=strategy).fit(X, y)
     # Rounding of the largest value, of a sum of 16 widths.
     for rows in (X, np.clip(new, X.min(0), X.max(0))):
-        found = encoder.inverse_transform(encoder.transform(rows))
-        error = np.abs(found - rows) / np.abs(X).max(0)
+        actual = encoder.inverse_transform(encoder.transform(rows))
+        error = np.abs(actual - rows) / np.abs(X).max(0)
         assert error.max() < 1e-14
     # Kept columns come back as they are, from outside too.
     encoder.set_params(keep_columns=True)
-    found = encoder.inverse_transform(encoder.transform(new))
-    np.testing.assert_array_equal(found, new)
+    actual = encoder.inverse_transform(encoder.transform(new))
+    np.testing.assert_array_equal(actual, new)
     with pytest.raises(ValueError, match=r"must have the \d+ features .* got 2"):
         encoder.inverse_transform(new[:, :2])
 
@@ -288,8 +288,8 @@ def test_weights_are_repetitions(data, random, strategy):
     repeated = [np.repeat(rows, weights, axis=0) for rows in (X, Y)]
     expected = clone(encoder).fit(*repeated).bin_edges_
     for unit in (1, 0.1, 3e-7):
-        found = clone(encoder).fit(X, Y, sample_weight=unit * weights).bin_edges_
-        for edges, others in zip(found, expected, strict=True):
+        actual = clone(encoder).fit(X, Y, sample_weight=unit * weights).bin_edges_
+        for edges, others in zip(actual, expected, strict=True):
             np.testing.assert_array_equal(edges, others)
     assert encoder.fit(X, Y).bin_edges_[2][-1] > expected[2][-1]
 
@@ -364,8 +364,8 @@ def test_units_do_not_matter(data):
     expected = encoder.fit(X, Y).bin_edges_
     # Powers of two round nothing.
     factors = 2.0 ** np.array([-70, 3, 90])
-    found = encoder.fit(X * factors, Y * [2.0**-60, 2.0**40]).bin_edges_
-    for edges, others, factor in zip(found, expected, factors, strict=True):
+    actual = encoder.fit(X * factors, Y * [2.0**-60, 2.0**40]).bin_edges_
+    for edges, others, factor in zip(actual, expected, factors, strict=True):
         np.testing.assert_array_equal(edges, others * factor)
     # Squares of these are no floats.
     for unit in (2.0**900, 2.0**-900):
@@ -407,8 +407,8 @@ def test_trees_take_nothing_from_the_settings(data):
     with sklearn.config_context(
         transform_output="pandas", enable_metadata_routing=True
     ):
-        found = encoder.fit(X, y).bin_edges_
-    for edges, others in zip(found, expected, strict=True):
+        actual = encoder.fit(X, y).bin_edges_
+    for edges, others in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(edges, others)
 
 

@@ -90,8 +90,8 @@ def test_measurements_have_none(random):
     }
     X = np.column_stack(list(columns.values()))
     values = PiecewiseLinearEncoder(n_values=9).fit(X).values_
-    found = {name: len(one) for name, one in zip(columns, values, strict=True)}
-    assert found == dict.fromkeys(columns, 0)
+    actual = {name: len(one) for name, one in zip(columns, values, strict=True)}
+    assert actual == dict.fromkeys(columns, 0)
 
 
 def test_what_it_is_for(column, random):
@@ -117,8 +117,8 @@ def test_weights_are_repetitions(column, random):
     encoder = PiecewiseLinearEncoder(5, n_values=100)
     [expected] = encoder.fit(np.repeat(X, weights, axis=0)).values_
     for unit in (1, 1 - 1e-15):
-        [found] = encoder.fit(X, sample_weight=unit * weights).values_
-        np.testing.assert_array_equal(found, expected)
+        [actual] = encoder.fit(X, sample_weight=unit * weights).values_
+        np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("unit", [0.1, 1 / 3, 1e-20])
@@ -156,8 +156,8 @@ def test_names_inverse_and_sparse(column, random):
         assert names[-2:] == [f"gain_{value}" for value in encoder.values_[1].tolist()]
         encoding = encoder.transform(X)
         assert encoding.shape == (ROWS, len(names))
-        found = encoder.inverse_transform(encoding)
-        np.testing.assert_allclose(found, X, rtol=1e-14, atol=1e-12)
+        actual = encoder.inverse_transform(encoding)
+        np.testing.assert_allclose(actual, X, rtol=1e-14, atol=1e-12)
         compressed = encoder.set_params(sparse_output=True).transform(X)
         assert isinstance(compressed, sparse.csr_array)
         np.testing.assert_array_equal(compressed.toarray(), encoding)

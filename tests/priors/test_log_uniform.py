@@ -112,8 +112,8 @@ def test_error_of_the_approximation(name, exact):
     log_alpha, kl, _ = exact
     in_use = log_alpha <= HIGHEST_LOG_ALPHA[name]
     value, _ = APPROXIMATIONS[name]
-    found = value(torch.as_tensor(log_alpha[in_use])).numpy()
-    error = np.abs(found - kl[in_use]).max()
+    actual = value(torch.as_tensor(log_alpha[in_use])).numpy()
+    error = np.abs(actual - kl[in_use]).max()
     assert 0.999 * LARGEST_ERROR[name] < error <= LARGEST_ERROR[name]
 
 
@@ -122,8 +122,8 @@ def test_error_of_the_slope(name, exact):
     log_alpha, _, slope = exact
     in_use = log_alpha <= HIGHEST_LOG_ALPHA[name]
     _, approximation = APPROXIMATIONS[name]
-    found = approximation(torch.as_tensor(log_alpha[in_use])).numpy()
-    error = np.abs(found - slope[in_use]).max()
+    actual = approximation(torch.as_tensor(log_alpha[in_use])).numpy()
+    error = np.abs(actual - slope[in_use]).max()
     assert 0.999 * LARGEST_SLOPE_ERROR[name] < error <= LARGEST_SLOPE_ERROR[name]
 
 

@@ -41,9 +41,9 @@ def problem(request, seed):
 def test_log_density_is_scipys(problem):
     """With any number of axes in front; those of the array are summed over."""
     values = problem.random.normal(size=(DRAWS, MEMBERS, INPUTS, OUTPUTS))
-    found = problem.prior.log_density(torch.as_tensor(values))
-    assert found.shape == (DRAWS, MEMBERS)
-    np.testing.assert_allclose(found, problem.log_prior(values), **EXACT)
+    actual = problem.prior.log_density(torch.as_tensor(values))
+    assert actual.shape == (DRAWS, MEMBERS)
+    np.testing.assert_allclose(actual, problem.log_prior(values), **EXACT)
     alone = problem.prior.log_density(torch.as_tensor(values[0]))
     np.testing.assert_allclose(alone, problem.log_prior(values[0]), **EXACT)
 
@@ -51,32 +51,32 @@ def test_log_density_is_scipys(problem):
 def test_score_is_the_slope_of_log_density(problem):
     """(centre - w) / std^2, and the gradient of ``log_density`` by autograd."""
     values = problem.random.normal(size=(DRAWS, MEMBERS, INPUTS, OUTPUTS))
-    found = problem.prior.score(torch.as_tensor(values))
+    actual = problem.prior.score(torch.as_tensor(values))
     expected = (problem.centre - values) / problem.std**2
-    np.testing.assert_allclose(found, expected, **EXACT)
+    np.testing.assert_allclose(actual, expected, **EXACT)
     leaf = torch.tensor(values, requires_grad=True)
     [slope] = torch.autograd.grad(problem.prior.log_density(leaf).sum(), leaf)
-    np.testing.assert_allclose(found, slope, **EXACT)
+    np.testing.assert_allclose(actual, slope, **EXACT)
 
 
 def test_energy_of_a_point_is_minus_log_density_up_to_its_normaliser(problem):
     """log p(centre) - log p(W)."""
-    found = problem.prior.energy(torch.as_tensor(problem.mean))
+    actual = problem.prior.energy(torch.as_tensor(problem.mean))
     at_centre = np.broadcast_to(problem.centre, problem.mean.shape)
     expected = problem.log_prior(at_centre) - problem.log_prior(problem.mean)
-    np.testing.assert_allclose(found, expected, **EXACT)
+    np.testing.assert_allclose(actual, expected, **EXACT)
 
 
 def test_energy_is_the_expectation_under_any_q(problem):
     """Only the moments count: at a symmetric two-point q, mean +- std, enumerated."""
     mean, std = problem.mean, problem.std_q
-    found = problem.prior.energy(*map(torch.as_tensor, (mean, std**2)))
+    actual = problem.prior.energy(*map(torch.as_tensor, (mean, std**2)))
     energy = [
         norm(problem.centre, problem.std).logpdf(problem.centre)
         - norm(problem.centre, problem.std).logpdf(values)
         for values in (mean - std, mean + std)
     ]
-    np.testing.assert_allclose(found, np.mean(energy, 0).sum((1, 2)), **EXACT)
+    np.testing.assert_allclose(actual, np.mean(energy, 0).sum((1, 2)), **EXACT)
 
 
 def test_energy_and_spread_are_the_kl_of_two_normals(problem):
@@ -140,11 +140,11 @@ def test_flat_for_some_members_only(seed):
         GaussianPrior(torch.as_tensor(v)).weight for v in (length_scale, LENGTH_SCALE)
     )
     for function in ("energy", "log_density"):
-        found = getattr(some, function)(weights)
+        actual = getattr(some, function)(weights)
         expected = getattr(all_of, function)(weights)
-        assert torch.equal(found[[0, 2]], expected[[0, 2]])
-        assert torch.isfinite(found[1])
-        assert found[1] != expected[1]
+        assert torch.equal(actual[[0, 2]], expected[[0, 2]])
+        assert torch.isfinite(actual[1])
+        assert actual[1] != expected[1]
 
 
 @pytest.mark.parametrize("part", ["weight", "bias"])
@@ -156,11 +156,11 @@ def test_gaussian_prior_is_isotropic_about_zero(seed, part):
     density = norm(scale=std)
     of_array = tuple(range(-len(axes), 0))
     prior = getattr(GaussianPrior(torch.as_tensor(LENGTH_SCALE)), part)
-    found = prior.log_density(torch.as_tensor(values))
-    np.testing.assert_allclose(found, density.logpdf(values).sum(of_array), **EXACT)
-    found = prior.energy(torch.as_tensor(values[0]))
+    actual = prior.log_density(torch.as_tensor(values))
+    np.testing.assert_allclose(actual, density.logpdf(values).sum(of_array), **EXACT)
+    actual = prior.energy(torch.as_tensor(values[0]))
     expected = (density.logpdf(0) - density.logpdf(values[0])).sum(of_array)
-    np.testing.assert_allclose(found, expected, **EXACT)
+    np.testing.assert_allclose(actual, expected, **EXACT)
 
 
 @pytest.mark.parametrize("part", ["weight", "bias"])
@@ -177,7 +177,7 @@ def test_normal_prior_is_the_posterior_that_it_was(seed, part):
     prefix = "" if part == "weight" else "bias_"
     mean, std = fields[f"{prefix}mean"], fields[f"{prefix}std"]
     values = random.normal(size=(DRAWS, *mean.shape))
-    found = getattr(prior, part).log_density(torch.as_tensor(values))
+    actual = getattr(prior, part).log_density(torch.as_tensor(values))
     of_array = tuple(range(2, values.ndim))
     expected = norm(mean, std).logpdf(values).sum(of_array)
-    np.testing.assert_allclose(found, expected, **EXACT)
+    np.testing.assert_allclose(actual, expected, **EXACT)

@@ -36,8 +36,8 @@ def test_log_density_is_that_of_the_mixture(prior, weight):
         np.log(pi) + norm.logpdf(weight, 0, std_1),
         np.log1p(-pi) + norm.logpdf(weight, 0, std_2),
     )
-    found = prior.weight.log_density(torch.as_tensor(weight))
-    np.testing.assert_allclose(found, expected.sum((2, 3)), rtol=1e-12)
+    actual = prior.weight.log_density(torch.as_tensor(weight))
+    np.testing.assert_allclose(actual, expected.sum((2, 3)), rtol=1e-12)
 
 
 def test_density_of_a_weight_integrates_to_one(prior):
@@ -62,8 +62,8 @@ def test_score_is_the_slope_of_the_log_density(prior, weight):
     """By hand as by autograd; draws are in front of the members."""
     leaf = torch.as_tensor(weight).requires_grad_()
     [expected] = torch.autograd.grad(prior.weight.log_density(leaf).sum(), leaf)
-    found = prior.weight.score(torch.as_tensor(weight))
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    actual = prior.weight.score(torch.as_tensor(weight))
+    np.testing.assert_allclose(actual, expected, rtol=1e-12)
 
 
 def test_score_has_float32_s_digits_where_the_components_meet():
