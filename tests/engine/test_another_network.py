@@ -41,10 +41,10 @@ class Branches(Network):
         of_b = self.b.init(lambda i, *shape: normal(n + i, *shape), keep[n:])
         return self.a.init(normal, keep[:n]) + of_b
 
-    def vjp(self, layers, keep, x, noise):
+    def vjp(self, layers, keep, x, source):
         n = len(self.a.families)
-        of_a, back_a = self.a.vjp(layers[:n], keep[:n], x.clone(), noise)
-        of_b, back_b = self.b.vjp(layers[n:], keep[n:], x, noise)
+        of_a, back_a = self.a.vjp(layers[:n], keep[:n], x.clone(), source)
+        of_b, back_b = self.b.vjp(layers[n:], keep[n:], x, source)
         return of_a + of_b, lambda g: back_a(g.clone()) + back_b(g)
 
     def tangent_kernel(self, weights, variances, x, outputs):
@@ -67,17 +67,17 @@ def program(engine, seed, request):
         MLP((INPUTS, 7, 6, TARGETS), "relu", (family,) * 3),
         MLP((INPUTS, TARGETS), "identity", (MeanField(),)),
     )
-    plan = replace(engine.plan(kl_warm_up=0.5), network=branches)
-    members = engine.members(plan, SEEDS + seed, [0.6, 0.9, 0.8], 0.5, [3, 1, 9.0])
-    return plan, members, engine.rows(plan, len(SEEDS), seed, shared=False)
+    config = replace(engine.config(kl_warm_up=0.5), network=branches)
+    members = engine.members(config, SEEDS + seed, [0.6, 0.9, 0.8], 0.5, [3, 1, 9.0])
+    return config, members, engine.rows(config, len(SEEDS), seed, shared=False)
 
 
 def test_branches_train_as_each_alone(engine, program):
-    plan, members, rows = program
-    together = engine.train(plan, members, rows)
-    start = engine.parameters(engine.start(plan, members))
+    config, members, rows = program
+    together = engine.train(config, members, rows)
+    start = engine.parameters(engine.start(config, members))
     for i in range(len(SEEDS)):
-        alone = engine.train(plan, engine.one_of(members, i), rows.of_member(i))
+        alone = engine.train(config, engine.member(members, i), rows.of_member(i))
         expected = engine.parameters(alone.posterior)
         for name, values in engine.parameters(together.posterior).items():
             # Nine steps in float64; Adam divides by the gradient's size.
@@ -90,16 +90,16 @@ def test_branches_train_as_each_alone(engine, program):
 
 def test_pullback_is_that_of_the_branches(engine, program):
     """One after the other, at the noise that each asks for."""
-    plan, members, rows = program
-    q = engine.start(plan, members)
-    noise = [engine.noise(members, epoch) for epoch in (0, 0)]
+    config, members, rows = program
+    q = engine.start(config, members)
+    source = [engine.random_source(members, epoch) for epoch in (0, 0)]
     x = torch.as_tensor(rows.x)
     with torch.no_grad():
-        f, back = plan.network.vjp(q.layers, q.keep, x.clone(), noise[0])
+        f, back = config.network.vjp(q.layers, q.keep, x.clone(), source[0])
         actual = back(torch.ones_like(f))
-    n = len(plan.network.a.families)
-    a, back_a = plan.network.a.vjp(q.layers[:n], q.keep[:n], x.clone(), noise[1])
-    b, back_b = plan.network.b.vjp(q.layers[n:], q.keep[n:], x.clone(), noise[1])
+    n = len(config.network.a.families)
+    a, back_a = config.network.a.vjp(q.layers[:n], q.keep[:n], x.clone(), source[1])
+    b, back_b = config.network.b.vjp(q.layers[n:], q.keep[n:], x.clone(), source[1])
     torch.testing.assert_close(f, a + b)
     of_parts = back_a(torch.ones_like(a)) + back_b(torch.ones_like(b))
     for own, expected in zip(actual, of_parts, strict=True):
@@ -110,8 +110,8 @@ def test_pullback_is_that_of_the_branches(engine, program):
 
 def test_branches_stream_as_whole(engine, program, seed):
     """In chunks of rows and draws, however little memory there is."""
-    plan, members, rows = program
-    posterior = engine.train(plan, members, rows).posterior
+    config, members, rows = program
+    posterior = engine.train(config, members, rows).posterior
     x = np.random.default_rng(seed).normal(size=(29, INPUTS))
 
     def predict(budget):

@@ -12,7 +12,7 @@ from skbayesnn._engine.cuda_graph import RecordedRandom
 from skbayesnn._engine.step import Step
 from skbayesnn._engine.training_random import PaddedRandom, TrainingRandom
 from skbayesnn._families import MeanField
-from tests.helpers.engine import KINDS, of_every_case, program
+from tests.helpers.engine import KINDS, config_and_members, parametrize_cases
 
 # Three steps each.
 EPOCHS = [5, 3, 5, 4]
@@ -33,26 +33,26 @@ class Rehearsed:
         self.replay = function
 
 
-def _both(engine, monkeypatch, plan, members, rows):
+def _both(engine, monkeypatch, config, members, rows):
     """Parameters and losses with the step and with the captured one."""
     results = []
     for kind in (Step, cuda_graph.CudaGraphStep):
         monkeypatch.setattr(
             "skbayesnn._engine.training.step_class", lambda *_, kind=kind: kind
         )
-        trained = engine.train(plan, members, rows)
+        trained = engine.train(config, members, rows)
         parameters = engine.parameters(trained.posterior)
         results.append(parameters | {"nll": trained.nll, "kl": trained.kl})
     return results
 
 
-@of_every_case
+@parametrize_cases
 def test_same_as_the_step(engine, case, seed, monkeypatch):
     """Bit by bit, with weights, the KL's weight, and members that end before others."""
     monkeypatch.setattr(cuda_graph, "Graph", Rehearsed)
-    plan, members = program(case, seed, kl_warm_up=0.5, n_epochs=EPOCHS)
-    rows = engine.rows(plan, len(members.seeds), seed, shared=False, weighted=True)
-    step, replayed = _both(engine, monkeypatch, plan, members, rows)
+    config, members = config_and_members(case, seed, kl_warm_up=0.5, n_epochs=EPOCHS)
+    rows = engine.rows(config, len(members.seeds), seed, shared=False, weighted=True)
+    step, replayed = _both(engine, monkeypatch, config, members, rows)
     for name, value in step.items():
         np.testing.assert_array_equal(replayed[name], value, err_msg=name)
 
@@ -81,13 +81,13 @@ def test_what_went_wrong_is_told(monkeypatch):
 
 
 @pytest.mark.cuda
-@of_every_case
+@parametrize_cases
 def test_same_as_the_step_on_a_gpu(engine, case, seed, monkeypatch):
-    plan, members = program(case, seed, kl_warm_up=0.5, n_epochs=EPOCHS)
+    config, members = config_and_members(case, seed, kl_warm_up=0.5, n_epochs=EPOCHS)
     rows = engine.rows(
-        plan, len(members.seeds), seed, shared=False, weighted=True, device="cuda"
+        config, len(members.seeds), seed, shared=False, weighted=True, device="cuda"
     )
-    step, replayed = _both(engine, monkeypatch, plan, members, rows)
+    step, replayed = _both(engine, monkeypatch, config, members, rows)
     for name, value in step.items():
         # Products may be taken in another order: float64 rounding, grown by the steps.
         np.testing.assert_allclose(replayed[name], value, rtol=1e-8, atol=1e-8)
@@ -97,10 +97,10 @@ def test_same_as_the_step_on_a_gpu(engine, case, seed, monkeypatch):
 @pytest.mark.parametrize("kind", KINDS)
 def test_likelihoods_on_a_gpu(engine, kind, seed, monkeypatch):
     """Also those whose gradients autograd finds, and several draws at a time."""
-    plan = engine.plan(kind, family=MeanField(), n_training_draws=2)
-    members = engine.members(plan, SEEDS + seed, 0.8, 1.0, 2.0, 20)
-    rows = engine.rows(plan, len(SEEDS), seed, device="cuda")
-    step, replayed = _both(engine, monkeypatch, plan, members, rows)
+    config = engine.config(kind, family=MeanField(), n_training_draws=2)
+    members = engine.members(config, SEEDS + seed, 0.8, 1.0, 2.0, 20)
+    rows = engine.rows(config, len(SEEDS), seed, device="cuda")
+    step, replayed = _both(engine, monkeypatch, config, members, rows)
     for name, value in step.items():
         np.testing.assert_allclose(replayed[name], value, rtol=1e-8, atol=1e-8)
 
@@ -122,18 +122,18 @@ def test_noise_is_that_of_the_step_that_comes(rows, seed):
     replayed = RecordedRandom(other)
     keep = torch.linspace(0.4, 0.7, len(SEEDS), dtype=torch.float64)
 
-    def requests(noise):
+    def requests(source):
         return [
-            noise.bernoulli(keep, 4, 3),
-            noise.shared_by_rows.normal(5, 3),
-            noise.uniform(4, 2),
-            noise.bernoulli(keep, 4, 6),
+            source.bernoulli(keep, 4, 3),
+            source.shared_by_rows.normal(5, 3),
+            source.uniform(4, 2),
+            source.bernoulli(keep, 4, 6),
         ]
 
     memory = set()
     for epoch in range(2):
-        for noise in (plain, replayed):
-            noise.start_epoch(epoch, 3)
+        for source in (plain, replayed):
+            source.start_epoch(epoch, 3)
         for step in range(3):
             expected = requests(plain)
             if (epoch, step) == (0, 0):
@@ -166,6 +166,6 @@ def test_noise_is_that_of_the_step_that_comes(rows, seed):
 )
 def test_which_step(engine, device, gradient, n_epochs, expected):
     """Captured where there are graphs, and steps enough to pay for one."""
-    plan = engine.plan(gradient=gradient, n_batches=3)
-    members = engine.members(plan, SEEDS, 0.8, 1.0, 2.0, n_epochs)
-    assert cuda_graph.step_class(plan, members, torch.device(device)) is expected
+    config = engine.config(gradient=gradient, n_batches=3)
+    members = engine.members(config, SEEDS, 0.8, 1.0, 2.0, n_epochs)
+    assert cuda_graph.step_class(config, members, torch.device(device)) is expected

@@ -129,11 +129,11 @@ class Taus(Hook):
 @pytest.fixture
 def ensembles(engine, seed):
     """Two of two folds and three networks, the second with half of the epochs."""
-    plan = engine.plan(
+    config = engine.config(
         "gaussian, tau learned", family="point", prior="anchored", perturbed=True
     )
     members = engine.members(
-        plan,
+        config,
         np.tile(seed + np.arange(3), 4),
         1.0,
         np.repeat([1.0, 0.7], 6),
@@ -142,24 +142,24 @@ def ensembles(engine, seed):
         learns_noise=False,
         bias_length_scale=1.0,
     )
-    held_out = engine.rows(plan, 12, seed + 1, n_rows=9, shared=False, weighted=True)
-    rows = engine.rows(plan, 12, seed, shared=False, held_out=held_out)
+    held_out = engine.rows(config, 12, seed + 1, n_rows=9, shared=False, weighted=True)
+    rows = engine.rows(config, 12, seed, shared=False, held_out=held_out)
     numbers = np.arange(12).reshape(2, 2, 3)
-    return plan, members, rows, [Ensemble(numbers[0], 60), Ensemble(numbers[1], 30)]
+    return config, members, rows, [Ensemble(numbers[0], 60), Ensemble(numbers[1], 30)]
 
 
-def taus_of(engine, plan, members, rows, ensembles, least=1e-3):
+def taus_of(engine, config, members, rows, ensembles, least=1e-3):
     """log tau of every epoch, (epochs, members, targets); and of the trained ones."""
     taus = Taus()
     hook = TauOfHeldOut(rows, ensembles, 1, np.full_like(members.tau, least))
-    trained = engine.train(plan, members, rows, hooks=[hook, taus])
+    trained = engine.train(config, members, rows, hooks=[hook, taus])
     log_tau = trained.posterior.likelihood_params["log_tau"]
     return np.stack(taus.of_epoch), log_tau.numpy()
 
 
 def test_tau_is_one_of_each_ensemble_and_moves_at_its_own_times(engine, ensembles):
-    plan, members, rows, both = ensembles
-    of_epoch, last = taus_of(engine, plan, members, rows, both)
+    config, members, rows, both = ensembles
+    of_epoch, last = taus_of(engine, config, members, rows, both)
     start = np.log(members.tau)
     for one in both:
         own = of_epoch[:, one.members.ravel()]
@@ -175,22 +175,22 @@ def test_tau_is_one_of_each_ensemble_and_moves_at_its_own_times(engine, ensemble
 
 
 def test_noise_is_not_larger_than_y(engine, ensembles):
-    plan, members, rows, both = ensembles
-    of_epoch, _ = taus_of(engine, plan, members, rows, both, least=1e3)
+    config, members, rows, both = ensembles
+    of_epoch, _ = taus_of(engine, config, members, rows, both, least=1e3)
     assert (of_epoch[-1] >= np.log(1e3) - 1e-12).all()
 
 
 def test_an_ensemble_has_the_tau_that_it_has_alone(engine, ensembles):
     """Whatever others do in its program, and for how long."""
-    plan, members, rows, both = ensembles
-    _, together = taus_of(engine, plan, members, rows, both)
+    config, members, rows, both = ensembles
+    _, together = taus_of(engine, config, members, rows, both)
     for one in both:
         index = one.members.ravel()
         own = [rows.of_member(i) for i in index]
         alone = _joined(own)
         _, actual = taus_of(
             engine,
-            plan,
+            config,
             members.select(index),
             alone,
             [Ensemble(np.arange(6).reshape(2, 3), one.n_epochs)],
@@ -217,13 +217,13 @@ def _joined(parts):
 def test_a_noise_that_is_held_stays_and_others_learn(likelihood, engine, seed):
     """Member by member; those that learn have what they have among themselves."""
     kind = "gaussian, tau learned" if likelihood is Gaussian else "heteroscedastic"
-    plan = engine.plan(kind)
-    rows = engine.rows(plan, 3, seed)
-    how = plan, [seed, seed + 1, seed + 2], 0.9, 1.0, 2.0
+    config = engine.config(kind)
+    rows = engine.rows(config, 3, seed)
+    how = config, [seed, seed + 1, seed + 2], 0.9, 1.0, 2.0
     mixed = engine.members(*how, n_epochs=9, learns_noise=[True, False, True])
     free = engine.members(*how, n_epochs=9)
     actual, other = (
-        engine.parameters(engine.train(plan, one, rows).posterior)
+        engine.parameters(engine.train(config, one, rows).posterior)
         for one in (mixed, free)
     )
     np.testing.assert_array_equal(actual["likelihood/log_tau"][1], np.log(mixed.tau[1]))
@@ -236,14 +236,14 @@ def test_under_a_held_tau_weights_are_those_under_a_given_one(engine, seed):
     """F / N and F / (N tau) have the same minimum, and Adam the same way to it."""
     results = []
     for kind, learns in (("gaussian, tau learned", False), ("gaussian", True)):
-        plan = engine.plan(kind, family="point")
+        config = engine.config(kind, family="point")
         members = engine.members(
-            plan, [seed, seed + 1], 1.0, 0.8, 3.0, n_epochs=30, learns_noise=learns
+            config, [seed, seed + 1], 1.0, 0.8, 3.0, n_epochs=30, learns_noise=learns
         )
         # One precision for both targets: the given one divides the loss.
         members.tau[:] = 3.0
-        rows = engine.rows(plan, 2, seed)
-        results.append(engine.parameters(engine.train(plan, members, rows).posterior))
+        rows = engine.rows(config, 2, seed)
+        results.append(engine.parameters(engine.train(config, members, rows).posterior))
     held, given = results
     for name, values in given.items():
         # Adam adds 1e-8 to gradients of order 0.1.

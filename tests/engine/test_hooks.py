@@ -38,9 +38,9 @@ class Weights(Hook):
 
 @pytest.fixture
 def program(engine, seed):
-    plan = engine.plan()
-    members = engine.members(plan, [seed, seed + 1], 0.8, 1.0, 3.0, n_epochs=7)
-    return plan, members, engine.rows(plan, 2, seed)
+    config = engine.config()
+    members = engine.members(config, [seed, seed + 1], 0.8, 1.0, 3.0, n_epochs=7)
+    return config, members, engine.rows(config, 2, seed)
 
 
 def test_moments_over_the_last_epochs(engine, program):

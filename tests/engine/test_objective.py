@@ -44,25 +44,30 @@ def problem(engine, seed):
         n_rows = changes.pop("n_rows", 24)
         names = ("pi", "s1", "s2", "bias_length_scale")
         of_prior = {n: changes.pop(n) for n in names if n in changes}
-        plan = engine.plan(kind, **changes)
+        config = engine.config(kind, **changes)
         members = engine.members(
-            plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, **of_prior
+            config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, **of_prior
         )
-        rows = engine.rows(plan, len(SEEDS), seed, n_rows=n_rows, **of_rows)
-        q = engine.start(plan, members)
-        prior = priors_of(plan, members, q)
+        rows = engine.rows(config, len(SEEDS), seed, n_rows=n_rows, **of_rows)
+        q = engine.start(config, members)
+        prior = priors_of(config, members, q)
         scale = torch.as_tensor(1 / members.tau.mean(1))
-        scale = torch.ones_like(scale) if plan.likelihood.learned else scale
+        scale = torch.ones_like(scale) if config.likelihood.learned else scale
         objective = Objective(
             prior,
             rows.mean_weight,
             rows.total_weight,
             scale,
         )
-        noise = TrainingRandom(members.seeds, torch.device("cpu"), torch.float64)
-        noise.start_epoch(0)
+        source = TrainingRandom(members.seeds, torch.device("cpu"), torch.float64)
+        source.start_epoch(0)
         return SimpleNamespace(
-            plan=plan, members=members, rows=rows, q=q, objective=objective, noise=noise
+            config=config,
+            members=members,
+            rows=rows,
+            q=q,
+            objective=objective,
+            source=source,
         )
 
     return make
@@ -76,7 +81,7 @@ def test_mean_over_batches_is_the_whole(problem, weighted, batch):
     everything = torch.arange(p.rows.n_rows[0]).unsqueeze(0)
 
     def nll(positions):
-        return mean_nll(p.objective, p.q, *p.rows.take(positions), p.noise)
+        return mean_nll(p.objective, p.q, *p.rows.take(positions), p.source)
 
     parts = torch.stack([nll(part) for part in everything.split(batch, dim=1)])
     torch.testing.assert_close(parts.mean(0), nll(everything), rtol=1e-12, atol=0)
@@ -87,19 +92,19 @@ def test_nll_and_kl_are_per_row(problem, weighted):
     """Both halves of F / N, N the sum of the weights."""
     p = problem(family="point", weighted=weighted)
     x, y, weights = p.rows.take(torch.arange(p.rows.n_rows[0]).unsqueeze(0))
-    f = forward(p.q.network, p.q.layers, p.q.keep, x, p.noise)
+    f = forward(p.q.network, p.q.layers, p.q.keep, x, p.source)
     tau = p.members.tau[:, None]
     residual = (y - f).numpy()
     of_row = (0.5 * tau * residual**2 - 0.5 * np.log(tau / (2 * np.pi))).sum(-1)
     w = np.ones_like(of_row) if weights is None else weights.numpy()
     n = w.sum(1)
-    nll = mean_nll(p.objective, p.q, x, y, weights, p.noise)
+    nll = mean_nll(p.objective, p.q, x, y, weights, p.source)
     np.testing.assert_allclose(nll, (w * of_row).sum(1) / n, rtol=1e-12)
     squares = sum(
         length_scale**2 / 2 * (np.square(m).sum((1, 2)) + np.square(b).sum(1))
         for length_scale, m, b in zip(_length_scale(p), *_weights(p.q), strict=True)
     )
-    kl = p.objective.kl(p.q, p.noise)
+    kl = p.objective.kl(p.q, p.source)
     np.testing.assert_allclose(kl, squares / n, rtol=1e-12)
 
 
@@ -123,7 +128,7 @@ def test_decay_is_two_lambda(problem, weighted):
         layer["bias"] = layer["bias"] + 0.3  # it starts at zero in the last layer
         for value in layer.values():
             value.requires_grad_()
-    (p.objective.kl(p.q, p.noise) * p.objective.scale).sum().backward()
+    (p.objective.kl(p.q, p.source) * p.objective.scale).sum().backward()
     n, tau = p.rows.total_weight.numpy(), p.members.tau.mean(1)
     for layer, keep, length_scale in zip(
         p.q.layers, p.members.keep, _length_scale(p), strict=True
@@ -138,7 +143,7 @@ def test_decay_is_two_lambda(problem, weighted):
 
 def _free_energy(p, masks, member, vector):
     """F of eq. 1 for one member and fixed masks, in NumPy; vector: its parameters."""
-    sizes, likelihood = p.plan.network.sizes, p.plan.likelihood
+    sizes, likelihood = p.config.network.sizes, p.config.likelihood
     h = p.rows.x[0]
     y, n_layers = p.rows.y[0], len(sizes) - 1
     kl = 0.0
@@ -173,13 +178,13 @@ def test_training_follows_the_gradient_of_eq_1(engine, problem, kind, weighted):
     """
     p = problem(kind, weighted=weighted, activation="tanh", n_batches=1)
     once = replace(p.members, n_epochs=np.ones(len(SEEDS), dtype=int))
-    trained = engine.train(p.plan, once, p.rows)
+    trained = engine.train(p.config, once, p.rows)
     masks = [
-        p.noise.bernoulli(keep, p.rows.n_rows[0], n).numpy()
-        for keep, n in zip(p.q.keep, p.plan.network.fan_ins, strict=True)
+        p.source.bernoulli(keep, p.rows.n_rows[0], n).numpy()
+        for keep, n in zip(p.q.keep, p.config.network.fan_ins, strict=True)
     ]
     names = [f"{i}/{n}" for i in range(len(masks)) for n in ("mean", "bias")]
-    names += ["likelihood/log_tau"] if p.plan.likelihood.learned else []
+    names += ["likelihood/log_tau"] if p.config.likelihood.learned else []
     at_start = engine.parameters(p.q)
     saved = {
         name.replace("likelihood", str(len(masks))): value
@@ -200,7 +205,7 @@ def test_training_follows_the_gradient_of_eq_1(engine, problem, kind, weighted):
             ]
         ) / (2 * step)
         scale = p.rows.total_weight[member].item()
-        if not p.plan.likelihood.learned:
+        if not p.config.likelihood.learned:
             scale *= p.members.tau[member].mean()
         # Central differences: truncation 1e-10, cancellation 1e-11 of F (about 100).
         np.testing.assert_allclose(gradient, differences / scale, rtol=1e-6, atol=1e-8)
@@ -212,9 +217,15 @@ def test_given_tau_scales_the_prior_only(problem):
     x, y, _ = p.rows.take(torch.arange(p.rows.n_rows[0]).unsqueeze(0))
     gradients = []
     for factor in (1.0, 50.0):
-        noise = {"log_tau": p.q.likelihood_params["log_tau"] + np.log(factor)}
-        f = forward(p.q.network, p.q.layers, p.q.keep, x, p.noise).requires_grad_()
-        nll = p.plan.likelihood.nll(noise, f, y).mean(1) * p.objective.scale / factor
+        likelihood_params = {
+            "log_tau": p.q.likelihood_params["log_tau"] + np.log(factor)
+        }
+        f = forward(p.q.network, p.q.layers, p.q.keep, x, p.source).requires_grad_()
+        nll = (
+            p.config.likelihood.nll(likelihood_params, f, y).mean(1)
+            * p.objective.scale
+            / factor
+        )
         gradients.append(torch.autograd.grad(nll.sum(), f)[0])
     torch.testing.assert_close(*gradients, rtol=1e-12, atol=0)
 
@@ -250,12 +261,12 @@ def test_kl_gradient_is_that_of_kl(problem, case):
         {n: v.clone().requires_grad_(n not in constants) for n, v in layer.items()}
         for layer in p.q.layers
     ]
-    p.noise.start_epoch(0)
-    kl = p.objective.kl(replace(p.q, layers=leaves), p.noise) * p.rows.total_weight
+    p.source.start_epoch(0)
+    kl = p.objective.kl(replace(p.q, layers=leaves), p.source) * p.rows.total_weight
     assert kl.shape == (len(SEEDS),)
     kl.sum().backward()
-    p.noise.start_epoch(0)
-    actual = p.objective.kl_gradient(p.q, p.noise)
+    p.source.start_epoch(0)
+    actual = p.objective.kl_gradient(p.q, p.source)
     for layer, of_layer in zip(leaves, actual, strict=True):
         for name, value in layer.items():
             wanted = torch.zeros_like(value) if value.grad is None else value.grad
@@ -293,26 +304,26 @@ def test_other_gradients_have_the_mean_of_the_pathwise_one(
     """
     n_copies, n_repeats = 1000, 4
     family = MeanField(spike=spike, shared_draw=True)
-    plan = engine.plan(kind, hidden=(2,), family=family, activation="tanh")
-    members = engine.members(plan, np.full(n_copies, seed), 0.7, 1.0, 2.0)
-    q = engine.start(plan, members)
+    config = engine.config(kind, hidden=(2,), family=family, activation="tanh")
+    members = engine.members(config, np.full(n_copies, seed), 0.7, 1.0, 2.0)
+    q = engine.start(config, members)
     for layer in q.layers:
         for name in ("rho", "bias_rho"):
             layer[name] = layer[name] + 1.5
-    rows = engine.rows(plan, n_copies, seed, n_rows=5)
+    rows = engine.rows(config, n_copies, seed, n_rows=5)
     rows.weights = np.tile([0.5, 2.0, 1.0, 3.0, 0.7], (n_copies, 1))
     scale = torch.full((n_copies,), 0.25, dtype=torch.float64)
     objective = Objective((), rows.mean_weight, rows.total_weight, scale)
     batch = Batch(*rows.take(torch.arange(5).unsqueeze(0)))
-    noise = TrainingRandom(np.arange(n_copies), torch.device("cpu"), torch.float64)
-    noise.start_epoch(seed)
+    source = TrainingRandom(np.arange(n_copies), torch.device("cpu"), torch.float64)
+    source.start_epoch(seed)
 
     def estimates(gradient):
         """(copies * repeats, 1 + parameters): the loss and its gradients."""
         values = []
         for _ in range(n_repeats):
             own = batch.with_own_x()
-            nll, of_layers, of_noise = gradient(objective, q, own, noise)
+            nll, of_layers, of_noise = gradient(objective, q, own, source)
             groups = [{"nll": nll}, *of_layers, of_noise]
             parts = [v.view(n_copies, -1) for group in groups for v in group.values()]
             values.append(torch.cat(parts, dim=1))

@@ -9,9 +9,9 @@ from skbayesnn._engine.optimizer import EPSILON, Adam, FlatParameters
 
 @pytest.fixture
 def problem_posterior(engine, seed):
-    plan = engine.plan("gaussian, tau learned")
-    members = engine.members(plan, [seed, seed + 1, seed + 2], 0.9, 1.0, 1.0)
-    return engine.start(plan, members)
+    config = engine.config("gaussian, tau learned")
+    members = engine.members(config, [seed, seed + 1, seed + 2], 0.9, 1.0, 1.0)
+    return engine.start(config, members)
 
 
 def _numbers(rate, n):

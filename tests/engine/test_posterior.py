@@ -26,9 +26,9 @@ def untrained(engine, seed):
 
     def make(kind="gaussian", **changes):
         """A family of all layers may be given; dropout by default."""
-        plan = engine.plan(kind, **changes)
-        members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
-        return engine.start(plan, members)
+        config = engine.config(kind, **changes)
+        members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
+        return engine.start(config, members)
 
     return make
 

@@ -232,10 +232,10 @@ def test_mean_noise_draws_the_mean_weights(seed, name):
     keep = torch.tensor([0.9, 0.6], dtype=torch.float64)
     params = family.init(mean, 0.5, mean[:, 0], keep)
     weight, bias = family.draw(params, keep, ExpectedRandom(keep))
-    noise = DrawRandom(
+    source = DrawRandom(
         np.array([seed, seed + 1]), range(draws), mean.device, mean.dtype
     )
-    weights, biases = family.draw(params, keep, noise)
+    weights, biases = family.draw(params, keep, source)
     for one, many in ((weight[0], weights), (bias, biases)):
         many = many if many.shape[0] == draws else many.expand(draws, *many.shape)
         error = many.std(0) / draws**0.5

@@ -14,19 +14,19 @@ N_ROWS, N_BATCHES, TARGETS = 12, 3, 2
 
 
 @pytest.fixture(params=["gaussian", "heteroscedastic", "categorical"])
-def plan(request, engine):
-    return engine.plan(request.param, n_batches=N_BATCHES, perturbed=True)
+def config(request, engine):
+    return engine.config(request.param, n_batches=N_BATCHES, perturbed=True)
 
 
-def _by_row(plan, seeds, rows, seed, epoch):
+def _by_row(config, seeds, rows, seed, epoch):
     """Noise on y, or factors of the weights, in the order of the rows: (members, ...).
 
     The rows are told by their first input.
     """
-    perturbation = RowPerturbation(plan, seeds, rows, 0)
-    noise = TrainingRandom(seeds, torch.device("cpu"), torch.float64)
-    noise.start_epoch(epoch, N_BATCHES)
-    batches = list(Batches(rows, plan, perturbation).epoch_batches(noise))
+    perturbation = RowPerturbation(config, seeds, rows, 0)
+    source = TrainingRandom(seeds, torch.device("cpu"), torch.float64)
+    source.start_epoch(epoch, N_BATCHES)
+    batches = list(Batches(rows, config, perturbation).epoch_batches(source))
     assert len(batches) == N_BATCHES
     x, _, weights, on_y = (
         None if parts[0] is None else torch.cat(parts, dim=1)
@@ -41,14 +41,14 @@ def _by_row(plan, seeds, rows, seed, epoch):
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
-def test_noise_is_of_the_row(plan, engine, seed, weighted):
+def test_noise_is_of_the_row(config, engine, seed, weighted):
     """Whatever batch it comes in; and alone as together."""
     seeds = SEEDS + seed
-    rows = engine.rows(plan, len(seeds), seed, n_rows=N_ROWS, weighted=weighted)
-    first = _by_row(plan, seeds, rows, seed, epoch=0)
-    assert torch.equal(first, _by_row(plan, seeds, rows, seed, epoch=5))
+    rows = engine.rows(config, len(seeds), seed, n_rows=N_ROWS, weighted=weighted)
+    first = _by_row(config, seeds, rows, seed, epoch=0)
+    assert torch.equal(first, _by_row(config, seeds, rows, seed, epoch=5))
     assert torch.equal(
-        first[1:2], _by_row(plan, seeds[1:2], rows.of_member(1), seed, 0)
+        first[1:2], _by_row(config, seeds[1:2], rows.of_member(1), seed, 0)
     )
     if not weighted:
         assert torch.equal(first[0], first[2])  # one seed, one noise
@@ -56,10 +56,10 @@ def test_noise_is_of_the_row(plan, engine, seed, weighted):
 
 
 def test_noise_on_y_is_that_of_a_mean_of_so_many_rows(engine, seed):
-    plan = engine.plan("gaussian", perturbed=True)
+    config = engine.config("gaussian", perturbed=True)
     weights = np.array([[1.0, 4.0, 0.25]])
     rows = engine.Rows(np.zeros((1, 3, 4)), np.zeros((1, 3, TARGETS)), weights, 1)
-    perturbation = RowPerturbation(plan, np.array([seed]), rows, 7)
+    perturbation = RowPerturbation(config, np.array([seed]), rows, 7)
     normal = np.random.Generator(philox(seed, ROWS, 7)).standard_normal((3, TARGETS))
     order = torch.tensor([[2, 0, 1]])
     [actual] = perturbation.batches([Batch(*rows.take(order))], order, 3)
@@ -70,12 +70,12 @@ def test_noise_on_y_is_that_of_a_mean_of_so_many_rows(engine, seed):
 
 def test_random_weights_have_the_mean_and_variance_of_so_many_rows(engine, seed):
     """Exp(1) for a row of weight one; of weight w as of w rows that add up."""
-    plan = engine.plan("categorical", perturbed=True)
+    config = engine.config("categorical", perturbed=True)
     n_members = 4000
     weights = np.tile([1.0, 4.0, 0.25], (n_members, 1))
     y = np.zeros((1, 3), dtype=int)
     rows = engine.Rows(np.zeros((1, 3, 4)), y, weights, n_members)
-    perturbation = RowPerturbation(plan, seed + np.arange(n_members), rows, 0)
+    perturbation = RowPerturbation(config, seed + np.arange(n_members), rows, 0)
     order = torch.arange(3).unsqueeze(0)
     [actual] = perturbation.batches([Batch(*rows.take(order))], order, 3)
     assert actual.y_perturbation is None
@@ -88,9 +88,9 @@ def test_random_weights_have_the_mean_and_variance_of_so_many_rows(engine, seed)
     assert (abs(actual.weights.var(0) - given) < error * of_variance).all()
 
 
-def test_slope_is_that_of_noise_on_y(plan, engine, seed):
+def test_slope_is_that_of_noise_on_y(config, engine, seed):
     """What noise on y adds to the gradient in the outputs, tau held."""
-    likelihood = plan.likelihood
+    likelihood = config.likelihood
     if not likelihood.gaussian_targets:
         with pytest.raises(NotImplementedError, match="no Gaussian noise"):
             likelihood.perturbation_slope({}, torch.zeros(1), torch.zeros(1))
@@ -103,10 +103,10 @@ def test_slope_is_that_of_noise_on_y(plan, engine, seed):
     tau = normal(3, TARGETS).exp()
     params = likelihood.init(tau)
     likelihood.schedule(params, 1.0)
-    y, noise = normal(3, 5, TARGETS), normal(3, 5, TARGETS)
+    y, perturbation = normal(3, 5, TARGETS), normal(3, 5, TARGETS)
     outputs = normal(3, 5, likelihood.n_outputs).requires_grad_()
     *_, variance = likelihood.components(params, outputs)
-    noisy = y + variance.sqrt().detach() * noise
+    noisy = y + variance.sqrt().detach() * perturbation
 
     def slope(of):
         return torch.autograd.grad(likelihood.nll(params, outputs, of).sum(), outputs)[
@@ -114,6 +114,6 @@ def test_slope_is_that_of_noise_on_y(plan, engine, seed):
         ]
 
     difference = (slope(noisy) - slope(y))[..., :TARGETS]
-    actual = likelihood.perturbation_slope(params, outputs, noise).detach()
+    actual = likelihood.perturbation_slope(params, outputs, perturbation).detach()
     torch.testing.assert_close(actual[..., :TARGETS], difference)
     assert not actual[..., TARGETS:].any()

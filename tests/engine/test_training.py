@@ -23,8 +23,8 @@ from tests.helpers.engine import (
     LENGTH_SCALE,
     SEEDS,
     TAU,
-    of_every_case,
-    program,
+    config_and_members,
+    parametrize_cases,
 )
 from tests.helpers.families import CASES
 from tests.helpers.pairwise import pairwise
@@ -54,17 +54,19 @@ def _assert_alike(together, i, alone, **tolerance):
 )
 def test_batched_equals_alone(engine, seed, kind, rows, device):
     """The second promise of the design, for all that members may differ in."""
-    plan = engine.plan(kind)
-    members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 8)  # 24 steps
-    rows = engine.rows(plan, len(SEEDS), seed, device=device, **rows)
-    _assert_each_alike_alone(engine, plan, members, rows)
+    config = engine.config(kind)
+    members = engine.members(
+        config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 8
+    )  # 24 steps
+    rows = engine.rows(config, len(SEEDS), seed, device=device, **rows)
+    _assert_each_alike_alone(engine, config, members, rows)
 
 
-def _assert_each_alike_alone(engine, plan, members, rows):
+def _assert_each_alike_alone(engine, config, members, rows):
     """In float64: rounding of 1e-16 grows by no more than 1e8."""
-    together = engine.train(plan, members, rows)
+    together = engine.train(config, members, rows)
     for i in range(len(SEEDS)):
-        alone = engine.train(plan, engine.one_of(members, i), rows.of_member(i))
+        alone = engine.train(config, engine.member(members, i), rows.of_member(i))
         _assert_alike(
             engine.parameters(together.posterior),
             i,
@@ -76,14 +78,14 @@ def _assert_each_alike_alone(engine, plan, members, rows):
         np.testing.assert_allclose(together.kl[:, i], alone.kl[:, 0], rtol=1e-8)
 
 
-@of_every_case
+@parametrize_cases
 def test_batched_equals_alone_for_every_family(engine, seed, case, device):
     """Under every prior, the prior's own numbers different in every member."""
-    plan, members = program(case, seed, kl_warm_up=0.5)
+    config, members = config_and_members(case, seed, kl_warm_up=0.5)
     rows = engine.rows(
-        plan, len(SEEDS), seed, shared=False, weighted=True, device=device
+        config, len(SEEDS), seed, shared=False, weighted=True, device=device
     )
-    _assert_each_alike_alone(engine, plan, members, rows)
+    _assert_each_alike_alone(engine, config, members, rows)
 
 
 @pytest.mark.parametrize("gradient", ["score", "characteristic"])
@@ -94,14 +96,14 @@ def test_batched_equals_alone_by_other_gradients(
     engine, seed, kind, spike, gradient, device
 ):
     family = MeanField(spike=spike and gradient == "score", shared_draw=True)
-    plan = engine.plan(
+    config = engine.config(
         kind, family=family, gradient=gradient, activation="tanh", n_training_draws=2
     )
-    members = engine.members(plan, SEEDS + seed, KEEP_OF_CASES, LENGTH_SCALE, TAU, 1)
+    members = engine.members(config, SEEDS + seed, KEEP_OF_CASES, LENGTH_SCALE, TAU, 1)
     rows = engine.rows(
-        plan, len(SEEDS), seed, shared=False, weighted=True, device=device
+        config, len(SEEDS), seed, shared=False, weighted=True, device=device
     )
-    _assert_each_alike_alone(engine, plan, members, rows)
+    _assert_each_alike_alone(engine, config, members, rows)
 
 
 @pytest.mark.parametrize("gradient", ["pathwise", "score", "characteristic"])
@@ -110,7 +112,7 @@ def test_several_draws_average_their_gradients(engine, seed, gradient):
     n_draws, family = 3, "bernoulli"
     if gradient != "pathwise":
         family = MeanField(shared_draw=True)
-    plan = engine.plan(
+    config = engine.config(
         family=family,
         activation="tanh",
         gradient=gradient,
@@ -118,19 +120,19 @@ def test_several_draws_average_their_gradients(engine, seed, gradient):
         n_training_draws=n_draws,
         kl_warm_up=0.5,
     )
-    members = engine.members(plan, SEEDS + seed, KEEP, 1.0, TAU, n_epochs=1)
-    rows = engine.rows(plan, len(SEEDS), seed)
-    q = engine.start(plan, members)
-    trained = train(plan, members, rows, q)
+    members = engine.members(config, SEEDS + seed, KEEP, 1.0, TAU, n_epochs=1)
+    rows = engine.rows(config, len(SEEDS), seed)
+    q = engine.start(config, members)
+    trained = train(config, members, rows, q)
 
-    priors = priors_of(plan, members, q)
+    priors = priors_of(config, members, q)
     objective = Objective.of(
-        plan.likelihood, priors, members.tau, rows.mean_weight, rows.total_weight
+        config.likelihood, priors, members.tau, rows.mean_weight, rows.total_weight
     )
-    noise = engine.noise(members, 0)
+    source = engine.random_source(members, 0)
     [batch] = [Batch(*taken) for taken in rows.batches(torch.arange(23)[None], 23)]
     actual = [
-        DATA_GRADIENTS[gradient](objective, q, batch.with_own_x(), noise)
+        DATA_GRADIENTS[gradient](objective, q, batch.with_own_x(), source)
         for _ in range(n_draws)
     ]
     nll = torch.stack([of_draw[0] for of_draw in actual]).mean((0, 2))
@@ -144,13 +146,13 @@ def test_several_draws_average_their_gradients(engine, seed, gradient):
 
 @pytest.mark.parametrize("pattern", [[0, 0, 0, 0], [0, 1, 2, 3]], ids=str)
 def test_batched_equals_alone_in_float32(engine, seed, pattern, device):
-    plan = engine.plan("gaussian", activation="tanh")
+    config = engine.config("gaussian", activation="tanh")
     seeds = seed + np.array(pattern)
-    members = engine.members(plan, seeds, KEEP, LENGTH_SCALE, TAU, 10)
-    rows = engine.rows(plan, len(SEEDS), seed, device=device, dtype=torch.float32)
-    together = engine.train(plan, members, rows)
+    members = engine.members(config, seeds, KEEP, LENGTH_SCALE, TAU, 10)
+    rows = engine.rows(config, len(SEEDS), seed, device=device, dtype=torch.float32)
+    together = engine.train(config, members, rows)
     for i in range(len(SEEDS)):
-        alone = engine.train(plan, engine.one_of(members, i), rows.of_member(i))
+        alone = engine.train(config, engine.member(members, i), rows.of_member(i))
         # Rounding of 1e-7. Adam divides by the gradient's size, so where a gradient
         # vanishes the rounding decides its step of 0.01: allow a fraction of one.
         _assert_alike(
@@ -164,35 +166,35 @@ def test_batched_equals_alone_in_float32(engine, seed, pattern, device):
 
 def test_same_seed_is_not_the_same_network(engine, seed):
     """Sharing noise and start values, members differ by their own parameters."""
-    plan = engine.plan()
-    members = engine.members(plan, [seed] * 3, [0.9, 0.9, 0.6], [1, 5, 1], 1.0)
-    trained = engine.train(plan, members, engine.rows(plan, 3, seed))
+    config = engine.config()
+    members = engine.members(config, [seed] * 3, [0.9, 0.9, 0.6], [1, 5, 1], 1.0)
+    trained = engine.train(config, members, engine.rows(config, 3, seed))
     mean = engine.parameters(trained.posterior)["0/mean"]
     assert (mean[0] != mean[1]).any()
     assert (mean[0] != mean[2]).any()
 
 
-def _with_validation(engine, plan, seed):
+def _with_validation(engine, config, seed):
     """Own rows, and a validation set that tells the members to stop apart.
 
     The more of a member's validation targets are turned round, the earlier it
     gets worse by learning.
     """
-    rows = engine.rows(plan, len(SEEDS), seed, shared=False, weighted=True)
-    held_out = engine.rows(plan, len(SEEDS), seed, shared=False, weighted=True)
+    rows = engine.rows(config, len(SEEDS), seed, shared=False, weighted=True)
+    held_out = engine.rows(config, len(SEEDS), seed, shared=False, weighted=True)
     held_out.y = np.stack([-held_out.y[0], *held_out.y[1:]])
     return replace(rows, held_out=held_out)
 
 
 def test_members_stop_early_as_they_do_alone(engine, seed):
-    plan = engine.plan(patience=5, tol=1e-4)
-    members = engine.members(plan, SEEDS + seed, KEEP, 0.1, 3.0, 40)
-    rows = _with_validation(engine, plan, seed)
-    together = engine.train(plan, members, rows)
+    config = engine.config(patience=5, tol=1e-4)
+    members = engine.members(config, SEEDS + seed, KEEP, 0.1, 3.0, 40)
+    rows = _with_validation(engine, config, seed)
+    together = engine.train(config, members, rows)
     # Apart; which of them is first depends on the rows.
     assert together.n_epochs.min() < together.n_epochs.max()
     for i in range(len(SEEDS)):
-        alone = engine.train(plan, engine.one_of(members, i), rows.of_member(i))
+        alone = engine.train(config, engine.member(members, i), rows.of_member(i))
         n = alone.n_epochs[0]
         assert together.n_epochs[i] == n
         assert len(alone.validation) == n
@@ -210,14 +212,14 @@ def test_members_stop_early_as_they_do_alone(engine, seed):
 
 def test_best_weights_are_kept(engine, seed):
     """With early stopping each member goes back to its best epoch."""
-    plan = engine.plan(patience=30, tol=0.0, cosine=False)
-    members = engine.members(plan, SEEDS + seed, KEEP, 0.1, 3.0, 30)
-    rows = _with_validation(engine, plan, seed)
-    trained = engine.train(plan, members, rows)
+    config = engine.config(patience=30, tol=0.0, cosine=False)
+    members = engine.members(config, SEEDS + seed, KEEP, 0.1, 3.0, 30)
+    rows = _with_validation(engine, config, seed)
+    trained = engine.train(config, members, rows)
     best = trained.validation.argmax(0)
     for i, epoch in enumerate(best):
         shorter = replace(members, n_epochs=np.full(len(SEEDS), epoch + 1))
-        until = engine.train(replace(plan, patience=None), shorter, rows)
+        until = engine.train(replace(config, patience=None), shorter, rows)
         _assert_alike(
             engine.parameters(trained.posterior),
             i,
@@ -227,16 +229,16 @@ def test_best_weights_are_kept(engine, seed):
 
 
 def test_patience_counts_epochs_without_improvement(engine, seed):
-    plan = engine.plan(patience=4, tol=1e-3)
-    members = engine.members(plan, SEEDS + seed, KEEP, 0.1, 3.0, 60)
-    trained = engine.train(plan, members, _with_validation(engine, plan, seed))
+    config = engine.config(patience=4, tol=1e-3)
+    members = engine.members(config, SEEDS + seed, KEEP, 0.1, 3.0, 60)
+    trained = engine.train(config, members, _with_validation(engine, config, seed))
     for i, n in enumerate(trained.n_epochs):
         best, last = -np.inf, 0
         for epoch in range(n):
-            assert epoch - last <= plan.patience
-            if trained.validation[epoch, i] > best + plan.tol:
+            assert epoch - last <= config.patience
+            if trained.validation[epoch, i] > best + config.tol:
                 best, last = trained.validation[epoch, i], epoch
-        assert n == 60 or n - 1 - last == plan.patience
+        assert n == 60 or n - 1 - last == config.patience
 
 
 @pytest.mark.parametrize(
@@ -248,12 +250,12 @@ def test_patience_counts_epochs_without_improvement(engine, seed):
 def test_failure_of_a_member_leaves_the_others_bit_equal(
     engine, seed, what, value, patience
 ):
-    plan = engine.plan(patience=patience)
-    members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 12)
-    rows = _with_validation(engine, plan, seed)
-    sound = engine.train(plan, members, rows)
+    config = engine.config(patience=patience)
+    members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 12)
+    rows = _with_validation(engine, config, seed)
+    sound = engine.train(config, members, rows)
     getattr(rows, what)[1, 7] = value
-    poisoned = engine.train(plan, members, replace(rows))
+    poisoned = engine.train(config, members, replace(rows))
     np.testing.assert_array_equal(poisoned.failed > 0, [False, True, False, False])
     assert poisoned.failed[1] == 1  # every row is in the first epoch
     others = [0, 2, 3]
@@ -268,11 +270,11 @@ def test_failure_of_a_member_leaves_the_others_bit_equal(
 
 
 def test_training_ends_when_every_member_has_failed(engine, seed):
-    plan = engine.plan()
-    members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 500)
-    rows = engine.rows(plan, len(SEEDS), seed)
+    config = engine.config()
+    members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 500)
+    rows = engine.rows(config, len(SEEDS), seed)
     rows.y[0, 3] = np.nan
-    trained = engine.train(plan, members, rows)
+    trained = engine.train(config, members, rows)
     np.testing.assert_array_equal(trained.failed, 1)
     assert len(trained.nll) < 500
 
@@ -280,13 +282,13 @@ def test_training_ends_when_every_member_has_failed(engine, seed):
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_runs_are_one_run(engine, seed, kind, device):
     """Adam's state and the noise go on where the first run ended, bit for bit."""
-    plan = engine.plan(kind, cosine=False, horizon=100)
-    whole = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 2)
+    config = engine.config(kind, cosine=False, horizon=100)
+    whole = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 2)
     half = replace(whole, n_epochs=whole.n_epochs // 2)
-    rows = engine.rows(plan, len(SEEDS), seed, device=device)
-    expected = engine.train(plan, whole, rows)
-    first = engine.train(plan, half, rows)
-    second = train(plan, half, rows, first.posterior, first.optimizer, 1)
+    rows = engine.rows(config, len(SEEDS), seed, device=device)
+    expected = engine.train(config, whole, rows)
+    first = engine.train(config, half, rows)
+    second = train(config, half, rows, first.posterior, first.optimizer, 1)
     after = engine.parameters(second.posterior)
     for name, values in engine.parameters(expected.posterior).items():
         np.testing.assert_array_equal(after[name], values)
@@ -296,16 +298,16 @@ def test_two_runs_are_one_run(engine, seed, kind, device):
     np.testing.assert_array_equal(second.nll[0], expected.nll[1])
 
 
-@of_every_case
+@parametrize_cases
 def test_two_runs_are_one_run_for_every_family(engine, seed, case):
     """Noise that a family asks for goes on too, and so does the KL's warm-up."""
     settings = {"cosine": False, "horizon": 9, "kl_warm_up": 0.8}
-    plan, whole = program(case, seed, **settings)
-    rows = engine.rows(plan, len(SEEDS), seed)
-    expected = engine.train(plan, whole, rows)
+    config, whole = config_and_members(case, seed, **settings)
+    rows = engine.rows(config, len(SEEDS), seed)
+    expected = engine.train(config, whole, rows)
     half = replace(whole, n_epochs=whole.n_epochs // 2)
-    first = engine.train(plan, half, rows)
-    second = train(plan, half, rows, first.posterior, first.optimizer, 1)
+    first = engine.train(config, half, rows)
+    second = train(config, half, rows, first.posterior, first.optimizer, 1)
     after = engine.parameters(second.posterior)
     for name, values in engine.parameters(expected.posterior).items():
         np.testing.assert_array_equal(after[name], values)
@@ -313,12 +315,12 @@ def test_two_runs_are_one_run_for_every_family(engine, seed, case):
     np.testing.assert_array_equal(second.kl[0], expected.kl[1])
 
 
-@of_every_case
+@parametrize_cases
 def test_constants_are_as_at_the_start(engine, seed, case):
     """And everything else has moved, in every layer and member."""
-    plan, members = program(case, seed)
-    start = engine.parameters(engine.start(plan, members))
-    trained = engine.train(plan, members, engine.rows(plan, len(SEEDS), seed))
+    config, members = config_and_members(case, seed)
+    start = engine.parameters(engine.start(config, members))
+    trained = engine.train(config, members, engine.rows(config, len(SEEDS), seed))
     for name, values in engine.parameters(trained.posterior).items():
         constant = name.split("/")[1] in case.family.constants
         of_likelihood = name.startswith("likelihood")  # tau is given
@@ -331,41 +333,41 @@ def test_constants_are_as_at_the_start(engine, seed, case):
 # ------------------------------------------------------------------ steps by autograd
 
 
-def _by_autograd(engine, plan, members, rows):
+def _by_autograd(engine, config, members, rows):
     """The same training by loss.backward() and torch's Adam, one loss for each step."""
-    q = engine.start(plan, members)
-    for layer, family in zip(q.layers, plan.network.families, strict=True):
+    q = engine.start(config, members)
+    for layer, family in zip(q.layers, config.network.families, strict=True):
         for name, value in layer.items():
             layer[name] = value.requires_grad_(name not in family.constants)
     leaves = [v for layer in q.layers for v in layer.values() if v.requires_grad]
     objective = Objective(
-        priors_of(plan, members, q),
+        priors_of(config, members, q),
         rows.mean_weight,
         rows.total_weight,
         torch.as_tensor(1 / members.tau.mean(1)),
     )
-    noise = TrainingRandom(members.seeds, torch.device("cpu"), torch.float64)
+    source = TrainingRandom(members.seeds, torch.device("cpu"), torch.float64)
     optimizer = torch.optim.Adam(leaves, betas=(BETA_1, BETA_2))
-    n_batches, n_epochs = plan.n_batches, int(members.n_epochs[0])
+    n_batches, n_epochs = config.n_batches, int(members.n_epochs[0])
     n_steps = n_epochs * n_batches
     for epoch in range(n_epochs):
-        noise.start_epoch(epoch, n_batches)
-        order = noise.permutations(int(rows.n_rows[0])).chunk(n_batches, dim=1)
+        source.start_epoch(epoch, n_batches)
+        order = source.permutations(int(rows.n_rows[0])).chunk(n_batches, dim=1)
         for batch, positions in enumerate(order):
             done = (epoch * n_batches + batch) / n_steps
-            nll = mean_nll(objective, q, *rows.take(positions), noise)
-            weight = min(done / plan.kl_warm_up, 1.0) if plan.kl_warm_up else 1.0
-            if plan.kl_weighting == "geometric":
+            nll = mean_nll(objective, q, *rows.take(positions), source)
+            weight = min(done / config.kl_warm_up, 1.0) if config.kl_warm_up else 1.0
+            if config.kl_weighting == "geometric":
                 weight *= n_batches * 2.0 ** (n_batches - batch - 1)
                 weight /= 2.0**n_batches - 1
-            loss = (nll + weight * objective.kl(q, noise)) * objective.scale
+            loss = (nll + weight * objective.kl(q, source)) * objective.scale
             optimizer.zero_grad()
             loss.sum().backward()
-            cosine = 0.5 * (1 + np.cos(np.pi * done)) if plan.cosine else 1.0
-            optimizer.param_groups[0]["lr"] = plan.learning_rate * cosine
+            cosine = 0.5 * (1 + np.cos(np.pi * done)) if config.cosine else 1.0
+            optimizer.param_groups[0]["lr"] = config.learning_rate * cosine
             optimizer.step()
-            noise.next_step()
-    return q, objective.kl(q, noise).detach()
+            source.next_step()
+    return q, objective.kl(q, source).detach()
 
 
 WEIGHTINGS = {
@@ -379,10 +381,10 @@ WEIGHTINGS = {
 )
 def test_steps_are_those_of_autograd(engine, seed, case, weighting):
     """Gradients by hand, the KL's share of them and its weight in every batch."""
-    plan, members = program(case, seed, **WEIGHTINGS[weighting])
-    rows = engine.rows(plan, len(SEEDS), seed, n_rows=24, weighted=True)
-    trained = engine.train(plan, members, rows)
-    q, kl = _by_autograd(engine, plan, members, rows)
+    config, members = config_and_members(case, seed, **WEIGHTINGS[weighting])
+    rows = engine.rows(config, len(SEEDS), seed, n_rows=24, weighted=True)
+    trained = engine.train(config, members, rows)
+    q, kl = _by_autograd(engine, config, members, rows)
     expected = engine.parameters(q)
     for name, values in engine.parameters(trained.posterior).items():
         # Six steps in float64. Adam divides by the gradient's size: where one is
@@ -395,22 +397,22 @@ def test_steps_are_those_of_autograd(engine, seed, case, weighting):
 
 def test_kl_warms_up(engine):
     """From zero at the start, in proportion to what is done, to its full weight."""
-    plan = engine.plan(kl_warm_up=0.4)
-    actual = [plan.kl_weight_at(0, done) for done in (0, 0.1, 0.2, 0.4, 0.41, 1)]
+    config = engine.config(kl_warm_up=0.4)
+    actual = [config.kl_weight_at(0, done) for done in (0, 0.1, 0.2, 0.4, 0.41, 1)]
     np.testing.assert_allclose(actual, [0, 0.25, 0.5, 1, 1, 1], rtol=1e-14)
-    cold = engine.plan()
+    cold = engine.config()
     assert [cold.kl_weight_at(0, done) for done in (0, 0.5, 1)] == [1, 1, 1]
 
 
 def test_kl_warms_up_in_every_batch(engine):
     """The two weightings are multiplied."""
-    plan = engine.plan(kl_warm_up=0.4, kl_weighting="geometric")
+    config = engine.config(kl_warm_up=0.4, kl_weighting="geometric")
     for batch in range(3):
         full = kl_weight("geometric", batch, 3)
-        assert plan.kl_weight_at(batch, 0.0) == 0
-        assert plan.kl_weight_at(batch, 0.1) == pytest.approx(full / 4, rel=1e-14)
-        assert plan.kl_weight_at(batch, 0.4) == full
-        assert plan.kl_weight_at(batch, 1.0) == full
+        assert config.kl_weight_at(batch, 0.0) == 0
+        assert config.kl_weight_at(batch, 0.1) == pytest.approx(full / 4, rel=1e-14)
+        assert config.kl_weight_at(batch, 0.4) == full
+        assert config.kl_weight_at(batch, 1.0) == full
 
 
 def test_warm_up_is_of_the_horizon(engine, seed):
@@ -418,17 +420,17 @@ def test_warm_up_is_of_the_horizon(engine, seed):
 
     Under a prior that outweighs the data the first step follows the KL, or not.
     """
-    plan = engine.plan(family="point", kl_warm_up=0.5, n_batches=1)
-    members = engine.members(plan, [seed], 1.0, 1e3, 1.0, 1)
-    rows = engine.rows(plan, 1, seed)
-    cold = engine.train(plan, members, rows)
+    config = engine.config(family="point", kl_warm_up=0.5, n_batches=1)
+    members = engine.members(config, [seed], 1.0, 1e3, 1.0, 1)
+    rows = engine.rows(config, 1, seed)
+    cold = engine.train(config, members, rows)
     steps = {"step": np.asarray(50)} | {
         name: np.zeros_like(value)
         for name, value in cold.optimizer.items()
         if name != "step"
     }
-    start = engine.start(plan, members)
-    warm = train(replace(plan, horizon=100), members, rows, start, steps)
+    start = engine.start(config, members)
+    warm = train(replace(config, horizon=100), members, rows, start, steps)
     mean = engine.parameters(start)["0/mean"]
     # Adam's first moment after one step is a tenth of the gradient.
     of_kl = 0.1 * 1e3**2 * mean / (rows.n_rows[0] * members.tau.mean())
@@ -439,11 +441,11 @@ def test_warm_up_is_of_the_horizon(engine, seed):
 
 
 def test_start_is_not_changed(engine, seed):
-    plan = engine.plan("heteroscedastic")
-    members = engine.members(plan, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
-    start = engine.start(plan, members)
+    config = engine.config("heteroscedastic")
+    members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
+    start = engine.start(config, members)
     before = {n: v.copy() for n, v in engine.parameters(start).items()}
-    train(plan, members, engine.rows(plan, len(SEEDS), seed), start)
+    train(config, members, engine.rows(config, len(SEEDS), seed), start)
     for name, values in engine.parameters(start).items():
         np.testing.assert_array_equal(values, before[name])
 
@@ -603,10 +605,10 @@ def _map(x, y, weights, length_scale, tau):
 @pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
 def test_linear_network_finds_the_map(engine, seed, weighted):
     """Gaussian prior and noise, nothing dropped: ridge regression, bias included."""
-    plan = engine.plan(hidden=(), family="point", n_batches=1, learning_rate=0.05)
-    members = engine.members(plan, SEEDS + seed, 1.0, LENGTH_SCALE, TAU, 1000)
-    rows = engine.rows(plan, len(SEEDS), seed, weighted=weighted)
-    trained = engine.train(plan, members, rows)
+    config = engine.config(hidden=(), family="point", n_batches=1, learning_rate=0.05)
+    members = engine.members(config, SEEDS + seed, 1.0, LENGTH_SCALE, TAU, 1000)
+    rows = engine.rows(config, len(SEEDS), seed, weighted=weighted)
+    trained = engine.train(config, members, rows)
     actual = engine.parameters(trained.posterior)
     for i in range(len(SEEDS)):
         weights = rows.weights[i] if weighted else None
@@ -619,16 +621,16 @@ def test_linear_network_finds_the_map(engine, seed, weighted):
 
 def test_linear_network_finds_the_noise_too(engine, seed):
     """tau learned: 1 / tau is the weighted mean square of the residuals."""
-    plan = engine.plan(
+    config = engine.config(
         "gaussian, tau learned",
         hidden=(),
         family="point",
         n_batches=1,
         learning_rate=0.05,
     )
-    members = engine.members(plan, SEEDS + seed, 1.0, LENGTH_SCALE, 1.0, 1500)
-    rows = engine.rows(plan, len(SEEDS), seed, weighted=True)
-    trained = engine.train(plan, members, rows)
+    members = engine.members(config, SEEDS + seed, 1.0, LENGTH_SCALE, 1.0, 1500)
+    rows = engine.rows(config, len(SEEDS), seed, weighted=True)
+    trained = engine.train(config, members, rows)
     actual = engine.parameters(trained.posterior)
     for i in range(len(SEEDS)):
         mean, bias = actual["0/mean"][i], actual["0/bias"][i]

@@ -30,8 +30,8 @@ MEMBERS, ROWS, INPUTS, OUTPUTS, DRAWS = 3, 5, 4, 2, 7
 SCALE = 0.7  # standard deviation of the start weights
 CPU = torch.device("cpu")
 
-of_every_case = pytest.mark.parametrize("case", CASES, ids=str)
-of_every_law = pytest.mark.parametrize(
+parametrize_cases = pytest.mark.parametrize("case", CASES, ids=str)
+parametrize_laws = pytest.mark.parametrize(
     "case",
     [Case(family, "gaussian") for family in LAWS],
     ids=[label(family) for family in LAWS],
@@ -213,7 +213,7 @@ def _shares_draws(family):
     return getattr(family, "shared_draw", False)
 
 
-@of_every_case
+@parametrize_cases
 def test_axes(setting):
     params = setting.params
     assert all(len(value) == MEMBERS for value in params.values())
@@ -234,7 +234,7 @@ def test_axes(setting):
         assert all(actual[name].shape == params[name].shape for name in actual)
 
 
-@of_every_case
+@parametrize_cases
 def test_shared_seed_has_the_axes_too(case, seed):
     """Noise of one seed for all members has a members axis of length 1."""
     setting = Setting(case, seed)
@@ -249,7 +249,7 @@ def test_shared_seed_has_the_axes_too(case, seed):
         assert all(actual[n].shape == setting.params[n].shape for n in actual)
 
 
-@of_every_case
+@parametrize_cases
 def test_precision_is_kept(case, seed):
     for dtype in (torch.float32, torch.float64):
         setting = Setting(case, seed, dtype)
@@ -260,7 +260,7 @@ def test_precision_is_kept(case, seed):
         assert {values.dtype for values in results} == {dtype}
 
 
-@of_every_case
+@parametrize_cases
 def test_inputs_are_not_changed(setting):
     """But for the inputs of ``linear_vjp``, which are given away."""
     x, keep = setting.x.clone(), setting.keep.clone()
@@ -280,7 +280,7 @@ def _fields(prior):
     return {name: getattr(prior, name) for name in prior.__dataclass_fields__}
 
 
-@of_every_law
+@parametrize_laws
 def test_linear_has_the_moments_of_draw(setting):
     """Noise per row (training) and noise per network (prediction) are one q(W, b)."""
     n = 20_000
@@ -356,7 +356,7 @@ def _unseen_by_the_prior(case):
     return set() if learns_variances else {"mean"}
 
 
-@of_every_case
+@parametrize_cases
 def test_every_parameter_learns(case, setting):
     """From the data, and from the prior if it is seen there.
 
@@ -393,7 +393,7 @@ def test_constants_have_no_gradient(setting):
         assert not any(gradient[name].any() for gradient in results if name in gradient)
 
 
-@of_every_case
+@parametrize_cases
 def test_keep_is_given_or_learned(setting):
     """A learned p starts at the given one and does not look at it again."""
     family, keep = setting.family, setting.keep
@@ -408,7 +408,7 @@ def test_keep_is_given_or_learned(setting):
     assert torch.equal(of_params, keep) == (not family.learns_keep)
 
 
-@of_every_case
+@parametrize_cases
 def test_gradients_are_those_of_finite_differences(setting):
     names = setting.learned
     values = [setting.params[name].clone().requires_grad_() for name in names]
@@ -436,7 +436,7 @@ def _as_dict(setting, what):
     return {what: getattr(setting, what)()}
 
 
-@of_every_case
+@parametrize_cases
 def test_members_do_not_touch_each_other(case, seed):
     """Anything may happen to the last member: the others stay bit-equal."""
     before, after = Setting(case, seed), Setting(case, seed)
@@ -490,7 +490,7 @@ def test_claim_of_a_quadratic_kl(setting):
         torch.testing.assert_close((at_one[name] - zero) * value + zero, at_theta[name])
 
 
-@of_every_case
+@parametrize_cases
 def test_claim_of_being_stochastic(setting):
     """Draws differ, and rows; rows that share a draw differ between steps."""
 
@@ -572,7 +572,7 @@ def _assert_pullback(setting, by_hand, shared):
         torch.testing.assert_close(of_inputs, of_x)
 
 
-@of_every_case
+@parametrize_cases
 def test_gradient_where_inputs_are_not_zero_is_the_whole_ones(setting):
     """As far as it is asked for: at inputs that are not zero once they were given."""
     arguments = (setting.params, setting.keep)
@@ -595,7 +595,7 @@ def test_gradient_where_inputs_are_not_zero_is_the_whole_ones(setting):
 WAYS = {"by hand": True, "by autograd": False}
 
 
-@of_every_case
+@parametrize_cases
 def test_pullback_is_autograds(setting):
     with Checks() as check:
         for way, shared in product(WAYS, (False, True)):
@@ -617,7 +617,7 @@ def _assert_kl_gradient(setting, by_hand):
     _assert_gradients(actual, expected)
 
 
-@of_every_case
+@parametrize_cases
 def test_kl_gradient_is_autograds(setting):
     """Of a sampled KL at the same draw."""
     with Checks() as check:

@@ -26,7 +26,7 @@ def memory_of(function):
     try:
         with Largest() as largest:
             function()
-        _, of_arrays = tracemalloc.get_traced_memory()
+        _, array_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    return largest.tensor, of_arrays
+    return largest.tensor, array_bytes

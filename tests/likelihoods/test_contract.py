@@ -36,12 +36,14 @@ def _cases():
 
 
 CASES = list(_cases())
-of_every_case = pytest.mark.parametrize("case", CASES)
-of_numbers = pytest.mark.parametrize(
-    "case", [case for case in CASES if not case.values[0][0].of_classes]
+parametrize_cases = pytest.mark.parametrize("case", CASES)
+parametrize_regression_cases = pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if not case.values[0][0].of_classes],
 )
-of_classes = pytest.mark.parametrize(
-    "case", [case for case in CASES if case.values[0][0].of_classes]
+parametrize_classification_cases = pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.values[0][0].of_classes],
 )
 # Rows that the members share, and rows of each member.
 LEADS = [1, MEMBERS]
@@ -58,7 +60,9 @@ class Setting:
             return torch.randn(shape, generator=generator, dtype=torch.float64)
 
         self.likelihood = kind.build(
-            CLASSES if kind.of_classes else TARGETS, learned, options
+            CLASSES if kind.of_classes else TARGETS,
+            learned,
+            options,
         )
         self.tau = normal(MEMBERS, 1 if kind.tempered else TARGETS).exp()
         self.outputs = normal(DRAWS, MEMBERS, ROWS, self.likelihood.n_outputs)
@@ -107,7 +111,7 @@ def setting(case, seed):
 # ---- what it says of itself
 
 
-@of_every_case
+@parametrize_cases
 def test_description_is_json_and_enough(setting):
     likelihood = setting.likelihood
     about = json.loads(json.dumps(likelihood.describe()))
@@ -118,7 +122,7 @@ def test_description_is_json_and_enough(setting):
     assert LIKELIHOODS[likelihood.name] is type(likelihood)
 
 
-@of_every_case
+@parametrize_cases
 def test_parameters_have_members_in_front(setting):
     assert setting.likelihood.n_outputs >= 1
     assert set(setting.likelihood.trainable) <= set(setting.params)
@@ -127,7 +131,7 @@ def test_parameters_have_members_in_front(setting):
         assert value.dtype == torch.float64
 
 
-@of_every_case
+@parametrize_cases
 def test_tau_is_learned_as_asked(case, setting):
     _, _, learned = case
     assert setting.likelihood.learned == learned
@@ -138,7 +142,7 @@ def test_tau_is_learned_as_asked(case, setting):
 # ---- nll
 
 
-@of_every_case
+@parametrize_cases
 def test_shapes(case, seed):
     """With a draws axis and without; rows that members share are as their own."""
     for lead in LEADS:
@@ -157,7 +161,7 @@ def _assert_shapes(setting):
         torch.testing.assert_close(alone, drawn[2])
 
 
-@of_every_case
+@parametrize_cases
 def test_other_rows_are_refused(setting):
     """Nothing is broadcast over rows by mistake."""
     with pytest.raises((ValueError, RuntimeError)):
@@ -167,7 +171,7 @@ def test_other_rows_are_refused(setting):
             setting.likelihood.nll(setting.params, setting.outputs, setting.y[:, :1])
 
 
-@of_every_case
+@parametrize_cases
 def test_tau_tempers_what_is_minimised_or_nothing(setting):
     arguments = setting.params, setting.outputs, setting.y
     nll = setting.likelihood.nll(*arguments)
@@ -177,7 +181,7 @@ def test_tau_tempers_what_is_minimised_or_nothing(setting):
     )
 
 
-@of_every_case
+@parametrize_cases
 def test_pullback_is_autograds(case, seed):
     with Checks() as check:
         for lead in LEADS:
@@ -208,7 +212,7 @@ def _assert_pullback(setting):
         torch.testing.assert_close(value, wanted)
 
 
-@of_every_case
+@parametrize_cases
 def test_gradients_are_those_of_finite_differences(setting):
     learned = setting.leaves()
 
@@ -220,7 +224,7 @@ def test_gradients_are_those_of_finite_differences(setting):
     assert torch.autograd.gradcheck(nll, [outputs, *learned.values()])
 
 
-@of_every_case
+@parametrize_cases
 def test_all_that_is_learned_and_all_outputs_have_a_gradient(setting):
     outputs, learned = setting.outputs[0].clone().requires_grad_(), setting.leaves()
     nll = setting.likelihood.nll(setting.params | learned, outputs, setting.y)
@@ -229,7 +233,7 @@ def test_all_that_is_learned_and_all_outputs_have_a_gradient(setting):
         assert gradient.all()
 
 
-@of_every_case
+@parametrize_cases
 def test_members_do_not_touch_each_other(case, seed):
     """Anything may happen to the last member: the others stay bit-equal."""
     results = []
@@ -252,7 +256,7 @@ def test_members_do_not_touch_each_other(case, seed):
         assert torch.equal(before[:-1], after[:-1])
 
 
-@of_every_case
+@parametrize_cases
 def test_batched_equals_alone(setting):
     """The first member by itself gets the same as among the others."""
     likelihood, one = setting.likelihood, slice(0, 1)
@@ -265,7 +269,7 @@ def test_batched_equals_alone(setting):
 # ---- classes
 
 
-@of_classes
+@parametrize_classification_cases
 def test_labels_have_probabilities(setting):
     components = setting.components()
     assert isinstance(components, Labels)
@@ -316,7 +320,7 @@ def _quadrature(components, pick):
     return (mean + std * np.sinh(u))[:, None], step * std * np.cosh(u)
 
 
-@of_numbers
+@parametrize_regression_cases
 def test_components_are_of_every_draw(setting):
     components = setting.components()
     assert isinstance(components, Components)
@@ -328,7 +332,7 @@ def test_components_are_of_every_draw(setting):
     np.testing.assert_array_equal(part.mean, components.mean[[3, 1], :, 1:])
 
 
-@of_numbers
+@parametrize_regression_cases
 def test_density_of_the_components_is_the_likelihoods(setting):
     """In the network's scale, joint over targets, for rows that the members share."""
     y = setting.y[:1]
@@ -344,7 +348,7 @@ def test_density_of_the_components_is_the_likelihoods(setting):
     np.testing.assert_allclose(components.mixture_log_density(y), mixture, rtol=1e-9)
 
 
-@of_numbers
+@parametrize_regression_cases
 def test_density_is_one_and_has_the_moments(setting):
     with Checks() as check:
         for pick in PICKS:
@@ -362,7 +366,7 @@ def _assert_moments(components, pick):
     assert mass @ np.square(y[:, 0] - mean) == pytest.approx(variance, rel=1e-6)
 
 
-@of_numbers
+@parametrize_regression_cases
 def test_cdf_is_the_integral_of_the_density(setting):
     with Checks() as check:
         for pick in PICKS:
@@ -384,7 +388,7 @@ def _assert_cdf(components, pick):
         np.testing.assert_array_equal(alone.cdf(y + 0.5), alone.cdf(y))
 
 
-@of_numbers
+@parametrize_regression_cases
 def test_quantile_inverts_the_cdf(setting):
     """Of one draw, and of the mixture of all."""
     with Checks() as check:
@@ -410,7 +414,7 @@ def _assert_quantile(components, level):
             np.testing.assert_allclose(cdf(quantile), level, rtol=1e-6)
 
 
-@of_numbers
+@parametrize_regression_cases
 def test_samples_have_the_mean(setting, seed):
     times = 10_000
     components = setting.components()
@@ -422,7 +426,7 @@ def test_samples_have_the_mean(setting, seed):
         np.testing.assert_array_equal(samples, np.round(samples))
 
 
-@of_numbers
+@parametrize_regression_cases
 def test_crps_is_the_integral_that_defines_it(setting):
     """Of (F(z) - 1[y <= z])^2, to either side of y; trapezoidal rule in log |z - y|."""
     components, y = setting.components(), setting.y[0].numpy()
@@ -445,7 +449,7 @@ def test_crps_is_the_integral_that_defines_it(setting):
     np.testing.assert_allclose(result / std, expected / std, rtol=0, atol=1e-3)
 
 
-@of_numbers
+@parametrize_regression_cases
 def test_rescaled_and_spread(setting):
     components = setting.components()
     shift, factor = np.array([3.0, -20.0]), np.array([0.2, 7.0])

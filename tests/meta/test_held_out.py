@@ -34,7 +34,7 @@ from tests.helpers.linear_gaussian import LinearGaussian
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 ROWS = 41
 SMALL = {"hidden_layer_sizes": (3,), "max_iter": 2, "n_draws": 3, "random_state": 0}
-INNER = LinearGaussian(apart=0.5, uneven=0.5)
+INNER = LinearGaussian(deviation=0.5, uneven=0.5)
 
 
 @pytest.fixture

@@ -26,10 +26,10 @@ from skbayesnn.model_selection import TauCV
 from skbayesnn.networks import ConvNet
 from tests.helpers.onnx_running import (
     Q,
-    assert_same_classes,
-    assert_same_numbers,
+    assert_same_classification,
+    assert_same_regression,
+    expected_regression,
     outputs,
-    own_numbers,
 )
 from tests.helpers.posteriors import CASES
 
@@ -47,9 +47,9 @@ PERCEPTRONS = [case for case in CASES if "network" not in case.chosen]
 def test_every_posterior(case, data, small):
     model = case.model(**small, n_estimators=2)
     if case.classifies:
-        assert_same_classes(model.fit(data.X, data.labels), data.X_new)
+        assert_same_classification(model.fit(data.X, data.labels), data.X_new)
     else:
-        assert_same_numbers(model.fit(data.X, data.y), data.X_new, data.y)
+        assert_same_regression(model.fit(data.X, data.y), data.X_new, data.y)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -57,7 +57,7 @@ def test_every_posterior(case, data, small):
 def test_every_activation_and_depth(activation, sizes, data, small):
     small = small | {"hidden_layer_sizes": sizes, "activation": activation}
     model = MCDropoutRegressor(**small, dropout=0.2).fit(data.X, data.Y)
-    assert_same_numbers(model, data.X_new, data.Y)
+    assert_same_regression(model, data.X_new, data.Y)
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_every_activation_and_depth(activation, sizes, data, small):
 )
 def test_options(options, data, small):
     model = MCDropoutRegressor(**small | options).fit(data.X, data.y)
-    assert_same_numbers(model, data.X_new, data.y)
+    assert_same_regression(model, data.X_new, data.y)
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic", "mixture"])
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, AnchoredEnsembleRegressor])
 def test_normal_noise_of_several_targets(likelihood, kind, data, small):
     model = kind(**small, likelihood=likelihood, n_estimators=3)
-    assert_same_numbers(model.fit(data.X, data.Y), data.X_new, data.Y)
+    assert_same_regression(model.fit(data.X, data.Y), data.X_new, data.Y)
 
 
 @pytest.mark.parametrize("likelihood", ["student_t", "poisson"])
@@ -90,7 +90,7 @@ def test_other_noise_has_moments_only(likelihood, data, small):
     y = np.floor(np.abs(data.Y)) if likelihood == "poisson" else data.Y
     model = MCDropoutRegressor(**small, likelihood=likelihood, n_estimators=2)
     model.fit(data.X, y)
-    assert_same_numbers(model, data.X_new, y, q=())
+    assert_same_regression(model, data.X_new, y, q=())
     with pytest.raises(TypeError, match=rf"`q` must be \(\).*{likelihood}"):
         to_onnx(model)
 
@@ -101,7 +101,7 @@ def test_classes_in_another_order_and_one_without_rows(likelihood, data, small):
     for absent in (None, 0):
         model = MCDropoutClassifier(**small, likelihood=likelihood)
         model.fit(data.X, labels, sample_weight=1.0 * (data.labels != absent))
-        assert_same_classes(model, data.X_new)
+        assert_same_classification(model, data.X_new)
 
 
 @pytest.mark.parametrize("likelihood", ["categorical", "ordinal"])
@@ -120,7 +120,7 @@ def test_classes_in_another_order_and_one_without_rows(likelihood, data, small):
 def test_kinds_of_labels(likelihood, classes, data, small):
     model = MCDropoutClassifier(**small, likelihood=likelihood, n_estimators=2)
     model.fit(data.X, classes[data.labels])
-    assert_same_classes(model, data.X_new)
+    assert_same_classification(model, data.X_new)
     [said] = to_onnx(model).metadata_props
     assert json.loads(said.value) == np.unique(classes).tolist()
 
@@ -128,14 +128,14 @@ def test_kinds_of_labels(likelihood, classes, data, small):
 def test_random_features(data, small):
     del small["hidden_layer_sizes"]
     model = VariationalGPRegressor(n_features=9, **small).fit(data.X, data.y)
-    assert_same_numbers(model, data.X_new, data.y)
+    assert_same_regression(model, data.X_new, data.y)
 
 
 def test_after_pruning_and_a_search_for_tau(data, small):
     pruned = BBBRegressor(**small).fit(data.X, data.y).prune(0.5)
-    assert_same_numbers(pruned, data.X_new, data.y)
+    assert_same_regression(pruned, data.X_new, data.y)
     searched = TauCV(MCDropoutRegressor(**small), taus=[0.1, 1.0], cv=2)
-    assert_same_numbers(searched.fit(data.X, data.y), data.X_new, data.y)
+    assert_same_regression(searched.fit(data.X, data.y), data.X_new, data.y)
 
 
 def test_rows_by_themselves(data, small):
@@ -154,7 +154,7 @@ def test_levels_are_those_asked_for(data, small):
     model.fit(data.X, data.y)
     for q in ([0.3], (0.999, 0.001), 0.5):
         actual = outputs(to_onnx(model, q=q), data.X_new)["quantiles"]
-        own = own_numbers(model, data.X_new, np.atleast_1d(q))["quantiles"]
+        own = expected_regression(model, data.X_new, np.atleast_1d(q))["quantiles"]
         np.testing.assert_allclose(actual, own, rtol=0, atol=1e-5 * data.y.std())
     assert [p.value for p in to_onnx(model, q=q).metadata_props] == ["[0.5]"]
     with pytest.raises(ValueError, match="`q` must be in"):
@@ -177,7 +177,7 @@ def test_scaled_uncertainty(data, small):
     network = MCDropoutRegressor(**small)
     for y in (data.y, data.Y):
         model = CalibratedUncertaintyRegressor(network, cv=2).fit(data.X, y)
-        assert_same_numbers(model, data.X_new, y)
+        assert_same_regression(model, data.X_new, y)
     isotonic = CalibratedUncertaintyRegressor(network, cv=2, method="isotonic")
     with pytest.raises(TypeError, match=r"isotonic.*method='scale'"):
         to_onnx(isotonic.fit(data.X, data.y))
@@ -193,12 +193,12 @@ def test_stacks(data, small):
     for y in (data.y, data.Y):
         stack.fit(data.X, y)
         stack.spread_factor_ = 1.3 * stack.spread_factor_
-        assert_same_numbers(stack, data.X_new, y)
+        assert_same_regression(stack, data.X_new, y)
     pool = [("masks", MCDropoutClassifier(**small)), ("two", MCDropoutClassifier())]
     pool[1][1].set_params(**small, dropout=0.0)
     stack = BayesianStackingClassifier(pool, cv=3, random_state=0)
     stack.fit(data.X, data.labels).spread_factor_ = np.array([1.3])
-    assert_same_classes(stack, data.X_new)
+    assert_same_classification(stack, data.X_new)
 
 
 def test_refusals_name_the_way_out(data, small):
@@ -247,7 +247,7 @@ def test_y_that_single_precision_cannot_resolve(unit, shift, data, small):
     X = data.X_new.astype(np.float32)
     for name, values in outputs(to_onnx(model, q=Q), X).items():
         assert values.dtype == np.float64, name
-    assert_same_numbers(model, X, y)
+    assert_same_regression(model, X, y)
     ordinary = MCDropoutRegressor(**small).fit(data.X, data.y)
     for name, values in outputs(to_onnx(ordinary, q=Q), X).items():
         assert values.dtype == np.float32, name

@@ -29,10 +29,10 @@ from skbayesnn import (
 from skbayesnn.preprocessing import PiecewiseLinearEncoder
 from tests.helpers.onnx_running import (
     assert_close,
-    assert_same_classes,
-    assert_same_numbers,
+    assert_same_classification,
+    assert_same_regression,
+    expected_regression,
     outputs,
-    own_numbers,
 )
 
 pytest.importorskip("onnxruntime")
@@ -74,7 +74,7 @@ def test_columns_that_single_precision_rounds(steps, data, small):
         graph = to_onnx(model, initial_types=double)
         to_onnx(make_pipeline(*steps, MCDropoutRegressor(**small)).fit(data.X, data.y))
     # Behind skl2onnx's scaler rows are single: a distance of seconds is not.
-    assert_close(outputs(graph, {"X": X}), own_numbers(model, X), data.y, 1e-4)
+    assert_close(outputs(graph, {"X": X}), expected_regression(model, X), data.y, 1e-4)
 
 
 STEPS = {
@@ -99,9 +99,9 @@ STEPS = {
 @pytest.mark.parametrize("name", STEPS)
 def test_pipelines(name, data, small):
     model = make_pipeline(*STEPS[name], MCDropoutRegressor(**small))
-    assert_same_numbers(model.fit(data.X, data.Y), data.X_new, data.Y)
+    assert_same_regression(model.fit(data.X, data.Y), data.X_new, data.Y)
     model = make_pipeline(*STEPS[name], MCDropoutClassifier(**small))
-    assert_same_classes(model.fit(data.X, data.labels), data.X_new)
+    assert_same_classification(model.fit(data.X, data.labels), data.X_new)
 
 
 class SearchOfAnotherLibrary(BaseEstimator):
@@ -121,7 +121,7 @@ def test_samplers_are_skipped_and_other_searches_opened(data, small):
         MCDropoutClassifier(**small),
     )
     model.fit(data.X, data.labels)
-    assert_same_classes(model, data.X_new)
+    assert_same_classification(model, data.X_new)
     search = SearchOfAnotherLibrary()
     search.best_estimator_ = model
     own = {output.name for output in to_onnx(model).graph.output}
@@ -137,7 +137,7 @@ def test_encoder_beyond_its_edges_and_of_a_constant_column(data, small):
         model.fit(X, data.y)
     beyond = np.array([1, 0, 1, 1])
     far = np.stack([X.min(0) - beyond, X.max(0) + beyond])
-    assert_same_numbers(model, far, data.y)
+    assert_same_regression(model, far, data.y)
 
 
 def test_encoder_of_codes(data, small):
@@ -149,7 +149,7 @@ def test_encoder_of_codes(data, small):
     assert len(encoder.values_[1]) == 4
     X_new = data.X_new.copy()
     X_new[:, 1] = np.resize([7.4, 0.1, 7.39, 0, 100], len(X_new))
-    assert_same_numbers(model, X_new, data.y)
+    assert_same_regression(model, X_new, data.y)
 
 
 def test_around_and_inside(data, small):
@@ -164,13 +164,13 @@ def test_around_and_inside(data, small):
         CalibratedUncertaintyRegressor(pipeline, cv=2),
         make_pipeline(StandardScaler(), CalibratedUncertaintyRegressor(network, cv=2)),
     ):
-        assert_same_numbers(model.fit(data.X, data.y), data.X_new, data.y)
-    assert_same_numbers(FrozenEstimator(model), data.X_new, data.y)
+        assert_same_regression(model.fit(data.X, data.y), data.X_new, data.y)
+    assert_same_regression(FrozenEstimator(model), data.X_new, data.y)
 
 
 def test_the_default_pool(data, seed):
     stack = BayesianStackingRegressor(max_iter=3, cv=2, random_state=seed)
-    assert_same_numbers(stack.fit(data.X, data.y), data.X_new, data.y)
+    assert_same_regression(stack.fit(data.X, data.y), data.X_new, data.y)
 
 
 def test_columns_of_several_types(data, small):
@@ -190,7 +190,7 @@ def test_columns_of_several_types(data, small):
     initial = [("size", numbers), ("weight", numbers), ("kind", strings)]
     inputs = {name: X[[name]].to_numpy() for name in X}
     actual = outputs(to_onnx(model, initial_types=initial), inputs)
-    assert_close(actual, own_numbers(model, X), data.y)
+    assert_close(actual, expected_regression(model, X), data.y)
     with pytest.raises(TypeError, match="one input"):
         to_onnx(model[-1], initial_types=initial)
 
