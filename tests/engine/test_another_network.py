@@ -1,4 +1,4 @@
-"""A network that is no perceptron goes through the engine as it is."""
+"""The engine trains and predicts with any `Network`, not only perceptrons."""
 
 from dataclasses import dataclass, replace
 
@@ -38,19 +38,19 @@ class Branches(Network):
 
     def init(self, normal, keep):
         n = len(self.a.families)
-        of_b = self.b.init(lambda i, *shape: normal(n + i, *shape), keep[n:])
-        return self.a.init(normal, keep[:n]) + of_b
+        init_b = self.b.init(lambda i, *shape: normal(n + i, *shape), keep[n:])
+        return self.a.init(normal, keep[:n]) + init_b
 
     def vjp(self, layers, keep, x, source):
         n = len(self.a.families)
-        of_a, back_a = self.a.vjp(layers[:n], keep[:n], x.clone(), source)
-        of_b, back_b = self.b.vjp(layers[n:], keep[n:], x, source)
-        return of_a + of_b, lambda g: back_a(g.clone()) + back_b(g)
+        outputs_a, back_a = self.a.vjp(layers[:n], keep[:n], x.clone(), source)
+        outputs_b, back_b = self.b.vjp(layers[n:], keep[n:], x, source)
+        return outputs_a + outputs_b, lambda g: back_a(g.clone()) + back_b(g)
 
     def tangent_kernel(self, weights, variances, x, outputs):
         n = len(self.a.families)
-        of_a = self.a.tangent_kernel(weights[:n], variances[:n], x, outputs)
-        return of_a + self.b.tangent_kernel(weights[n:], variances[n:], x, outputs)
+        kernel_a = self.a.tangent_kernel(weights[:n], variances[:n], x, outputs)
+        return kernel_a + self.b.tangent_kernel(weights[n:], variances[n:], x, outputs)
 
     def apply(self, weights, x):
         n = len(self.a.families)
@@ -61,7 +61,7 @@ SEEDS = np.array([4, 0, 4])
 
 
 @pytest.fixture(params=[Bernoulli(), MeanField(), Concrete()], ids=repr)
-def program(engine, seed, request):
+def setup(engine, seed, request):
     family = request.param
     branches = Branches(
         MLP((INPUTS, 7, 6, TARGETS), "relu", (family,) * 3),
@@ -72,8 +72,8 @@ def program(engine, seed, request):
     return config, members, engine.rows(config, len(SEEDS), seed, shared=False)
 
 
-def test_branches_train_as_each_alone(engine, program):
-    config, members, rows = program
+def test_branches_train_as_each_alone(engine, setup):
+    config, members, rows = setup
     together = engine.train(config, members, rows)
     start = engine.parameters(engine.start(config, members))
     for i in range(len(SEEDS)):
@@ -88,9 +88,9 @@ def test_branches_train_as_each_alone(engine, program):
                 assert (values[i] != start[name][i]).all()
 
 
-def test_pullback_is_that_of_the_branches(engine, program):
-    """One after the other, at the noise that each asks for."""
-    config, members, rows = program
+def test_pullback_is_that_of_the_branches(engine, setup):
+    """Both branches draw from the same random source, one after the other."""
+    config, members, rows = setup
     q = engine.start(config, members)
     source = [engine.random_source(members, epoch) for epoch in (0, 0)]
     x = torch.as_tensor(rows.x)
@@ -101,16 +101,16 @@ def test_pullback_is_that_of_the_branches(engine, program):
     a, back_a = config.network.a.vjp(q.layers[:n], q.keep[:n], x.clone(), source[1])
     b, back_b = config.network.b.vjp(q.layers[n:], q.keep[n:], x.clone(), source[1])
     torch.testing.assert_close(f, a + b)
-    of_parts = back_a(torch.ones_like(a)) + back_b(torch.ones_like(b))
-    for own, expected in zip(actual, of_parts, strict=True):
+    grad_of_parts = back_a(torch.ones_like(a)) + back_b(torch.ones_like(b))
+    for own, expected in zip(actual, grad_of_parts, strict=True):
         assert own.keys() == expected.keys()
         for name, value in own.items():
             torch.testing.assert_close(value, expected[name])
 
 
-def test_branches_stream_as_whole(engine, program, seed):
-    """In chunks of rows and draws, however little memory there is."""
-    config, members, rows = program
+def test_prediction_does_not_depend_on_the_memory_budget(engine, setup, seed):
+    """In chunks of rows and draws."""
+    config, members, rows = setup
     posterior = engine.train(config, members, rows).posterior
     x = np.random.default_rng(seed).normal(size=(29, INPUTS))
 
@@ -127,6 +127,6 @@ def test_branches_stream_as_whole(engine, program, seed):
         np.testing.assert_allclose(predict(budget), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_branches_can_be_described(program):
-    network = program[0].network
+def test_description_of_branches(setup):
+    network = setup[0].network
     assert Branches.from_description(network.describe()) == network

@@ -1,4 +1,4 @@
-"""Each member's own noise on its rows: the same in all epochs, and of its seed."""
+"""Row perturbations of a member: equal in all epochs, determined by its seed."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def config(request, engine):
 def _by_row(config, seeds, rows, seed, epoch):
     """Noise on y, or factors of the weights, in the order of the rows: (members, ...).
 
-    The rows are told by their first input.
+    Rows are identified by their first input.
     """
     perturbation = RowPerturbation(config, seeds, rows, 0)
     source = TrainingRandom(seeds, torch.device("cpu"), torch.float64)
@@ -41,8 +41,8 @@ def _by_row(config, seeds, rows, seed, epoch):
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
-def test_noise_is_of_the_row(config, engine, seed, weighted):
-    """Whatever batch it comes in; and alone as together."""
+def test_perturbation_belongs_to_the_row(config, engine, seed, weighted):
+    """It does not depend on the batch, nor on other members."""
     seeds = SEEDS + seed
     rows = engine.rows(config, len(seeds), seed, n_rows=N_ROWS, weighted=weighted)
     first = _by_row(config, seeds, rows, seed, epoch=0)
@@ -51,11 +51,12 @@ def test_noise_is_of_the_row(config, engine, seed, weighted):
         first[1:2], _by_row(config, seeds[1:2], rows.of_member(1), seed, 0)
     )
     if not weighted:
-        assert torch.equal(first[0], first[2])  # one seed, one noise
+        assert torch.equal(first[0], first[2])  # the same seed
     assert (first[0] != first[1]).all()
 
 
-def test_noise_on_y_is_that_of_a_mean_of_so_many_rows(engine, seed):
+def test_perturbation_of_y_scales_with_the_weight(engine, seed):
+    """A row of weight w is perturbed as the mean of w rows."""
     config = engine.config("gaussian", perturbed=True)
     weights = np.array([[1.0, 4.0, 0.25]])
     rows = engine.Rows(np.zeros((1, 3, 4)), np.zeros((1, 3, TARGETS)), weights, 1)
@@ -68,8 +69,8 @@ def test_noise_on_y_is_that_of_a_mean_of_so_many_rows(engine, seed):
     np.testing.assert_array_equal(actual.weights, weights[:, [2, 0, 1]])
 
 
-def test_random_weights_have_the_mean_and_variance_of_so_many_rows(engine, seed):
-    """Exp(1) for a row of weight one; of weight w as of w rows that add up."""
+def test_random_weights_have_the_moments_of_summed_rows(engine, seed):
+    """Exp(1) for a row of weight one; for weight w the sum over w rows."""
     config = engine.config("categorical", perturbed=True)
     n_members = 4000
     weights = np.tile([1.0, 4.0, 0.25], (n_members, 1))
@@ -79,17 +80,17 @@ def test_random_weights_have_the_mean_and_variance_of_so_many_rows(engine, seed)
     order = torch.arange(3).unsqueeze(0)
     [actual] = perturbation.batches([Batch(*rows.take(order))], order, 3)
     assert actual.y_perturbation is None
-    given = torch.tensor([1.0, 4.0, 0.25], dtype=torch.float64)
+    expected = torch.tensor([1.0, 4.0, 0.25], dtype=torch.float64)
     # Six standard errors; a gamma variable's variance is its shape, its fourth moment
     # 3 w^2 + 6 w.
     error = 6 / n_members**0.5
-    assert (abs(actual.weights.mean(0) - given) < error * given.sqrt()).all()
-    of_variance = (2 * given.square() + 6 * given).sqrt()
-    assert (abs(actual.weights.var(0) - given) < error * of_variance).all()
+    assert (abs(actual.weights.mean(0) - expected) < error * expected.sqrt()).all()
+    error_of_variance = (2 * expected.square() + 6 * expected).sqrt()
+    assert (abs(actual.weights.var(0) - expected) < error * error_of_variance).all()
 
 
-def test_slope_is_that_of_noise_on_y(config, engine, seed):
-    """What noise on y adds to the gradient in the outputs, tau held."""
+def test_slope_equals_the_effect_of_perturbed_targets(config, engine, seed):
+    """The change of the gradient with respect to the outputs, at fixed tau."""
     likelihood = config.likelihood
     if not likelihood.gaussian_targets:
         with pytest.raises(NotImplementedError, match="no Gaussian noise"):
@@ -108,10 +109,10 @@ def test_slope_is_that_of_noise_on_y(config, engine, seed):
     *_, variance = likelihood.components(params, outputs)
     noisy = y + variance.sqrt().detach() * perturbation
 
-    def slope(of):
-        return torch.autograd.grad(likelihood.nll(params, outputs, of).sum(), outputs)[
-            0
-        ]
+    def slope(targets):
+        return torch.autograd.grad(
+            likelihood.nll(params, outputs, targets).sum(), outputs
+        )[0]
 
     difference = (slope(noisy) - slope(y))[..., :TARGETS]
     actual = likelihood.perturbation_slope(params, outputs, perturbation).detach()

@@ -1,4 +1,4 @@
-"""Training: a member of a batch is the network trained alone; optima in closed form."""
+"""Training: batched members equal separate fits; optima in closed form."""
 
 from dataclasses import replace
 
@@ -32,8 +32,8 @@ from tests.helpers.reference import mean_nll
 from tests.helpers.together import fit_together
 
 
-def _assert_alike(together, i, alone, **tolerance):
-    """Member i of some parameters by name, against those of one network."""
+def _assert_member_equals(together, i, alone, **tolerance):
+    """Compare member i of parameters by name with those of one network."""
     assert together.keys() == alone.keys()
     for name, values in together.items():
         np.testing.assert_allclose(
@@ -52,22 +52,22 @@ def _assert_alike(together, i, alone, **tolerance):
     ],
     ids=["same rows", "weighted", "own rows", "own weighted rows"],
 )
-def test_batched_equals_alone(engine, seed, kind, rows, device):
-    """The second promise of the design, for all that members may differ in."""
+def test_batched_members_equal_separate_training(engine, seed, kind, rows, device):
+    """All parameters that may differ between members do differ."""
     config = engine.config(kind)
     members = engine.members(
         config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 8
     )  # 24 steps
     rows = engine.rows(config, len(SEEDS), seed, device=device, **rows)
-    _assert_each_alike_alone(engine, config, members, rows)
+    _assert_members_equal_separate_training(engine, config, members, rows)
 
 
-def _assert_each_alike_alone(engine, config, members, rows):
-    """In float64: rounding of 1e-16 grows by no more than 1e8."""
+def _assert_members_equal_separate_training(engine, config, members, rows):
+    """In float64: rounding of 1e-16 grows at most by 1e8."""
     together = engine.train(config, members, rows)
     for i in range(len(SEEDS)):
         alone = engine.train(config, engine.member(members, i), rows.of_member(i))
-        _assert_alike(
+        _assert_member_equals(
             engine.parameters(together.posterior),
             i,
             engine.parameters(alone.posterior),
@@ -79,20 +79,20 @@ def _assert_each_alike_alone(engine, config, members, rows):
 
 
 @parametrize_cases
-def test_batched_equals_alone_for_every_family(engine, seed, case, device):
-    """Under every prior, the prior's own numbers different in every member."""
+def test_batched_members_of_every_family(engine, seed, case, device):
+    """Under every prior; the prior's parameters differ in every member."""
     config, members = config_and_members(case, seed, kl_warm_up=0.5)
     rows = engine.rows(
         config, len(SEEDS), seed, shared=False, weighted=True, device=device
     )
-    _assert_each_alike_alone(engine, config, members, rows)
+    _assert_members_equal_separate_training(engine, config, members, rows)
 
 
 @pytest.mark.parametrize("gradient", ["score", "characteristic"])
 @pytest.mark.parametrize(
     ("kind", "spike"), list(zip(KINDS, [True, False, True, False], strict=True))
 )
-def test_batched_equals_alone_by_other_gradients(
+def test_batched_members_with_other_gradients(
     engine, seed, kind, spike, gradient, device
 ):
     family = MeanField(spike=spike and gradient == "score", shared_draw=True)
@@ -103,12 +103,12 @@ def test_batched_equals_alone_by_other_gradients(
     rows = engine.rows(
         config, len(SEEDS), seed, shared=False, weighted=True, device=device
     )
-    _assert_each_alike_alone(engine, config, members, rows)
+    _assert_members_equal_separate_training(engine, config, members, rows)
 
 
 @pytest.mark.parametrize("gradient", ["pathwise", "score", "characteristic"])
 def test_several_draws_average_their_gradients(engine, seed, gradient):
-    """Adam's first moment after one step, under a flat prior, is that of the nll."""
+    """After one step under a flat prior Adam's first moment is the mean gradient."""
     n_draws, family = 3, "bernoulli"
     if gradient != "pathwise":
         family = MeanField(shared_draw=True)
@@ -135,17 +135,17 @@ def test_several_draws_average_their_gradients(engine, seed, gradient):
         DATA_GRADIENTS[gradient](objective, q, batch.with_own_x(), source)
         for _ in range(n_draws)
     ]
-    nll = torch.stack([of_draw[0] for of_draw in actual]).mean((0, 2))
+    nll = torch.stack([draw[0] for draw in actual]).mean((0, 2))
     torch.testing.assert_close(torch.as_tensor(trained.nll[0]), nll)
     for i, layer in enumerate(q.layers):
         for name in layer:
-            expected = torch.stack([of_draw[1][i][name] for of_draw in actual]).mean(0)
+            expected = torch.stack([draw[1][i][name] for draw in actual]).mean(0)
             moment = trained.optimizer[f"exp_avg/{i}/{name}"] / (1 - BETA_1)
             torch.testing.assert_close(torch.as_tensor(moment), expected)
 
 
 @pytest.mark.parametrize("pattern", [[0, 0, 0, 0], [0, 1, 2, 3]], ids=str)
-def test_batched_equals_alone_in_float32(engine, seed, pattern, device):
+def test_batched_members_in_float32(engine, seed, pattern, device):
     config = engine.config("gaussian", activation="tanh")
     seeds = seed + np.array(pattern)
     members = engine.members(config, seeds, KEEP, LENGTH_SCALE, TAU, 10)
@@ -153,9 +153,9 @@ def test_batched_equals_alone_in_float32(engine, seed, pattern, device):
     together = engine.train(config, members, rows)
     for i in range(len(SEEDS)):
         alone = engine.train(config, engine.member(members, i), rows.of_member(i))
-        # Rounding of 1e-7. Adam divides by the gradient's size, so where a gradient
-        # vanishes the rounding decides its step of 0.01: allow a fraction of one.
-        _assert_alike(
+        # Rounding of 1e-7. Adam divides by the gradient's size, so if a gradient
+        # vanishes rounding determines its step of 0.01: allow a fraction of a step.
+        _assert_member_equals(
             engine.parameters(together.posterior),
             i,
             engine.parameters(alone.posterior),
@@ -165,7 +165,7 @@ def test_batched_equals_alone_in_float32(engine, seed, pattern, device):
 
 
 def test_same_seed_is_not_the_same_network(engine, seed):
-    """Sharing noise and start values, members differ by their own parameters."""
+    """Members with the same random numbers differ by their parameters."""
     config = engine.config()
     members = engine.members(config, [seed] * 3, [0.9, 0.9, 0.6], [1, 5, 1], 1.0)
     trained = engine.train(config, members, engine.rows(config, 3, seed))
@@ -175,10 +175,9 @@ def test_same_seed_is_not_the_same_network(engine, seed):
 
 
 def _with_validation(engine, config, seed):
-    """Own rows, and a validation set that tells the members to stop apart.
+    """Separate rows and a validation set on which the members stop at different epochs.
 
-    The more of a member's validation targets are turned round, the earlier it
-    gets worse by learning.
+    Reversed validation targets make a member's validation score fall early.
     """
     rows = engine.rows(config, len(SEEDS), seed, shared=False, weighted=True)
     held_out = engine.rows(config, len(SEEDS), seed, shared=False, weighted=True)
@@ -186,12 +185,12 @@ def _with_validation(engine, config, seed):
     return replace(rows, held_out=held_out)
 
 
-def test_members_stop_early_as_they_do_alone(engine, seed):
+def test_early_stopping_equals_separate_training(engine, seed):
     config = engine.config(patience=5, tol=1e-4)
     members = engine.members(config, SEEDS + seed, KEEP, 0.1, 3.0, 40)
     rows = _with_validation(engine, config, seed)
     together = engine.train(config, members, rows)
-    # Apart; which of them is first depends on the rows.
+    # The order in which they stop depends on the rows.
     assert together.n_epochs.min() < together.n_epochs.max()
     for i in range(len(SEEDS)):
         alone = engine.train(config, engine.member(members, i), rows.of_member(i))
@@ -201,7 +200,7 @@ def test_members_stop_early_as_they_do_alone(engine, seed):
         np.testing.assert_allclose(
             together.validation[:n, i], alone.validation[:, 0], rtol=1e-8
         )
-        _assert_alike(
+        _assert_member_equals(
             engine.parameters(together.posterior),
             i,
             engine.parameters(alone.posterior),
@@ -210,8 +209,7 @@ def test_members_stop_early_as_they_do_alone(engine, seed):
         )
 
 
-def test_best_weights_are_kept(engine, seed):
-    """With early stopping each member goes back to its best epoch."""
+def test_early_stopping_restores_the_best_epoch(engine, seed):
     config = engine.config(patience=30, tol=0.0, cosine=False)
     members = engine.members(config, SEEDS + seed, KEEP, 0.1, 3.0, 30)
     rows = _with_validation(engine, config, seed)
@@ -219,11 +217,14 @@ def test_best_weights_are_kept(engine, seed):
     best = trained.validation.argmax(0)
     for i, epoch in enumerate(best):
         shorter = replace(members, n_epochs=np.full(len(SEEDS), epoch + 1))
-        until = engine.train(replace(config, patience=None), shorter, rows)
-        _assert_alike(
+        up_to_best = engine.train(replace(config, patience=None), shorter, rows)
+        _assert_member_equals(
             engine.parameters(trained.posterior),
             i,
-            {n: v[i : i + 1] for n, v in engine.parameters(until.posterior).items()},
+            {
+                n: v[i : i + 1]
+                for n, v in engine.parameters(up_to_best.posterior).items()
+            },
             rtol=1e-12,
         )
 
@@ -242,30 +243,28 @@ def test_patience_counts_epochs_without_improvement(engine, seed):
 
 
 @pytest.mark.parametrize(
-    ("what", "value"),
+    ("array", "value"),
     [("y", np.nan), ("y", 1e200), ("x", np.inf), ("weights", np.nan)],
     ids=["y NaN", "y overflows", "x infinite", "weight NaN"],
 )
 @pytest.mark.parametrize("patience", [None, 5])
-def test_failure_of_a_member_leaves_the_others_bit_equal(
-    engine, seed, what, value, patience
-):
+def test_failed_member_does_not_change_the_others(engine, seed, array, value, patience):
     config = engine.config(patience=patience)
     members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 12)
     rows = _with_validation(engine, config, seed)
     sound = engine.train(config, members, rows)
-    getattr(rows, what)[1, 7] = value
+    getattr(rows, array)[1, 7] = value
     poisoned = engine.train(config, members, replace(rows))
     np.testing.assert_array_equal(poisoned.failed > 0, [False, True, False, False])
-    assert poisoned.failed[1] == 1  # every row is in the first epoch
-    others = [0, 2, 3]
+    assert poisoned.failed[1] == 1  # the first epoch contains every row
+    healthy = [0, 2, 3]
     after = engine.parameters(poisoned.posterior)
     for name, values in engine.parameters(sound.posterior).items():
-        np.testing.assert_array_equal(after[name][others], values[others])
-    np.testing.assert_array_equal(poisoned.n_epochs[others], sound.n_epochs[others])
+        np.testing.assert_array_equal(after[name][healthy], values[healthy])
+    np.testing.assert_array_equal(poisoned.n_epochs[healthy], sound.n_epochs[healthy])
     shared = min(len(poisoned.nll), len(sound.nll))
     np.testing.assert_array_equal(
-        poisoned.nll[:shared, others], sound.nll[:shared, others]
+        poisoned.nll[:shared, healthy], sound.nll[:shared, healthy]
     )
 
 
@@ -280,8 +279,8 @@ def test_training_ends_when_every_member_has_failed(engine, seed):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_runs_are_one_run(engine, seed, kind, device):
-    """Adam's state and the noise go on where the first run ended, bit for bit."""
+def test_continued_training_equals_one_run(engine, seed, kind, device):
+    """Adam's state and the random numbers continue from the first run, bit for bit."""
     config = engine.config(kind, cosine=False, horizon=100)
     whole = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, 2)
     half = replace(whole, n_epochs=whole.n_epochs // 2)
@@ -299,8 +298,8 @@ def test_two_runs_are_one_run(engine, seed, kind, device):
 
 
 @parametrize_cases
-def test_two_runs_are_one_run_for_every_family(engine, seed, case):
-    """Noise that a family asks for goes on too, and so does the KL's warm-up."""
+def test_continued_training_equals_one_run_for_every_family(engine, seed, case):
+    """The family's random numbers and the KL's warm-up continue too."""
     settings = {"cosine": False, "horizon": 9, "kl_warm_up": 0.8}
     config, whole = config_and_members(case, seed, **settings)
     rows = engine.rows(config, len(SEEDS), seed)
@@ -316,16 +315,16 @@ def test_two_runs_are_one_run_for_every_family(engine, seed, case):
 
 
 @parametrize_cases
-def test_constants_are_as_at_the_start(engine, seed, case):
-    """And everything else has moved, in every layer and member."""
+def test_constants_do_not_change(engine, seed, case):
+    """All other parameters change, in every layer and member."""
     config, members = config_and_members(case, seed)
     start = engine.parameters(engine.start(config, members))
     trained = engine.train(config, members, engine.rows(config, len(SEEDS), seed))
     for name, values in engine.parameters(trained.posterior).items():
         constant = name.split("/")[1] in case.family.constants
-        of_likelihood = name.startswith("likelihood")  # tau is given
+        is_likelihood = name.startswith("likelihood")  # tau is given
         moved = values.reshape(len(SEEDS), -1) != start[name].reshape(len(SEEDS), -1)
-        assert not moved.any() if constant or of_likelihood else moved.any(1).all(), (
+        assert not moved.any() if constant or is_likelihood else moved.any(1).all(), (
             name
         )
 
@@ -334,7 +333,7 @@ def test_constants_are_as_at_the_start(engine, seed, case):
 
 
 def _by_autograd(engine, config, members, rows):
-    """The same training by loss.backward() and torch's Adam, one loss for each step."""
+    """The same training by loss.backward() and torch's Adam, one loss per step."""
     q = engine.start(config, members)
     for layer, family in zip(q.layers, config.network.families, strict=True):
         for name, value in layer.items():
@@ -379,8 +378,8 @@ WEIGHTINGS = {
 @pytest.mark.parametrize(
     ("case", "weighting"), pairwise(CASES, WEIGHTINGS, interacting=[]), ids=str
 )
-def test_steps_are_those_of_autograd(engine, seed, case, weighting):
-    """Gradients by hand, the KL's share of them and its weight in every batch."""
+def test_steps_equal_autograd(engine, seed, case, weighting):
+    """Analytic gradients, with the KL and its weight in every batch."""
     config, members = config_and_members(case, seed, **WEIGHTINGS[weighting])
     rows = engine.rows(config, len(SEEDS), seed, n_rows=24, weighted=True)
     trained = engine.train(config, members, rows)
@@ -396,7 +395,7 @@ def test_steps_are_those_of_autograd(engine, seed, case, weighting):
 
 
 def test_kl_warms_up(engine):
-    """From zero at the start, in proportion to what is done, to its full weight."""
+    """From zero at the start, linearly in the progress, to its full weight."""
     config = engine.config(kl_warm_up=0.4)
     actual = [config.kl_weight_at(0, done) for done in (0, 0.1, 0.2, 0.4, 0.41, 1)]
     np.testing.assert_allclose(actual, [0, 0.25, 0.5, 1, 1, 1], rtol=1e-14)
@@ -405,7 +404,7 @@ def test_kl_warms_up(engine):
 
 
 def test_kl_warms_up_in_every_batch(engine):
-    """The two weightings are multiplied."""
+    """Warm-up and geometric weights are multiplied."""
     config = engine.config(kl_warm_up=0.4, kl_weighting="geometric")
     for batch in range(3):
         full = kl_weight("geometric", batch, 3)
@@ -415,10 +414,10 @@ def test_kl_warms_up_in_every_batch(engine):
         assert config.kl_weight_at(batch, 1.0) == full
 
 
-def test_warm_up_is_of_the_horizon(engine, seed):
-    """A training that goes on is warm where an earlier one has brought it.
+def test_warm_up_counts_earlier_steps(engine, seed):
+    """A continued training has the KL weight of its earlier steps.
 
-    Under a prior that outweighs the data the first step follows the KL, or not.
+    The prior outweighs the data, so the first step shows whether the KL counts.
     """
     config = engine.config(family="point", kl_warm_up=0.5, n_batches=1)
     members = engine.members(config, [seed], 1.0, 1e3, 1.0, 1)
@@ -433,14 +432,14 @@ def test_warm_up_is_of_the_horizon(engine, seed):
     warm = train(replace(config, horizon=100), members, rows, start, steps)
     mean = engine.parameters(start)["0/mean"]
     # Adam's first moment after one step is a tenth of the gradient.
-    of_kl = 0.1 * 1e3**2 * mean / (rows.n_rows[0] * members.tau.mean())
-    of_data = cold.optimizer["exp_avg/0/mean"]
+    grad_kl = 0.1 * 1e3**2 * mean / (rows.n_rows[0] * members.tau.mean())
+    grad_data = cold.optimizer["exp_avg/0/mean"]
     np.testing.assert_allclose(
-        warm.optimizer["exp_avg/0/mean"], of_data + of_kl, rtol=1e-10
+        warm.optimizer["exp_avg/0/mean"], grad_data + grad_kl, rtol=1e-10
     )
 
 
-def test_start_is_not_changed(engine, seed):
+def test_training_does_not_change_the_start_values(engine, seed):
     config = engine.config("heteroscedastic")
     members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU)
     start = engine.start(config, members)
@@ -450,11 +449,11 @@ def test_start_is_not_changed(engine, seed):
         np.testing.assert_array_equal(values, before[name])
 
 
-# ---------------------------------------------------------------- through the door
+# ---------------------------------------------------------------- `train_together`
 
 
 def _table(seed, n_rows, weighted, classes=False):
-    """Rows whose columns have units: means and scales far from 0 and 1."""
+    """Columns with different units: means and scales far from 0 and 1."""
     random = np.random.default_rng(seed)
     z = random.normal(size=(n_rows, 4))
     x = 1e3 + z * [1e-3, 1.0, 50.0, 1e4]
@@ -466,7 +465,7 @@ def _table(seed, n_rows, weighted, classes=False):
 
 
 def _regressors(seed, **shared):
-    """Estimators that differ in all that one program leaves to its members."""
+    """Estimators that differ in all parameters that members of a program may have."""
     settings = [
         {"tau": 1e-3, "dropout": 0.3, "length_scale": 0.1},
         {"tau": [1e-2, 1e-4], "dropout": [0.1, 0.2, 0.3], "length_scale": "auto"},
@@ -492,16 +491,18 @@ def _regressors(seed, **shared):
     [{}, {"tau": "auto"}, {"tau": "auto", "likelihood": "heteroscedastic"}],
     ids=["tau given", "tau learned", "heteroscedastic"],
 )
-def test_estimators_together_equal_each_alone(seed, weighted, shared):
-    """On their own rows, in their own scaling: as fitted on those rows."""
+def test_estimators_together_equal_separate_fits(seed, weighted, shared):
+    """Each with its rows, in the scaling of these rows."""
     table = _table(seed, 60, weighted)
     rows = np.array_split(np.random.default_rng(seed).permutation(60), 3)
     rows = [np.concatenate([rows[i], rows[i - 1]]) for i in range(3)]
     together = fit_together(_regressors(seed, **shared), table, rows)
-    for fitted, own, estimator in zip(
+    for fitted, row_numbers, estimator in zip(
         together, rows, _regressors(seed, **shared), strict=True
     ):
-        estimator.fit(table.X[own], table.y[own], table.sample_weight[own])
+        estimator.fit(
+            table.X[row_numbers], table.y[row_numbers], table.sample_weight[row_numbers]
+        )
         _assert_same_fit(fitted, estimator)
 
 
@@ -518,7 +519,7 @@ def _assert_same_fit(fitted, estimator):
     np.testing.assert_array_equal(fitted.trained.n_epochs.max(), estimator.n_iter_)
 
 
-def test_estimators_together_stop_as_each_alone(seed):
+def test_early_stopping_of_estimators_together(seed):
     table = _table(seed, 60, weighted=False)
     order = np.random.default_rng(seed).permutation(60)
     rows = [order[:36], order[12:48], order[24:]]
@@ -541,7 +542,7 @@ def _regressors_until(seed, early):
     return [e.set_params(**early) for e in _regressors(seed)]
 
 
-def test_classifiers_together_equal_each_alone(seed):
+def test_classifiers_together_equal_separate_fits(seed):
     table = _table(seed, 60, weighted=True, classes=True)
     order = np.random.default_rng(seed).permutation(60)
     rows = [order[:45], order[15:]]
@@ -571,8 +572,8 @@ def test_classifiers_together_equal_each_alone(seed):
 
 
 @pytest.mark.parametrize("axis", ["X", "y"])
-def test_outlier_of_one_estimator_costs_the_others_no_precision(seed, axis):
-    """In float32, next to rows whose scale is 10^8 times larger."""
+def test_outlier_of_one_estimator_does_not_affect_the_others(seed, axis):
+    """In float32, next to rows with a scale 10^8 times larger."""
     table = _table(seed, 60, weighted=False)
     x = (table.X - 1e3) / [1e-3, 1.0, 50.0, 1e4]
     x, y = x.astype(np.float32), table.y / 300
@@ -603,8 +604,8 @@ def _map(x, y, weights, length_scale, tau):
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["even", "weighted"])
-def test_linear_network_finds_the_map(engine, seed, weighted):
-    """Gaussian prior and noise, nothing dropped: ridge regression, bias included."""
+def test_linear_network_converges_to_the_map(engine, seed, weighted):
+    """Gaussian prior and noise without dropout: ridge regression, bias included."""
     config = engine.config(hidden=(), family="point", n_batches=1, learning_rate=0.05)
     members = engine.members(config, SEEDS + seed, 1.0, LENGTH_SCALE, TAU, 1000)
     rows = engine.rows(config, len(SEEDS), seed, weighted=weighted)
@@ -619,7 +620,7 @@ def test_linear_network_finds_the_map(engine, seed, weighted):
         np.testing.assert_allclose(actual["0/bias"][i], expected[-1], atol=1e-5)
 
 
-def test_linear_network_finds_the_noise_too(engine, seed):
+def test_linear_network_learns_the_noise(engine, seed):
     """tau learned: 1 / tau is the weighted mean square of the residuals."""
     config = engine.config(
         "gaussian, tau learned",
@@ -643,8 +644,8 @@ def test_linear_network_finds_the_noise_too(engine, seed):
         np.testing.assert_allclose(np.vstack([mean, bias]), expected, atol=1e-4)
 
 
-def test_estimator_without_dropout_is_ridge_at_its_weight_decay(seed):
-    """`weight_decay_` is added to half the mean squared error of y in y's units."""
+def test_estimator_without_dropout_is_ridge_with_its_weight_decay(seed):
+    """The loss is half the mean squared error plus `weight_decay_`, in y's units."""
     table = _table(seed, 23, weighted=True)
     estimator = MCDropoutRegressor(
         (),

@@ -1,4 +1,4 @@
-"""Members with rows and epochs of their own number: as each one trained alone."""
+"""Members with different numbers of rows and epochs equal separate trainings."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ SEEDS = np.array([4, 0, 4, 1])
 KEEP, LENGTH_SCALE, TAU = [0.6, 0.95, 0.8, 0.7], [1.0, 0.1, 0.3, 3.0], [9, 1, 0.3, 5]
 N_BATCHES = 3
 
-# Who sees which rows: batches of 7, 6, 7 and 9 rows, or of 8, 7, 8 and 8.
+# Rows of each member: batches of 7, 6, 7 and 9 rows, or of 8, 7, 8 and 8.
 ROWS_OF = {
     "folds": [range(20), range(3, 20), range(2, 23), range(4, 31)],
     "a fold left out": [
@@ -34,7 +34,10 @@ def rows_of(request):
 
 
 def _shares(table, rows_of, validation=(), weighted=False):
-    """Each in the scale of all rows; held-out rows are given per share."""
+    """Rows of each member, in the scale of all rows.
+
+    validation : row indices for each member
+    """
     return [
         RowSubset(
             1,
@@ -55,9 +58,10 @@ def _table(engine, config, seed):
     return Table(rows.x[0], rows.y[0], weights)
 
 
-def _assert_each_as_alone(engine, config, members, table, shares):
-    """In float64. Adam divides by the gradient's size: where one is small, its
-    rounding counts.
+def _assert_members_equal_separate_training(engine, config, members, table, shares):
+    """Compare in float64.
+
+    Adam divides by the gradient's size: rounding counts where a gradient is small.
     """
 
     def trained(members, shares):
@@ -83,7 +87,10 @@ def _assert_each_as_alone(engine, config, members, table, shares):
 
 
 def _assert_optimizer(actual, expected, config):
-    """To go on with. A member that stops early goes on unnoticed until all have."""
+    """Compare the optimizer state, unless members stop early.
+
+    With early stopping a member's state advances until all members have stopped.
+    """
     if config.patience is not None:
         return
     assert actual.optimizer.keys() == expected.optimizer.keys()
@@ -124,19 +131,23 @@ PROGRAMS = {
     indirect=["rows_of"],
     ids=str,
 )
-def test_unequal_rows_are_as_alone(engine, seed, rows_of, program, n_epochs):
+def test_members_with_unequal_rows_equal_separate_training(
+    engine, seed, rows_of, program, n_epochs
+):
     config = engine.config(**PROGRAMS[program])
     members = engine.members(
         config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, n_epochs=n_epochs
     )
     table = _table(engine, config, seed)
     shares = _shares(table, rows_of, weighted=program in ("dropout", "score"))
-    together = _assert_each_as_alone(engine, config, members, table, shares)
+    together = _assert_members_equal_separate_training(
+        engine, config, members, table, shares
+    )
     np.testing.assert_array_equal(together.n_epochs, n_epochs)
 
 
-def test_unequal_rows_stop_early_as_alone(engine, seed, rows_of):
-    """Held-out rows of unequal number too; some stop before their last epoch."""
+def test_early_stopping_of_members_with_unequal_rows(engine, seed, rows_of):
+    """Numbers of validation rows differ; some members stop before their last epoch."""
     config = engine.config(patience=3, tol=1e-3, cosine=False)
     members = engine.members(
         config, SEEDS + seed, KEEP, 0.1, 3.0, n_epochs=[25, 20, 22, 25]
@@ -144,12 +155,14 @@ def test_unequal_rows_stop_early_as_alone(engine, seed, rows_of):
     table = _table(engine, config, seed)
     validation = [range(24, 29), range(22, 31), range(30, 31), range(23, 25)]
     shares = _shares(table, rows_of, validation)
-    together = _assert_each_as_alone(engine, config, members, table, shares)
+    together = _assert_members_equal_separate_training(
+        engine, config, members, table, shares
+    )
     assert (together.n_epochs < members.n_epochs).any()
 
 
-def test_members_of_unequal_epochs_can_go_on(engine, seed):
-    """Each from the moments that it had at its own end."""
+def test_training_of_members_with_unequal_epochs_can_continue(engine, seed):
+    """Each member continues with the moments of its last epoch."""
     config = engine.config("heteroscedastic", cosine=False, horizon=60)
     members = engine.members(
         config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, n_epochs=[2, 1, 2, 3]
@@ -160,16 +173,18 @@ def test_members_of_unequal_epochs_can_go_on(engine, seed):
     np.testing.assert_array_equal(first.optimizer["step"], [6, 3, 6, 9])
     np.testing.assert_array_equal(second.optimizer["step"], [12, 6, 12, 18])
     for i in range(len(SEEDS)):
-        one, only = engine.member(members, i), np.array([i])
-        own = first.select(only)
-        alone = train(config, one, rows.of_member(i), own.posterior, own.optimizer, 3)
+        member, index = engine.member(members, i), np.array([i])
+        selected = first.select(index)
+        alone = train(
+            config, member, rows.of_member(i), selected.posterior, selected.optimizer, 3
+        )
         expected = engine.parameters(alone.posterior)
         for name, values in engine.parameters(second.posterior).items():
             np.testing.assert_allclose(values[i], expected[name][0], rtol=1e-9)
 
 
-def test_noise_of_weights_is_not_padded(seed):
-    """And noise per row is zero below a member's own rows, whatever a row has of it."""
+def test_random_numbers_of_weights_are_not_padded(seed):
+    """Random numbers per row are zero in padding rows, at any number per row."""
     n_rows = np.array([6, 4, 6])
     source = PaddedRandom(
         np.array([seed, seed, seed + 1]), n_rows, 2, torch.device("cpu"), torch.float64
@@ -182,8 +197,8 @@ def test_noise_of_weights_is_not_padded(seed):
         assert not actual[1, 2 * per_row :].any()
 
 
-def test_equal_rows_are_not_padded(engine, seed):
-    """Epochs of their own change no bit of what comes before."""
+def test_members_with_equal_rows_are_not_padded(engine, seed):
+    """Different numbers of epochs do not change the common epochs."""
     config = engine.config()
     members = engine.members(config, SEEDS + seed, KEEP, LENGTH_SCALE, TAU, n_epochs=4)
     rows = engine.rows(config, len(SEEDS), seed)
