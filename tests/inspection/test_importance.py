@@ -1,4 +1,4 @@
-"""Why is this row uncertain? Permutation importance of an uncertainty."""
+"""Permutation importance of an uncertainty: why is this row uncertain?"""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def model(rows, seed):
     return ensemble.fit(*rows[:2])
 
 
-def test_the_column_that_drifted_is_found(model, rows, seed):
+def test_drifted_column_is_the_most_important(model, rows, seed):
     X, _, far = rows
     actual = uncertainty_importance(model, far, background=X, random_state=seed)
     assert actual.importances_mean.argmax() == 1
@@ -48,25 +48,25 @@ def test_the_column_that_drifted_is_found(model, rows, seed):
 
 def test_names_and_a_table(model, rows, seed):
     X, _, far = rows
-    how = {"background": X, "n_repeats": 1, "random_state": seed}
-    actual = uncertainty_importance(model, far, **how)
+    arguments = {"background": X, "n_repeats": 1, "random_state": seed}
+    actual = uncertainty_importance(model, far, **arguments)
     assert actual.feature_names == ["column 0", "column 1", "column 2"]
     names = ["price", "footfall of the sensor at the entrance in the north", "store"]
-    actual = uncertainty_importance(model, far, feature_names=names, **how)
+    actual = uncertainty_importance(model, far, feature_names=names, **arguments)
     assert actual.feature_names == names
     lines = repr(actual).split("\n")
-    # The column that is far leads; its name is without its middle.
+    # The column far from the training rows comes first; its name is shortened.
     assert lines[0].split() == ["column", "importance", "std"]
     assert lines[1].startswith("footfall of the") and "north" in lines[1]
     assert f"{actual.importances_mean[1]:.3g}" in lines[1]
     assert f"{actual.uncertainty.mean():.3g}" in lines[4]
     assert max(map(len, lines)) < 60 and len(lines) == 5
     with pytest.raises(ValueError, match="one name for each of the 3 columns"):
-        uncertainty_importance(model, far, feature_names=names[:2], **how)
+        uncertainty_importance(model, far, feature_names=names[:2], **arguments)
 
 
 def test_a_table_of_many_columns():
-    """Those that are farthest from zero, in order."""
+    """Only the columns with the largest absolute importances, in order."""
     mean = np.array([0.5, -7.0, 3.0] + [0.1] * 30)
     actual = Importances(
         importances_mean=mean,
@@ -91,8 +91,8 @@ def test_short_names_differ():
     assert short_names(["twice", "twice"], 3) == ["t\u2026e"] * 2
 
 
-def test_ordinary_rows_are_negative(seed):
-    """Columns that go together make rows familiar: others would not fit them."""
+def test_importances_of_ordinary_rows_are_negative(seed):
+    """Correlated columns make ordinary rows familiar; permuted rows are unusual."""
     random = np.random.default_rng(seed)
     X = random.normal(size=(150, 1)) + 0.1 * random.normal(size=(150, 2))
     model = AnchoredEnsembleRegressor(max_iter=60, device="cpu", random_state=seed)
@@ -102,7 +102,7 @@ def test_ordinary_rows_are_negative(seed):
 
 
 class _Squares(BaseEstimator):
-    """Its uncertainty of a row is a weighted sum of squares."""
+    """An estimator whose uncertainty is a weighted sum of squares."""
 
     def fit(self, X, y=None):
         return self
@@ -111,8 +111,8 @@ class _Squares(BaseEstimator):
         return np.square(X) @ [0.0, 1.0, 5.0]
 
 
-def test_expectation_is_that_over_the_background(rows, seed, monkeypatch):
-    """Of a sum over columns: w_j (x_ij^2 - mean of the background's squares)."""
+def test_importance_is_an_expectation_over_the_background(rows, seed, monkeypatch):
+    """For a sum over columns: w_j (x_ij^2 - mean of the background's squares)."""
     X, _, far = rows
     monkeypatch.setattr(
         "skbayesnn.inspection._importance.predict_uncertainty",
@@ -127,8 +127,8 @@ def test_expectation_is_that_over_the_background(rows, seed, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", [int, bool])
-def test_whole_numbers_take_fractions(rows, seed, kind, monkeypatch):
-    """Of the background, as the same numbers do in floating point."""
+def test_integer_rows_get_fractions(rows, seed, kind, monkeypatch):
+    """The values of the background, as in floating point."""
     X, _, far = rows
     monkeypatch.setattr(
         "skbayesnn.inspection._importance.predict_uncertainty",
@@ -144,10 +144,10 @@ def test_whole_numbers_take_fractions(rows, seed, kind, monkeypatch):
     np.testing.assert_allclose(actual.per_row, expected.per_row)
 
 
-def test_pooled_is_scikit_learns_in_expectation(model, rows, seed):
-    """Its permutations of X itself are draws without replacement from it."""
+def test_pooled_importance_has_the_mean_of_scikit_learn(model, rows, seed):
+    """Its permutations of X are draws from X without replacement."""
     X, y, _ = rows
-    theirs = permutation_importance(
+    reference = permutation_importance(
         model,
         X,
         y,
@@ -155,9 +155,9 @@ def test_pooled_is_scikit_learns_in_expectation(model, rows, seed):
         n_repeats=30,
         random_state=seed,
     )
-    ours = uncertainty_importance(model, X, n_repeats=30, random_state=seed)
-    error = np.hypot(ours.importances_std, theirs.importances_std) / np.sqrt(30)
-    difference = abs(ours.importances_mean - theirs.importances_mean)
+    actual = uncertainty_importance(model, X, n_repeats=30, random_state=seed)
+    error = np.hypot(actual.importances_std, reference.importances_std) / np.sqrt(30)
+    difference = abs(actual.importances_mean - reference.importances_mean)
     assert (difference < 6 * error).all()
 
 
@@ -195,12 +195,12 @@ def test_bad_input(model, rows, change, message):
         uncertainty_importance(model, rows[2], **change)
 
 
-def test_rows_without_others(model, rows):
+def test_single_row_without_background(model, rows):
     with pytest.raises(ValueError, match=r"`background` must be given .*; got 1 rows"):
         uncertainty_importance(model, rows[2][:1])
 
 
-def test_backgrounds_of_another_kind(model, rows):
+def test_background_of_another_type(model, rows):
     pandas = pytest.importorskip("pandas")
     X, _, far = rows
     frame = pandas.DataFrame(X, columns=["a", "b", "c"])
