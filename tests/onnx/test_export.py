@@ -1,4 +1,4 @@
-"""The graph says what the estimator says: every posterior, likelihood, kind of y."""
+"""The exported graph predicts as the estimator: posteriors, likelihoods, kinds of y."""
 
 import json
 import sys
@@ -44,7 +44,7 @@ PERCEPTRONS = [case for case in CASES if "network" not in case.chosen]
 
 
 @pytest.mark.parametrize("case", PERCEPTRONS, ids=str)
-def test_every_posterior(case, data, small):
+def test_every_posterior_is_exported(case, data, small):
     model = case.model(**small, n_estimators=2)
     if case.classifies:
         assert_same_classification(model.fit(data.X, data.labels), data.X_new)
@@ -80,13 +80,13 @@ def test_options(options, data, small):
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic", "mixture"])
 @pytest.mark.parametrize("kind", [MCDropoutRegressor, AnchoredEnsembleRegressor])
-def test_normal_noise_of_several_targets(likelihood, kind, data, small):
+def test_gaussian_noise_of_several_targets(likelihood, kind, data, small):
     model = kind(**small, likelihood=likelihood, n_estimators=3)
     assert_same_regression(model.fit(data.X, data.Y), data.X_new, data.Y)
 
 
 @pytest.mark.parametrize("likelihood", ["student_t", "poisson"])
-def test_other_noise_has_moments_only(likelihood, data, small):
+def test_other_likelihoods_have_moments_only(likelihood, data, small):
     y = np.floor(np.abs(data.Y)) if likelihood == "poisson" else data.Y
     model = MCDropoutRegressor(**small, likelihood=likelihood, n_estimators=2)
     model.fit(data.X, y)
@@ -96,7 +96,7 @@ def test_other_noise_has_moments_only(likelihood, data, small):
 
 
 @pytest.mark.parametrize("likelihood", ["categorical", "ordinal"])
-def test_classes_in_another_order_and_one_without_rows(likelihood, data, small):
+def test_unordered_classes_and_a_class_without_rows(likelihood, data, small):
     labels = pd.Categorical(data.labels, categories=[2, 0, 1], ordered=True)
     for absent in (None, 0):
         model = MCDropoutClassifier(**small, likelihood=likelihood)
@@ -138,31 +138,31 @@ def test_after_pruning_and_a_search_for_tau(data, small):
     assert_same_regression(searched.fit(data.X, data.y), data.X_new, data.y)
 
 
-def test_rows_by_themselves(data, small):
+def test_single_rows(data, small):
     model = MCDropoutRegressor(**small).fit(data.X, data.y)
     graph = to_onnx(model)
     together = outputs(graph, data.X_new)
     alone = [outputs(graph, row[None]) for row in data.X_new]
     for name, values in together.items():
         np.testing.assert_allclose(
-            np.concatenate([one[name] for one in alone]), values, rtol=1e-5, atol=1e-5
+            np.concatenate([row[name] for row in alone]), values, rtol=1e-5, atol=1e-5
         )
 
 
-def test_levels_are_those_asked_for(data, small):
+def test_levels_are_the_given_ones(data, small):
     model = MCDropoutRegressor(**small, likelihood="heteroscedastic")
     model.fit(data.X, data.y)
     for q in ([0.3], (0.999, 0.001), 0.5):
         actual = outputs(to_onnx(model, q=q), data.X_new)["quantiles"]
-        own = expected_regression(model, data.X_new, np.atleast_1d(q))["quantiles"]
-        np.testing.assert_allclose(actual, own, rtol=0, atol=1e-5 * data.y.std())
+        expected = expected_regression(model, data.X_new, np.atleast_1d(q))["quantiles"]
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-5 * data.y.std())
     assert [p.value for p in to_onnx(model, q=q).metadata_props] == ["[0.5]"]
     with pytest.raises(ValueError, match="`q` must be in"):
         to_onnx(model, q=1.0)
 
 
 def test_masks_keep_the_file_small(data, small):
-    """Bernoulli dropout has each weight once, not once for every draw."""
+    """Bernoulli dropout stores each weight once, not once per draw."""
     small = small | {"hidden_layer_sizes": (50, 50), "n_draws": 100}
     sizes = [
         len(to_onnx(kind(**small).fit(data.X, data.y)).SerializeToString())
@@ -184,7 +184,7 @@ def test_scaled_uncertainty(data, small):
 
 
 def test_stacks(data, small):
-    """Weights as whole numbers of draws, several fits to all rows, one correction."""
+    """Integer weights as numbers of draws, several fits, and one correction."""
     pool = [
         ("masks", MCDropoutRegressor(**small, likelihood="heteroscedastic")),
         ("points", MCDropoutRegressor(**small, dropout=0.0), {"tau": [0.1, 3.0]}),
@@ -221,7 +221,7 @@ def test_without_onnx(data, small, monkeypatch):
 
 
 def test_outputs_are_described(data, small):
-    """Before anything is run: names, shapes and what the levels are."""
+    """Names, shapes and the levels, before the graph is run."""
     model = MCDropoutRegressor(**small).fit(data.X, data.Y)
     graph = to_onnx(model)
     onnx.checker.check_model(graph, full_check=True)
@@ -229,11 +229,11 @@ def test_outputs_are_described(data, small):
     dimensions = given.type.tensor_type.shape.dim
     assert [d.dim_value or d.dim_param for d in dimensions] == ["n_samples", 4]
     assert [o.name for o in graph.graph.output] == ["mean", "std", "quantiles"]
-    said = {p.key: json.loads(p.value) for p in graph.metadata_props}
-    assert said == {"q": list(Q)}
+    metadata = {p.key: json.loads(p.value) for p in graph.metadata_props}
+    assert metadata == {"q": list(Q)}
 
 
-def test_y_that_a_runtime_takes_for_zero_is_refused(data, small):
+def test_y_that_underflows_in_a_runtime_is_refused(data, small):
     model = MCDropoutRegressor(**small).fit(data.X, 1e-60 * data.y)
     with pytest.raises(ValueError, match=r"not zero in float32; got .*e-[56]"):
         to_onnx(model)
@@ -241,7 +241,7 @@ def test_y_that_a_runtime_takes_for_zero_is_refused(data, small):
 
 @pytest.mark.parametrize("unit, shift", [(1.0, 2.0**31), (1e120, 0.0), (1e-40, 0.0)])
 def test_y_that_single_precision_cannot_resolve(unit, shift, data, small):
-    """The graph's outputs are double then, as predictions of float32 X are."""
+    """Then the graph's outputs are double, as predictions of float32 X are."""
     y = data.y * unit + shift
     model = MCDropoutRegressor(**small).fit(data.X, y)
     X = data.X_new.astype(np.float32)

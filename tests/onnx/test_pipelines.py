@@ -1,4 +1,4 @@
-"""Steps before the network, by skl2onnx; and what else stands around a network."""
+"""Steps before the network, converted by skl2onnx; and meta-estimators around it."""
 
 import warnings
 
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning",
 )
 
-# Seconds since 1970 within some minutes: neighbours in float32 are 128 apart.
+# Seconds since 1970 within some minutes: neighbouring float32 values differ by 128.
 FAR = np.array([1.7e9, 0.0, 0.0, 0.0])
 
 
@@ -60,7 +60,7 @@ FAR = np.array([1.7e9, 0.0, 0.0, 0.0])
     ids=str,
 )
 def test_columns_that_single_precision_rounds(steps, data, small):
-    """There is a warning, and in double precision there is nothing to warn of."""
+    """In single precision there is a warning, in double precision there is none."""
     X = data.X * [60 / data.X[:, 0].std(), 1, 1, 1] + FAR
     model = make_pipeline(*clone(steps, safe=False), MCDropoutRegressor(**small)).fit(
         X, data.y
@@ -73,7 +73,7 @@ def test_columns_that_single_precision_rounds(steps, data, small):
         double = [("X", types.DoubleTensorType([None, 4]))]
         graph = to_onnx(model, initial_types=double)
         to_onnx(make_pipeline(*steps, MCDropoutRegressor(**small)).fit(data.X, data.y))
-    # Behind skl2onnx's scaler rows are single: a distance of seconds is not.
+    # After skl2onnx's scaler rows are single; a distance of seconds would not be.
     assert_close(outputs(graph, {"X": X}), expected_regression(model, X), data.y, 1e-4)
 
 
@@ -105,14 +105,14 @@ def test_pipelines(name, data, small):
 
 
 class SearchOfAnotherLibrary(BaseEstimator):
-    """Known by what it has."""
+    """A search, recognised by its attributes."""
 
     def fit(self, X, y):
-        """As all estimators have it."""
+        """Required of every estimator."""
 
 
 def test_samplers_are_skipped_and_other_searches_opened(data, small):
-    """A sampler changes the rows of the fit; a search of any library has a best one."""
+    """A sampler changes training rows only; a search has a best estimator."""
     pipeline = pytest.importorskip("imblearn.pipeline")
     sampling = pytest.importorskip("imblearn.under_sampling")
     model = pipeline.make_pipeline(
@@ -124,8 +124,8 @@ def test_samplers_are_skipped_and_other_searches_opened(data, small):
     assert_same_classification(model, data.X_new)
     search = SearchOfAnotherLibrary()
     search.best_estimator_ = model
-    own = {output.name for output in to_onnx(model).graph.output}
-    assert {output.name for output in to_onnx(search).graph.output} == own
+    outputs_ = {output.name for output in to_onnx(model).graph.output}
+    assert {output.name for output in to_onnx(search).graph.output} == outputs_
 
 
 def test_encoder_beyond_its_edges_and_of_a_constant_column(data, small):
@@ -141,7 +141,7 @@ def test_encoder_beyond_its_edges_and_of_a_constant_column(data, small):
 
 
 def test_encoder_of_codes(data, small):
-    """Values that are told apart, and others."""
+    """Repeated values, and other values."""
     X = data.X.copy()
     X[:, 1] = np.resize([0, 0, 0, 0, 0.1, 7.3, 7.4, 99.7], len(X))
     encoder = PiecewiseLinearEncoder(n_bins=3, keep_columns=True, n_values=4)
@@ -152,7 +152,7 @@ def test_encoder_of_codes(data, small):
     assert_same_regression(model, X_new, data.y)
 
 
-def test_around_and_inside(data, small):
+def test_nested_meta_estimators(data, small):
     """Searches, frozen steps and corrections, in any order."""
     network = MCDropoutRegressor(**small)
     pipeline = make_pipeline(StandardScaler(), network)
