@@ -512,7 +512,7 @@ def test_search_for_tau(data):
 
 
 @pytest.mark.skipif(not CALLBACKS, reason="scikit-learn has callbacks from 1.9 on")
-def test_callbacks_of_a_batched_search_are_those_of_a_plain_search(data):
+def test_batched_and_plain_searches_call_the_same_callbacks(data):
     names = []
     for kind in (GridSearchCV, BatchedGridSearchCV):
         recorder = Recorder()

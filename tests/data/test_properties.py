@@ -56,7 +56,7 @@ def test_magnitude_is_a_power_of_two_next_to_the_largest_value(X, exponent, dtyp
 @FEW
 @given(X=TABLES, share=st.floats(-3, 3))
 def test_duplicate_entries_are_summed(X, share):
-    """As in SciPy: the rows equal those of the dense table."""
+    """As in SciPy: the result is the dense table."""
     whole = sparse.csr_array(X)
     data = np.stack([share * whole.data, (1 - share) * whole.data], axis=1).ravel()
     parts = sparse.csr_array(

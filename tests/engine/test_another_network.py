@@ -88,7 +88,7 @@ def test_branches_train_as_each_alone(engine, setup):
                 assert (values[i] != start[name][i]).all()
 
 
-def test_pullback_is_that_of_the_branches(engine, setup):
+def test_pullback_equals_the_pullbacks_of_the_branches(engine, setup):
     """Both branches draw from the same random source, one after the other."""
     config, members, rows = setup
     q = engine.start(config, members)

@@ -116,7 +116,7 @@ def _random_sources(seed):
 
 
 @pytest.mark.parametrize("rows", ["alike", "unequal"])
-def test_replayed_random_numbers_are_those_of_the_step(rows, seed):
+def test_replayed_random_numbers_equal_the_numbers_of_the_step(rows, seed):
     """They reuse the memory of the first step, even if a family overwrote it."""
     plain, recorded = _random_sources(seed)[rows]
     replayed = RecordedRandom(recorded)

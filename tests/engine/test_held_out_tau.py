@@ -39,7 +39,7 @@ def test_level_of_one_network_is_a_mean_square(seed):
     assert 0.5 * actual[0] == pytest.approx(0.5 * np.log(level * mean), abs=ROUNDED)
 
 
-def test_density_is_that_of_a_normal_distribution(seed):
+def test_density_is_normal(seed):
     """Mean and variance of the networks' functions, plus the mean noise variance."""
     random = np.random.default_rng(seed)
     residual = random.normal(size=(N_DRAWS, N_ROWS))

@@ -33,7 +33,7 @@ def kl(params):
 
 @pytest.fixture
 def log_ratio(params, exact):
-    """log q(W) - log p(W) at the draws of a source, plus that of the biases."""
+    """log q(W) - log p(W) at the draws of a source, with the part of the biases."""
     std = 1 / LENGTH_SCALE.numpy()[:, None, None]
     q = norm(params["mean"], VARIANCE.sqrt().numpy()[:, None, None])
 

@@ -105,7 +105,7 @@ class Setting:
         return self.family.kl(params, self.keep, self.prior, source or self.source())
 
     def kl_gradient(self, family=None):
-        """The family's gradient, or that of the base class ``family``."""
+        """The family's gradient, or the gradient by the base class ``family``."""
         arguments = (self.params, self.keep, self.prior, self.source())
         with torch.no_grad():
             if family is None:
@@ -509,7 +509,7 @@ def test_stochastic_families_draw_random_numbers(setting):
 
 
 def test_many_draws_equal_draw_random(seed):
-    """The random numbers of the test of moments are those of the package."""
+    """The test of moments uses the random numbers of the package."""
     seeds, p = seed + torch.arange(2).numpy(), torch.tensor([0.3, 0.8])
     plain = DrawRandom(seeds, range(9), CPU, torch.float64)
     many = ManyDraws(seeds, 9)
@@ -521,7 +521,7 @@ def test_many_draws_equal_draw_random(seed):
 
 @pytest.mark.parametrize("family", VARIANTS, ids=label)
 def test_start_has_the_given_size(family, seed):
-    """E ||W||^2 at the start is that of the given weights, at any rate.
+    """E ||W||^2 at the start equals the value for the given weights, at any rate.
 
     For many weights, because a family may add a small variance. 0.3 is a rate at which
     alpha is beyond the bound of an approximation.
@@ -593,7 +593,7 @@ def test_gradient_of_nonzero_inputs(setting):
     torch.testing.assert_close(gradients[0][nonzero[0]], gradients[1][nonzero[0]])
 
 
-# The gradients of a family, and those of the base class.
+# The gradients of a family, and the gradients that it inherits.
 WAYS = {"by hand": True, "by autograd": False}
 
 

@@ -186,7 +186,7 @@ def test_kl_to_the_log_uniform_prior_equals_mean_over_draws(kind, seed, sampling
     """E_q[log q(w) + log |w|] plus the constant, to the error of the approximation.
 
     Type A counts every weight, type B the common factor of each row. The constant C is
-    that of the exact KL (``priors.log_uniform``) for the prior density 1 / |w|: then E
+    the constant of the exact KL (``priors.log_uniform``) for the prior density 1 / |w|: then E
     log q = -1/2 log(2 pi e alpha theta^2).
     """
     setting = Setting(kind, "molchanov", seed)

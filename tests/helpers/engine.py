@@ -22,7 +22,7 @@ class ArrayRows:
     """The rows of a program (`_engine.config.Rows`), made of arrays.
 
     x (members or 1, rows, inputs); y (members or 1, rows, targets), or without the
-    last axis; weights (members, rows), or None where all are one.
+    last axis; weights (members, rows), or None if all are one.
     """
 
     x: np.ndarray

@@ -23,7 +23,7 @@ def mean_nll(objective, q, x, y, row_weights, noise):
 
     x : (members or 1, batch rows, inputs)
     y : (members or 1, batch rows, targets), or class numbers without last axis
-    row_weights : (members or 1, batch rows), or None where all are one
+    row_weights : (members or 1, batch rows), or None if all are one
     """
     outputs = forward(q.network, q.layers, q.keep, x, noise)
     nll = q.likelihood.nll(q.likelihood_params, outputs, y)

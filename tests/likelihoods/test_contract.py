@@ -338,7 +338,7 @@ def test_components_of_every_draw(setting):
 
 
 @parametrize_regression_cases
-def test_density_of_the_components_is_that_of_the_likelihood(setting):
+def test_components_and_likelihood_have_the_same_density(setting):
     """On the network's scale, joint over targets, for shared rows."""
     y = setting.y[:1]
     density = setting.likelihood.log_density(setting.params, setting.outputs, y)

@@ -211,7 +211,7 @@ def test_samples_have_the_moments(mixtures, seed):
     random = np.random.default_rng([seed, 2])
     samples = np.stack([mixtures.sample(random) for _ in range(4000)])
     std = np.sqrt(mixtures.variance)
-    # Means of 4000 within 6 standard errors; that of a variance depends on the
+    # Means of 4000 within 6 standard errors; the error of a variance depends on the
     # kurtosis.
     assert (abs(samples.mean(0) - mixtures.mean) < 6 * std / np.sqrt(4000)).all()
     np.testing.assert_allclose(samples.var(0), mixtures.variance, rtol=0.4)

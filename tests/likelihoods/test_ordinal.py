@@ -304,7 +304,7 @@ def _with_order():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("as_categories", [_as_series, _as_polars])
 def test_names_of_categories_do_not_matter(as_categories, rows):
-    """The fit is that of the codes, in any alphabetical order; columns are sorted."""
+    """Codes and categories give the same fit in any alphabetical order."""
     X, codes = rows
     models = _with_order()
     wrong = []
@@ -350,7 +350,7 @@ def _through_file(model):
 
 
 def test_a_stream_keeps_the_order(rows):
-    """Rows without an order use that of the model; another order is refused."""
+    """Rows without an order use the model's order; another order is refused."""
     X, codes = rows
     y = _as_series(codes)
     model = MCDropoutClassifier(**SMALL).partial_fit(X, y, classes=NAMES)

@@ -227,7 +227,7 @@ def test_kind_selects_the_measure(data):
 # ------------------------------------------------------- as a scikit-learn estimator
 
 
-def test_estimator_type_is_that_of_the_wrapped_estimator():
+def test_estimator_type_of_the_wrapped_estimator():
     assert is_classifier(Abstainer(MCDropoutClassifier(), threshold=1.0))
     assert is_regressor(Abstainer(MCDropoutRegressor(), threshold=1.0))
 

@@ -293,7 +293,7 @@ QUERIES = {
 def test_posterior_is_opened_once_per_call(data, fitted, monkeypatch, query):
     """By the inner estimator, and by the calibrated one.
 
-    With mapped levels the mean is still that of the estimator, but the spread is not.
+    With mapped levels the estimator still computes the mean, but not the spread.
     """
     opened, init = [], PosteriorPredictor.__init__
     monkeypatch.setattr(
@@ -361,7 +361,7 @@ def test_rows_of_weight_zero_do_not_count(data, method):
 
 
 def test_fold_of_weight_zero_does_not_count(data):
-    """The result is that of the other folds."""
+    """The other folds determine the result."""
     weight = np.ones(ROWS)
     folds = list(KFold(3).split(data.X))
     weight[folds[1][1]] = 0

@@ -381,7 +381,7 @@ def test_every_fold_is_left_out_once(data):
     assert model.n_calibration_ == 240
 
 
-def test_predict_std_is_that_of_the_model(data):
+def test_std_of_the_model_is_returned(data):
     model = ConformalRegressor(LinearGaussian(), random_state=SEED)
     model.fit(data.X, data.y)
     mean, std = model.predict(data.X_new, return_std=True)

@@ -491,7 +491,7 @@ def test_calibrated_classifier(data):
 
 
 def test_calibrated_deterministic_classifier(data):
-    """With one draw the probabilities equal those of the meta-estimator."""
+    """With one draw the meta-estimator gives the same probabilities."""
     for method in ("sigmoid", "isotonic", *TEMPERATURE):
         model = CalibratedClassifierCV(classifier(dropout=0.0), method=method, cv=2)
         model.fit(data.X, data.labels)

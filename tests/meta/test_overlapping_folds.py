@@ -80,7 +80,7 @@ def test_folds_that_overlap_are_refused(table):
 
 
 def test_folds_without_common_rows_are_accepted(table):
-    """Also if they train on a row twice, and those of a splitter."""
+    """Also if they train on a row twice, and if a splitter makes them."""
     first = np.arange(ROWS // 2)
     second = first + ROWS // 2
     twice = [(np.repeat(second, 2), first), (first, second)]

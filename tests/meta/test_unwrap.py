@@ -158,7 +158,7 @@ def data():
 
 
 def assert_same_uncertainty(model, X, inner, inner_X):
-    """The predictive of a model is that of its inner network."""
+    """A model and its inner network have the same predictive."""
     actual = predict_uncertainty(model, X, "all")
     expected = inner.predict_uncertainty(inner_X, "all")
     assert list(actual) == list(expected)
@@ -252,7 +252,7 @@ def test_selection_by_a_network(data):
     ids=lambda model: type(model).__name__,
 )
 def test_classifiers_around_a_classifier(data, model):
-    """Labels may be those of the outer model; probabilities are the inner ones."""
+    """Labels may come from the outer model; probabilities come from the inner one."""
     model.fit(data.X, data.labels)
     assert_same_uncertainty(model, data.X_new, model.estimator_, data.X_new)
     np.testing.assert_allclose(
@@ -304,7 +304,7 @@ def test_vote_of_regressors(data, weights):
         np.average(np.exp(densities), axis=0, weights=weights),
         rtol=1e-9,
     )
-    # If only one member has weight, the median is that of the member.
+    # If only one member has weight, its median is the result.
     if weights == [3, 0, 0]:
         np.testing.assert_allclose(
             predict_interval(model, X), model.estimators_[0].predict_interval(X)

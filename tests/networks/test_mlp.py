@@ -204,7 +204,7 @@ def test_log_density_is_the_sum_over_layers(seed):
 def test_flags_of_a_network_depend_on_its_layers():
     """One stochastic layer makes the network stochastic.
 
-    One layer whose KL is not quadratic makes that of the network not quadratic.
+    If the KL of one layer is not quadratic, the network's KL is not.
     """
     point, mixed = (
         MLP(SIZES, "relu", families)

@@ -60,7 +60,7 @@ FAR = np.array([1.7e9, 0.0, 0.0, 0.0])
     ids=str,
 )
 def test_columns_that_single_precision_rounds(steps, data, small):
-    """In single precision there is a warning, in double precision there is none."""
+    """In single precision there is a warning, but not in double precision."""
     X = data.X * [60 / data.X[:, 0].std(), 1, 1, 1] + FAR
     model = make_pipeline(*clone(steps, safe=False), MCDropoutRegressor(**small)).fit(
         X, data.y

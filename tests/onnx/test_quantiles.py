@@ -1,4 +1,4 @@
-"""Quantiles of mixtures computed by the graph, against those of the package."""
+"""Quantiles of mixtures: the graph against the package."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def expected(mean, variance, share):
     ("spread", "noise"),
     [(1.0, 1.0), (0.0, 2.0), (100.0, 0.7), (1.0, 1e-3), (1.0, 1e3), (2.0, 0.2)],
 )
-def test_quantiles_equal_those_of_the_package(spread, noise, seed):
+def test_quantiles_equal_the_quantiles_of_the_package(spread, noise, seed):
     """From one Gaussian to distant components, in any units."""
     random = np.random.default_rng(seed)
     mean = 50 + spread * random.standard_normal((13, 5, 2))

@@ -120,7 +120,7 @@ def test_encoding_equals_a_loop(data, n_bins, keep):
         np.testing.assert_array_equal(encoder.transform(rows), expected)
 
 
-def test_range_is_that_of_the_training_rows(data):
+def test_range_of_the_training_rows(data):
     """From 0 at the smallest value to 1 at the largest, and linear outside."""
     X, _, _ = data
     encoder = PiecewiseLinearEncoder().fit(X)

@@ -108,7 +108,7 @@ def test_exact_kl_tends_to_zero():
 
 
 def test_error_of_the_approximation(name, exact):
-    """The error equals that of the published coefficients."""
+    """The published coefficients have exactly this error."""
     log_alpha, kl, _ = exact
     in_use = log_alpha <= HIGHEST_LOG_ALPHA[name]
     value, _ = APPROXIMATIONS[name]

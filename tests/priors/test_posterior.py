@@ -39,7 +39,7 @@ def problem(request, seed):
 
 
 def test_log_density_equals_scipy(problem):
-    """Leading axes are kept; those of the array are summed over."""
+    """Leading axes are kept; the axes of the array are summed over."""
     values = problem.random.normal(size=(DRAWS, MEMBERS, INPUTS, OUTPUTS))
     actual = problem.prior.log_density(torch.as_tensor(values))
     assert actual.shape == (DRAWS, MEMBERS)
