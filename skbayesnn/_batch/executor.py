@@ -89,7 +89,7 @@ def bytes_per_member(group: Sequence[FoldFit]) -> int:
     """Upper estimate of the memory of one member of a program in training.
 
     It counts about thirty copies of the parameters: values, gradient and its parts, two
-    moments of Adam, those of the best epoch, initial values, temporaries and results.
+    moments of Adam, values of the best epoch, initial values, temporaries and results.
     It adds the activations of a batch with their random numbers, mask and gradient, and
     the index and weight of every row of the largest share.
     """

@@ -463,8 +463,8 @@ def _collect(
 ) -> float:
     """Add the results of a training to ``results`` and log the progress.
 
-    Warnings of single candidates are ignored. After an interruption ``results`` has
-    those of the finished programs.
+    Warnings of single candidates are ignored. After an interruption ``results``
+    contains the finished programs only.
 
     seconds : expected time per model, until the first one is trained
 

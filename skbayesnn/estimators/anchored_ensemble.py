@@ -129,7 +129,7 @@ dtype, verbose, random_state
     ----------
     weight_decay_ : float or ndarray of shape ([n_layers][, n_targets])
         lambda = p l^2 / (2 N tau), with p = 1 for layers without dropout; it has an
-        axis for whatever differs. ``weight_decay_training_`` is that of the training.
+        axis for whatever differs. ``weight_decay_training_`` is its value in training.
     elbo_ : float
         Minus the mean penalised loss of the members, nats, up to constants that depend
         on the size of the network only.
