@@ -148,10 +148,10 @@ def test_settings_are_restored_after_a_call(setting):
 def test_default_settings_keeps_name_signature_and_errors():
     @default_settings
     def function(a, *, b=2):
-        """The docstring."""
+        """Return a plus b."""
         raise KeyError(a + b)
 
-    assert function.__name__ == "function" and function.__doc__ == "The docstring."
+    assert function.__name__ == "function" and function.__doc__ == "Return a plus b."
     with pytest.raises(KeyError, match="5"), torch.autocast("cpu", torch.bfloat16):
         function(3)
 

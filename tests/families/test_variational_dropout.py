@@ -185,9 +185,9 @@ def test_kl_to_the_log_uniform_prior(setting, approximation):
 def test_kl_to_the_log_uniform_prior_equals_mean_over_draws(kind, seed, sampling):
     """E_q[log q(w) + log |w|] plus the constant, to the error of the approximation.
 
-    Type A counts every weight, type B the common factor of each row. The constant C is
-    the constant of the exact KL (``priors.log_uniform``) for the prior density 1 / |w|: then E
-    log q = -1/2 log(2 pi e alpha theta^2).
+    Type A counts every weight, type B the common factor of each row. The constant of
+    the exact KL (``priors.log_uniform``) is for the prior density 1 / |w|, where
+    E log q = -1/2 log(2 pi e alpha theta^2).
     """
     setting = Setting(kind, "molchanov", seed)
     constant = CONSTANT + 0.5 * np.log(2 * np.pi * np.e)
@@ -230,7 +230,7 @@ def test_kl_to_the_gaussian_prior(noisy_weights):
 
 @pytest.fixture
 def log_ratio(noisy_weights):
-    """A function: source -> log q(W) - log p(W) at draws of the weights, by scipy."""
+    """log q(W) - log p(W) at the draws of a source, by scipy."""
     theta, alpha = noisy_weights.theta, noisy_weights.alpha
     q = norm(theta, np.sqrt(alpha) * np.abs(theta))
     p = norm(0, 1 / LENGTH_SCALE.numpy()[:, None, None])

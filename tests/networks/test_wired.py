@@ -283,8 +283,8 @@ def test_training_and_prediction_have_the_same_posterior(network, seed):
     """Mean and variance of one row's outputs over members, and over draws.
 
     Every family in a convolutional and in a recurrent network; the two tests above
-    compare the networks with torch's. 5 standard errors, which are estimated for the variance,
-    estimated, since heavy tails have larger ones.
+    compare the networks with torch's. 5 standard errors; the error of the variance is
+    estimated, since heavy tails have a larger one.
     """
     n_copies = 800
     layers = [
