@@ -102,9 +102,9 @@ def test_pullback_equals_the_pullbacks_of_the_branches(engine, setup):
     b, back_b = config.network.b.vjp(q.layers[n:], q.keep[n:], x.clone(), source[1])
     torch.testing.assert_close(f, a + b)
     grad_of_parts = back_a(torch.ones_like(a)) + back_b(torch.ones_like(b))
-    for own, expected in zip(actual, grad_of_parts, strict=True):
-        assert own.keys() == expected.keys()
-        for name, value in own.items():
+    for gradients, expected in zip(actual, grad_of_parts, strict=True):
+        assert gradients.keys() == expected.keys()
+        for name, value in gradients.items():
             torch.testing.assert_close(value, expected[name])
 
 

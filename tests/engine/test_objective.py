@@ -235,7 +235,7 @@ def test_given_tau_scales_the_prior_only(problem):
 
 
 @pytest.mark.parametrize("n_batches", [1, 2, 7, 60])
-def test_geometric_weights_are_those_of_blundell(n_batches):
+def test_geometric_weights_equal_blundell(n_batches):
     """Eq. 9 of [BBB15], 2^(B - i) / (2^B - 1), times B, so that their mean is one."""
     actual = [kl_weight("geometric", i, n_batches) for i in range(n_batches)]
     share = [2 ** (n_batches - i) / (2**n_batches - 1) for i in range(1, n_batches + 1)]
@@ -255,7 +255,7 @@ def test_geometric_weights_do_not_overflow():
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_kl_gradient_is_that_of_kl(problem, case):
+def test_kl_gradient_equals_autograd(problem, case):
     """For every family: all layers and biases, N times the gradient of ``kl``."""
     p = problem(
         family=case.family, prior=case.prior, weighted=True, **_prior_params(case.prior)

@@ -202,7 +202,7 @@ def test_interpolating_network_has_the_noise_of_y(seed):
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("rows_of_members", [1, 3])
-def test_tangent_kernel_is_that_of_autograd(seed, activation, rows_of_members):
+def test_tangent_kernel_equals_autograd(seed, activation, rows_of_members):
     random = torch.Generator().manual_seed(seed)
 
     def normal(*shape):
@@ -244,7 +244,7 @@ def test_expected_random_draws_the_mean_weights(seed, name):
         assert (abs(mean_draw - draws_.mean(0)) <= 6 * error + 1e-12).all()
 
 
-def test_noise_of_members_with_different_rows_is_that_of_separate_fits(seed):
+def test_members_with_different_rows_have_the_noise_of_separate_fits(seed):
     """Even if a member has more rows than the estimate uses."""
     X, y, _ = table(seed, 3100)
     network = MCDropoutRegressor(

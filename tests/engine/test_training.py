@@ -526,12 +526,12 @@ def test_early_stopping_of_estimators_together(seed):
     validation = [order[36:46], order[:10], order[10:20]]
     early = {"early_stopping": True, "n_iter_no_change": 3, "max_iter": 40}
     together = fit_together(_regressors_until(seed, early), table, rows, validation)
-    for fitted, own, held_out, estimator in zip(
+    for fitted, row_numbers, held_out, estimator in zip(
         together, rows, validation, _regressors_until(seed, early), strict=True
     ):
         estimator.fit(
-            table.X[own],
-            table.y[own],
+            table.X[row_numbers],
+            table.y[row_numbers],
             X_val=table.X[held_out],
             y_val=table.y[held_out],
         )
@@ -565,8 +565,12 @@ def test_classifiers_together_equal_separate_fits(seed):
 
     classes = np.unique(table.y)
     together = fit_together(estimators(), table, rows, classes=classes)
-    for fitted, own, estimator in zip(together, rows, estimators(), strict=True):
-        estimator.fit(table.X[own], table.y[own], table.sample_weight[own])
+    for fitted, row_numbers, estimator in zip(
+        together, rows, estimators(), strict=True
+    ):
+        estimator.fit(
+            table.X[row_numbers], table.y[row_numbers], table.sample_weight[row_numbers]
+        )
         assert np.array_equal(estimator.classes_, classes)
         _assert_same_fit(fitted, estimator)
 

@@ -91,7 +91,7 @@ def test_relaxed_masks(params, exact, seed):
     np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_rounded_relaxed_masks_are_those_of_draws(params, exact):
+def test_rounded_relaxed_masks_equal_masks_of_draws(params, exact):
     """z > 1/2 if u > 1 - p: with probability p, as masks of draws are one."""
     units = torch.eye(INPUTS, dtype=torch.float64)[None]
     params = params | {

@@ -14,9 +14,9 @@ def fit_together(estimators, table, rows, validation=None, classes=None):
     target_attributes = {} if classes is None else {"classes_": classes}
     jobs = [
         _job.training_job(
-            estimator, TrainingData(table, of_one, held_out, target_attributes)
+            estimator, TrainingData(table, rows_of_one, held_out, target_attributes)
         )
-        for estimator, of_one, held_out in zip(
+        for estimator, rows_of_one, held_out in zip(
             estimators, rows, validation or repeat(None), strict=False
         )
     ]

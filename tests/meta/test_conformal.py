@@ -205,7 +205,7 @@ def test_cross_is_equation_11(data, coverage):
     np.testing.assert_allclose(actual, np.stack(expected, -1), rtol=1e-9, atol=1e-12)
 
 
-def test_split_is_that_of_mapie(data):
+def test_split_equals_mapie(data):
     """With a constant std: intervals of constant width, from absolute residuals."""
     mapie = pytest.importorskip("mapie.regression")
     inner = LinearGaussian().fit(data.X[:100], data.y[:100])

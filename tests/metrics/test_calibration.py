@@ -183,7 +183,7 @@ def test_brier_score_equals_its_definition(data):
     )
 
 
-def test_brier_score_of_two_classes_is_twice_that_of_scikit_learn(data, seed):
+def test_brier_score_of_two_classes_is_twice_the_score_of_scikit_learn(data, seed):
     y, probability, _ = data
     y = np.where(y == "dog", "yes", "no")
     probability = np.c_[1 - probability[:, 0], probability[:, 0]]

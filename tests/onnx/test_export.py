@@ -121,8 +121,8 @@ def test_kinds_of_labels(likelihood, classes, data, small):
     model = MCDropoutClassifier(**small, likelihood=likelihood, n_estimators=2)
     model.fit(data.X, classes[data.labels])
     assert_same_classification(model, data.X_new)
-    [said] = to_onnx(model).metadata_props
-    assert json.loads(said.value) == np.unique(classes).tolist()
+    [metadata] = to_onnx(model).metadata_props
+    assert json.loads(metadata.value) == np.unique(classes).tolist()
 
 
 def test_random_features(data, small):

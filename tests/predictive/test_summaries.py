@@ -176,7 +176,7 @@ def _chunks(*arrays, sizes=(1, 7, 30, 12)):
         yield tuple(values[start:end] for values in arrays)
 
 
-def test_moments_in_chunks_are_those_of_numpy(gaussians):
+def test_moments_in_chunks_equal_numpy(gaussians):
     mean, variance = gaussians
     moments = Moments()
     for chunk in _chunks(mean, variance):
