@@ -1,7 +1,7 @@
 """Turn candidates and folds into fold fits: networks to train, with their rows.
 
 The steps of a pipeline before the network are fitted once per fold and setting of
-their own parameters. The networks of all candidates are trained on the output.
+their parameters. The networks of all candidates are trained on the output.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -226,7 +226,7 @@ class Likelihood(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no noise variance.")
 
     def noise_level(self, params: Params) -> torch.Tensor | None:
-        """Observation noise variance, (members, targets); None if there is none.
+        """Observation noise variance, (members, targets); None without such noise.
 
         For noise that depends on the row, its overall level.
         """

@@ -88,7 +88,7 @@ class ScaledPrecision(Precision):
         return self.with_predictive_params(params, {"log_factor": log_factor[:, 0]})
 
     def log_noise_factor(self, params: Params) -> torch.Tensor | float:
-        """Log of the variance factor, (members, 1, targets), or 0 if there is none."""
+        """Log of the variance factor, (members, 1, targets), or 0 without a factor."""
         return params["log_factor"].unsqueeze(1) if "log_factor" in params else 0.0
 
     def predictive_log_tau(self, params):

@@ -72,7 +72,7 @@ class Counts(Components):
         raise TypeError(NO_OTHER_UNITS)
 
     def mixture_quantile(self, level):
-        """Quantile of the mixture, between those of the lowest and highest rates."""
+        """Quantile of the mixture, bracketed by the lowest and highest rates."""
         level = np.broadcast_to(level, self.rate.shape[1:])
         extremes = Counts(np.stack([self.rate.min(0), self.rate.max(0)]))
         return integer_quantile(self.mixture_cdf, level, *extremes.quantile(level))

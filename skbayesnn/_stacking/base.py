@@ -493,7 +493,7 @@ def _collect(
     """Add the results of a training to ``results`` and log the progress.
 
     Warnings of single candidates are ignored. After an interruption ``results``
-    contains the results of the finished programs.
+    contains the finished programs only.
 
     seconds : expected time per model, until the first one is trained
 

@@ -71,7 +71,7 @@ def _title(estimators) -> str:
 
 
 def time_left(seconds: float) -> str:
-    """Format an estimate of the remaining time; empty if there is none.
+    """Format an estimate of the remaining time; empty without an estimate.
 
     Examples
     --------

@@ -376,8 +376,8 @@ class TrainingJob:
     tau : ndarray of shape (targets,), or None
         Given precision in the units of y; None if it is learned.
     settings : tuple of Setting
-        Candidates for the selection on held-out rows. Empty after the selection, or if
-        there is none.
+        Candidates for the selection on held-out rows. Empty after the selection, or
+        without a selection.
     predictive_params : dict of ndarray of shape (targets,), or None
         The likelihood's ``predictive_params``, estimated on held-out rows.
     """

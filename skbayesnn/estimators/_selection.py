@@ -427,7 +427,7 @@ def _score_by_level(
 def best_setting(job: TrainingJob, scores: Sequence[HeldOutScore]) -> int:
     """Index of the setting with the highest score.
 
-    A shorter training is selected only if its score is higher than that of the longest
+    A shorter training is selected only if its score exceeds the score of the longest
     by more than a standard error.
     """
     n_epochs = np.array([setting.n_epochs for setting in job.settings])

@@ -590,7 +590,7 @@ def test_number_of_held_out_rows_is_limited(table, monkeypatch, seed):
     shares = [
         share
         for [fold_job] in [_selection._fold_jobs(job)]
-        for share in fold_job.shares
+        for share in fold_job.row_subsets
     ]
     assert [len(share.validation) for share in shares] == [5] * 5
     assert sum(len(share.rows) for share in shares) == 4 * ROWS
