@@ -141,7 +141,7 @@ def test_dask(data, python_generator_restored):
 
 @pytest.mark.slow
 def test_ray(data, python_generator_restored):
-    """Two workers."""
+    """ray runs the searches with two workers."""
     ray = pytest.importorskip(
         "ray", reason="Ray is in no extra: `pip install ray` to test with it"
     )

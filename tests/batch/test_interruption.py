@@ -394,6 +394,6 @@ def test_memory_does_not_grow_with_the_candidates(
         return max(most)
 
     few, many = most_alive(4), most_alive(8)
-    # With two workers, the number of objects alive varies, at most by those of
-    # the second worker.
+    # With two workers, the number of objects alive varies by at most the objects that
+    # the second worker holds.
     assert many <= few + (12 if n_jobs else 0)

@@ -40,7 +40,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def small(small):
-    """Without dropout."""
+    """Parameters of small networks without dropout."""
     return small | {"dropout": 0.0}
 
 

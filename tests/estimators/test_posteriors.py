@@ -437,7 +437,7 @@ def test_several_targets(case, data, small, likelihood):
 
 @parametrize_regressors
 def test_units_of_y_do_not_matter(case, data, small):
-    """With tau='auto'."""
+    """If tau is learned, the noise variance follows the units of y."""
     reference = case.model(**small).fit(data.X, data.y)
     model = case.model(**small).fit(data.X, 1e3 * data.y)
     std = reference.predict_uncertainty(data.X_new)

@@ -260,7 +260,7 @@ def test_log_density_integrates_to_one(single_target, data):
 @pytest.mark.parametrize("scale", [1e3, 1e12, 1e-12])
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
 def test_units_of_y_do_not_matter(data, small, scale, likelihood):
-    """With tau='auto'."""
+    """If tau is learned, the noise variance follows the units of y."""
     model = MCDropoutRegressor(likelihood=likelihood, **small)
     reference = clone(model).fit(data.X, data.y)
     model.fit(data.X, data.y * scale)

@@ -288,7 +288,7 @@ def model(request, sparse_models):
 
 @pytest.fixture
 def fresh(request, model, irrelevant):
-    """New rows."""
+    """Rows that no model was fitted to."""
     _, (X, y) = irrelevant
     if is_classifier(model):
         return X, y > 0
