@@ -298,7 +298,7 @@ def test_draws_are_the_same_on_every_device(seed, device):
     assert torch.equal(here.uniform(17), there.uniform(17).cpu())
 
 
-def test_start_values_are_those_of_the_seed(seed):
+def test_initial_values_depend_on_the_seed_only(seed):
     seeds = seed + np.array([4, 0, 4])
     values = initial_normal(seeds, 1, 3, 2)
     assert values.shape == (3, 3, 2)

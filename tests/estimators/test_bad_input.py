@@ -314,7 +314,7 @@ def test_three_dimensional_y(data, assert_refused, kind):
 
 
 @BOTH
-def test_y_is_none(data, assert_refused, kind):
+def test_missing_y(data, assert_refused, kind):
     assert_refused(kind, data.X, None, ValueError, "requires y to be passed.*y is None")
 
 

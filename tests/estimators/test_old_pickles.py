@@ -45,7 +45,7 @@ def test_loaded_model_is_pickled_again(stored):
 
 
 def test_loaded_model_is_fitted_again(stored):
-    """Its parameters equal those of a new estimator."""
+    """Its parameters equal the parameters of a new estimator."""
     model = stored["estimator"]
     new = clone(model).fit(stored["X"], stored["y"])
     assert new.get_params() == model.get_params()

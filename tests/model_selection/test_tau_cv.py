@@ -94,7 +94,7 @@ def target(model, data):
 
 
 def scores_of(search):
-    """(candidates, folds)"""
+    """Test scores, (candidates, folds)."""
     names = [f"split{i}_test_score" for i in range(search.n_splits_)]
     return np.stack([search.cv_results_[name] for name in names], axis=1)
 
