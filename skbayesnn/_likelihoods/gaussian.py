@@ -60,7 +60,7 @@ FACTOR_BOUNDS, OUTLIER_NATS = (1e-4, 1e4), 30.0
 
 
 @dataclass(frozen=True)
-class ScaledPrecision(Precision):
+class GaussianPrecision(Precision):
     """Gaussian noise with a separate variance factor for predictions (see above)."""
 
     @property
@@ -143,7 +143,7 @@ def _log_density_scaled(
 
 
 @dataclass(frozen=True)
-class Gaussian(ScaledPrecision):
+class Gaussian(GaussianPrecision):
     """Gaussian noise with the same variance for all rows."""
 
     name = "gaussian"
@@ -249,7 +249,7 @@ def smooth_max(values: torch.Tensor, lowest: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Heteroscedastic(ScaledPrecision):
+class Heteroscedastic(GaussianPrecision):
     """Gaussian noise whose variance depends on the row (see the module docstring)."""
 
     name = "heteroscedastic"

@@ -418,8 +418,9 @@ _NETWORK = {
     "total_weight_": POSITIVE_NUMBER,
     "n_features_in_": POSITIVE_COUNT,
 }
-# Parameters of networks, with the rules of `fit`.
-_SETTINGS = {
+# Parameters of networks that predictions use, with the rules of `fit`; see
+# tests/persistence/test_parameter_rules.py.
+NETWORK_SETTINGS = {
     "dropout": one_or_each(PROPER_SHARE),
     "learning_rate_init": POSITIVE_NUMBER,
     "length_scale": one_or_each(NOT_NEGATIVE),
@@ -433,7 +434,7 @@ _SETTINGS = {
 }
 _NETWORK_OPTIONAL = {
     **_COLUMNS,
-    **_SETTINGS,
+    **NETWORK_SETTINGS,
     "pruning_": none_or(DICT),
     "replay_": dict_of(either(numbers(), NUMBER)),
     # Files of the first versions lack the following.

@@ -6,6 +6,7 @@ from unittest.mock import MagicMock
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from skbayesnn._engine import cuda_graph
 from skbayesnn._engine.cuda_graph import RecordedRandom
@@ -20,17 +21,30 @@ SEEDS = np.array([4, 0, 4, 1])
 CPU = torch.device("cpu")
 
 
+class NothingIsRead(TorchDispatchMode):
+    """Raises if a value is read, such as by `.item()`: a graph cannot wait for it."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function is torch.ops.aten._local_scalar_dense.default:
+            raise AssertionError("a captured step must not read the value of a tensor")
+        return function(*args, **(kwargs or {}))
+
+
 class ReplayedFunction:
-    """Replaces a CUDA graph: calls the function itself."""
+    """Replaces a CUDA graph: calls the function, which may not read values."""
 
     def __init__(self, device):
-        self.replay = None
+        pass
 
     def warm_up(self, function):
         return function()
 
     def capture(self, function):
-        self.replay = function
+        self._function = function
+
+    def replay(self):
+        with NothingIsRead():
+            return self._function()
 
 
 def _plain_and_captured(engine, monkeypatch, config, members, rows):
@@ -55,6 +69,13 @@ def test_captured_step_equals_plain_step(engine, case, seed, monkeypatch):
     step, replayed = _plain_and_captured(engine, monkeypatch, config, members, rows)
     for name, value in step.items():
         np.testing.assert_array_equal(replayed[name], value, err_msg=name)
+
+
+def test_a_step_that_reads_a_value_is_refused():
+    graph = ReplayedFunction(CPU)
+    graph.capture(lambda: torch.ones(1).sum().item())
+    with pytest.raises(AssertionError, match="must not read"):
+        graph.replay()
 
 
 def test_failed_capture_raises_the_original_error(monkeypatch):
